@@ -26,7 +26,7 @@ class Code(IntEnum):
     retriable: bool
     text: str
 
-    def __new__(cls, code: int, retriable: bool, text: str) -> Code:  # noqa: FBT001 - enum rows are positional
+    def __new__(cls, code: int, retriable: bool, text: str) -> Code:  # noqa: FBT001 - rows are positional
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
@@ -36,11 +36,7 @@ class Code(IntEnum):
     UNKNOWN_SERVER_ERROR = -1, _FINAL, "the broker failed in a way it has no code for; its log says more"
     NONE = 0, _FINAL, "no error"
     OFFSET_OUT_OF_RANGE = 1, _FINAL, "the offset is not in the log any more, or not yet; reset the position"
-    CORRUPT_MESSAGE = (
-        2,
-        _RETRY,
-        "a checksum or size did not match; the data was damaged on the way or on disk",
-    )
+    CORRUPT_MESSAGE = 2, _RETRY, "a checksum or size is wrong; damaged on the way or on disk"
     UNKNOWN_TOPIC_OR_PARTITION = 3, _RETRY, "this broker does not host the topic or partition"
     INVALID_FETCH_SIZE = 4, _FINAL, "the asked fetch size is not usable; ask for a positive number of bytes"
     LEADER_NOT_AVAILABLE = 5, _RETRY, "the partition has no leader at present; an election is due"
@@ -52,25 +48,13 @@ class Code(IntEnum):
     STALE_CONTROLLER_EPOCH = 11, _FINAL, "the sender is a controller that has been replaced"
     OFFSET_METADATA_TOO_LARGE = 12, _FINAL, "the note committed with the offset is too long"
     NETWORK_EXCEPTION = 13, _RETRY, "the connection broke before an answer came"
-    COORDINATOR_LOAD_IN_PROGRESS = (
-        14,
-        _RETRY,
-        "the coordinator is still reading its state; wait and ask again",
-    )
+    COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "the coordinator still reads its state; wait and ask again"
     COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "no coordinator is up for this group or transaction yet"
     NOT_COORDINATOR = 16, _RETRY, "another broker coordinates this group or transaction; look it up again"
     INVALID_TOPIC_EXCEPTION = 17, _FINAL, "the topic name is not allowed, or the topic may not be written to"
     RECORD_LIST_TOO_LARGE = 18, _FINAL, "the records of one request are larger than a log segment"
-    NOT_ENOUGH_REPLICAS = (
-        19,
-        _RETRY,
-        "fewer replicas are in sync than min.insync.replicas; nothing was written",
-    )
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
-        20,
-        _RETRY,
-        "written, but on too few replicas; a retry may duplicate it",
-    )
+    NOT_ENOUGH_REPLICAS = 19, _RETRY, "fewer replicas are in sync than min.insync.replicas; nothing written"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "written on too few replicas; a retry may duplicate it"
     INVALID_REQUIRED_ACKS = 21, _FINAL, "acks must be 0, 1 or -1 (all)"
     ILLEGAL_GENERATION = 22, _FINAL, "the group has moved to another generation; join again"
     INCONSISTENT_GROUP_PROTOCOL = 23, _FINAL, "no assignment strategy is common to all members of the group"
@@ -78,11 +62,7 @@ class Code(IntEnum):
     UNKNOWN_MEMBER_ID = 25, _FINAL, "the group does not know this member (any more); join again as a new one"
     INVALID_SESSION_TIMEOUT = 26, _FINAL, "the session timeout is outside the range that the broker allows"
     REBALANCE_IN_PROGRESS = 27, _FINAL, "the group is rebalancing; join again to take part"
-    INVALID_COMMIT_OFFSET_SIZE = (
-        28,
-        _FINAL,
-        "the offsets of this commit are too large to be stored as one batch",
-    )
+    INVALID_COMMIT_OFFSET_SIZE = 28, _FINAL, "the offsets of this commit do not fit into one batch"
     TOPIC_AUTHORIZATION_FAILED = 29, _FINAL, "this user may not do that with the topic"
     GROUP_AUTHORIZATION_FAILED = 30, _FINAL, "this user may not do that with the group"
     CLUSTER_AUTHORIZATION_FAILED = 31, _FINAL, "this user may not do that with the cluster"
@@ -91,16 +71,8 @@ class Code(IntEnum):
     ILLEGAL_SASL_STATE = 34, _FINAL, "the request does not fit into this step of authentication"
     UNSUPPORTED_VERSION = 35, _FINAL, "the broker does not speak this version of the request"
     TOPIC_ALREADY_EXISTS = 36, _FINAL, "a topic of that name is there already"
-    INVALID_PARTITIONS = (
-        37,
-        _FINAL,
-        "the number of partitions is not usable; it must be positive and may only grow",
-    )
-    INVALID_REPLICATION_FACTOR = (
-        38,
-        _FINAL,
-        "the replication factor is below 1 or above the number of brokers",
-    )
+    INVALID_PARTITIONS = 37, _FINAL, "the number of partitions must be positive and may only grow"
+    INVALID_REPLICATION_FACTOR = 38, _FINAL, "the replication factor is below 1 or above the broker count"
     INVALID_REPLICA_ASSIGNMENT = 39, _FINAL, "the given placement of replicas is not possible"
     INVALID_CONFIG = 40, _FINAL, "a setting has an unknown name or a value that is not allowed"
     NOT_CONTROLLER = 41, _RETRY, "another broker is the controller; look it up again"
@@ -114,11 +86,7 @@ class Code(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49, _FINAL, "the producer id does not belong to this transactional id"
     INVALID_TRANSACTION_TIMEOUT = 50, _FINAL, "the transaction timeout is above the broker's maximum"
     CONCURRENT_TRANSACTIONS = 51, _RETRY, "an earlier transaction of this id is still being completed"
-    TRANSACTION_COORDINATOR_FENCED = (
-        52,
-        _FINAL,
-        "the sender is a transaction coordinator that has been replaced",
-    )
+    TRANSACTION_COORDINATOR_FENCED = 52, _FINAL, "the sending transaction coordinator has been replaced"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FINAL, "this user may not use the transactional id"
     SECURITY_DISABLED = 54, _FINAL, "the broker runs without an authorizer"
     OPERATION_NOT_ATTEMPTED = 55, _FINAL, "skipped, because another part of the same request failed"
@@ -130,11 +98,7 @@ class Code(IntEnum):
     DELEGATION_TOKEN_AUTH_DISABLED = 61, _FINAL, "the broker does not use delegation tokens"
     DELEGATION_TOKEN_NOT_FOUND = 62, _FINAL, "there is no such delegation token"
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, _FINAL, "the delegation token belongs to somebody else"
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
-        64,
-        _FINAL,
-        "delegation tokens cannot be handled on this connection",
-    )
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, _FINAL, "this connection cannot handle delegation tokens"
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, _FINAL, "this user may not do that with delegation tokens"
     DELEGATION_TOKEN_EXPIRED = 66, _FINAL, "the delegation token has expired; get a new one"
     INVALID_PRINCIPAL_TYPE = 67, _FINAL, "the kind of principal is not known to the broker"
@@ -146,11 +110,7 @@ class Code(IntEnum):
     TOPIC_DELETION_DISABLED = 73, _FINAL, "the broker runs with delete.topic.enable=false"
     FENCED_LEADER_EPOCH = 74, _RETRY, "our leader epoch is older than the broker's; refresh metadata"
     UNKNOWN_LEADER_EPOCH = 75, _RETRY, "our leader epoch is newer than the broker's; it has yet to catch up"
-    UNSUPPORTED_COMPRESSION_TYPE = (
-        76,
-        _FINAL,
-        "the version of the request cannot carry this compression codec",
-    )
+    UNSUPPORTED_COMPRESSION_TYPE = 76, _FINAL, "this version of the request cannot carry the codec"
     STALE_BROKER_EPOCH = 77, _FINAL, "the broker has been restarted since the request was made"
     OFFSET_NOT_AVAILABLE = 78, _RETRY, "a new leader does not know its latest offset yet"
     MEMBER_ID_REQUIRED = 79, _FINAL, "join again with the member id that came with this answer"
@@ -161,11 +121,7 @@ class Code(IntEnum):
     ELECTION_NOT_NEEDED = 84, _RETRY, "the partition has the right leader already"
     NO_REASSIGNMENT_IN_PROGRESS = 85, _FINAL, "no replicas of the partition are being moved"
     GROUP_SUBSCRIBED_TO_TOPIC = 86, _FINAL, "offsets cannot be deleted while the group reads the topic"
-    INVALID_RECORD = (
-        87,
-        _FINAL,
-        "the broker refused a record, for example one without a key in a compacted topic",
-    )
+    INVALID_RECORD = 87, _FINAL, "the broker refused a record, e.g. one without a key in a compacted topic"
     UNSTABLE_OFFSET_COMMIT = 88, _RETRY, "an open transaction may still change these offsets"
     THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; wait as long as the answer says"
     PRODUCER_FENCED = 90, _FINAL, "a newer producer with the same transactional id has taken over"
@@ -175,11 +131,7 @@ class Code(IntEnum):
     INCONSISTENT_VOTER_SET = 94, _FINAL, "sender and receiver do not agree on who may vote"
     INVALID_UPDATE_VERSION = 95, _FINAL, "the feature level or state version is not a valid next one"
     FEATURE_UPDATE_FAILED = 96, _FINAL, "the features could not be changed; the controller's log says why"
-    PRINCIPAL_DESERIALIZATION_FAILURE = (
-        97,
-        _FINAL,
-        "a forwarded request carries a principal that cannot be read",
-    )
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97, _FINAL, "the principal of a forwarded request is unreadable"
     SNAPSHOT_NOT_FOUND = 98, _FINAL, "the metadata snapshot is gone"
     POSITION_OUT_OF_RANGE = 99, _FINAL, "the position is outside the metadata snapshot"
     UNKNOWN_TOPIC_ID = 100, _RETRY, "this broker does not know the topic id; refresh metadata"
@@ -191,20 +143,12 @@ class Code(IntEnum):
     FETCH_SESSION_TOPIC_ID_ERROR = 106, _RETRY, "the fetch session mixes topic names and ids; start a new one"
     INELIGIBLE_REPLICA = 107, _FINAL, "the replica may not join the in-sync set now"
     NEW_LEADER_ELECTED = 108, _FINAL, "the change made another replica the leader"
-    OFFSET_MOVED_TO_TIERED_STORAGE = (
-        109,
-        _FINAL,
-        "the offset is not on the broker's disk any more, only in the tier",
-    )
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, _FINAL, "the offset is only in tiered storage, not on disk"
     FENCED_MEMBER_EPOCH = 110, _FINAL, "the coordinator has fenced this member; give up partitions and rejoin"
     UNRELEASED_INSTANCE_ID = 111, _FINAL, "a running member still holds this group.instance.id"
     UNSUPPORTED_ASSIGNOR = 112, _FINAL, "the group cannot use the assignor that the member asked for"
     STALE_MEMBER_EPOCH = 113, _FINAL, "the member's epoch is not the latest; heartbeat first, then retry"
-    MISMATCHED_ENDPOINT_TYPE = (
-        114,
-        _FINAL,
-        "a broker was asked what only a controller answers, or the reverse",
-    )
+    MISMATCHED_ENDPOINT_TYPE = 114, _FINAL, "only a controller answers this, or only a broker"
     UNSUPPORTED_ENDPOINT_TYPE = 115, _FINAL, "the broker does not know this kind of endpoint"
     UNKNOWN_CONTROLLER_ID = 116, _FINAL, "there is no controller of this id"
     UNKNOWN_SUBSCRIPTION_ID = 117, _FINAL, "the telemetry subscription is out of date; ask for it again"
@@ -219,11 +163,7 @@ class Code(IntEnum):
     DUPLICATE_VOTER = 126, _FINAL, "the voter is in the set already"
     VOTER_NOT_FOUND = 127, _FINAL, "the voter is not in the set"
     INVALID_REGULAR_EXPRESSION = 128, _FINAL, "the broker cannot compile the pattern; it uses RE2 syntax"
-    REBOOTSTRAP_REQUIRED = (
-        129,
-        _FINAL,
-        "what the client knows of the cluster is stale; start from bootstrap again",
-    )
+    REBOOTSTRAP_REQUIRED = 129, _FINAL, "the known cluster is stale; start from bootstrap again"
     STREAMS_INVALID_TOPOLOGY = 130, _FINAL, "the streams topology is not valid"
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, _FINAL, "the epoch of the streams topology is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, _FINAL, "the group runs a newer streams topology"
