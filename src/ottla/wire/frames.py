@@ -1,0 +1,182 @@
+"""Length-prefixed frames: bytes from a peer → frames, and buffers → one frame to send.
+
+Every message of the protocol is `size i32 | size bytes`. This module owns that and nothing else: it
+reads no header and no socket. A driver receives straight into the buffer that is handed out, so a
+frame is never copied after the kernel wrote it, save for the part of it that had arrived when its
+chunk ran full:
+
+    chunk  | frame 1 | frame 2 | frame 3, first half |            new chunk | frame 3 …        | free |
+                               └──────────── moved, once ───────────────────┘
+
+Frames are views of their chunk and stay valid for as long as somebody holds them: received bytes are
+only ever written behind the last one, and a chunk that ran full is left to its frames.
+
+Memory follows what a peer has sent, not what it announces. A chunk for a half received frame is at
+most four times as large as the received half, or as large as an earlier frame of this peer, so that
+an announced 100 MB with 5 bytes behind it costs one small chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from ottla.model.errors import LocalProtocolError, RemoteProtocolError
+
+Buffer = bytes | bytearray | memoryview
+Allocator = Callable[[int], bytearray | memoryview]
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+"""Kafka's default socket.request.max.bytes; also above any default fetch.max.bytes (50 MB)."""
+
+CHUNK_BYTES = 4096
+"""First chunk of a connection: one page, since a broker holds thousands of idle connections."""
+
+ROOM_BYTES_MIN = 512
+"""Less free room than this is not worth a system call, unless it completes the frame."""
+
+GROWTH = 4
+"""New chunk : received part. With 4, growing to N bytes moves at most 4/3 N in all, and a peer that stops
+sending holds at most four times what it sent. The next frame of that size is not moved at all."""
+
+_SIZE = struct.Struct(">i")
+_SIZE_BYTES = _SIZE.size
+_SIZE_MAX = 2**31 - 1
+
+# What the first four bytes are when the peer speaks something else: the usual wrong-port mistakes.
+_STRANGERS: tuple[tuple[bytes, str], ...] = (
+    (b"HTTP", "HTTP: is this the port of a web server?"),
+    (b"GET ", "HTTP: a browser or health check calls the Kafka port"),
+    (b"HEAD", "HTTP: a browser or health check calls the Kafka port"),
+    (b"POST", "HTTP: a web client calls the Kafka port"),
+    (b"PUT ", "HTTP: a web client calls the Kafka port"),
+    (b"OPTI", "HTTP: a browser calls the Kafka port"),
+    (b"CONN", "HTTP: a proxy client calls the Kafka port"),
+    (b"PRI ", "HTTP/2: a gRPC or web client calls the Kafka port"),
+    (b"SSH-", "SSH: is this the port of an SSH server?"),
+    (b"\x15\x03", "a TLS alert: the port wants TLS, or refused ours; check security.protocol on both sides"),
+    (b"\x16\x03", "a TLS handshake: the peer wants TLS here; check security.protocol on both sides"),
+)
+
+
+class FrameReceiver:
+    """Collects received bytes and hands out whole frames, without the four size bytes.
+
+    Drivers call `get_buffer`, write into the view, call `received` with the count, then `next_frame`
+    until it gives None. This is asyncio's BufferedProtocol as well as a blocking `recv_into` loop.
+    Not thread-safe. Frames are writable, as is what the allocator returns.
+    """
+
+    __slots__ = ("_allocate", "_chunk", "_chunk_bytes", "_earned_bytes", "_end", "_frame_bytes_max", "_start")
+
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        chunk_bytes: int = CHUNK_BYTES,
+        allocate: Allocator = bytearray,
+    ) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._chunk_bytes = max(chunk_bytes, ROOM_BYTES_MIN)
+        self._allocate = allocate
+        self._chunk = memoryview(b"")
+        self._start = 0  # first byte that is in no handed-out frame
+        self._end = 0  # one behind the last received byte
+        self._earned_bytes = 0  # size of recent whole frames: what this peer may announce and be believed
+
+    def get_buffer(self, hint: int = -1) -> memoryview:
+        """Free room to receive into, never empty; `hint` is the room wanted if a new chunk is due."""
+        free_bytes = len(self._chunk) - self._end
+        if free_bytes < ROOM_BYTES_MIN:
+            lacking_bytes = self._lacking_bytes()
+            if free_bytes < lacking_bytes:
+                self._replace_chunk(lacking_bytes, hint)
+        return self._chunk[self._end :]
+
+    def received(self, count: int) -> None:
+        """The driver wrote `count` bytes to the start of the buffer of the last `get_buffer`."""
+        if not 0 <= count <= len(self._chunk) - self._end:
+            raise LocalProtocolError(
+                f"received({count}) does not fit into the {len(self._chunk) - self._end} bytes handed out"
+            )
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, or None until more is received."""
+        size = self._announced_bytes()
+        begin = self._start + _SIZE_BYTES
+        if size is None or begin + size > self._end:
+            return None
+        self._start = begin + size
+        self._earned_bytes = max(size, self._earned_bytes // 2)
+        return self._chunk[begin : self._start]
+
+    def eof(self) -> None:
+        """The peer closed. Raises if that cut a frame; whole frames may be fetched before or after."""
+        rest = self._start
+        size = self._size_at(rest)
+        while size is not None and rest + _SIZE_BYTES + size <= self._end:
+            rest += _SIZE_BYTES + size
+            size = self._size_at(rest)
+        if rest == self._end:
+            return
+        got = self._end - rest
+        whole = f"{size + _SIZE_BYTES}" if size is not None else f"at least {_SIZE_BYTES}"
+        raise RemoteProtocolError(
+            f"the peer closed the connection inside a frame: {got} of {whole} bytes came"
+        )
+
+    def _announced_bytes(self) -> int | None:
+        return self._size_at(self._start)
+
+    def _size_at(self, position: int) -> int | None:
+        """Size of the frame that starts there, checked; None while its four bytes are not all here."""
+        if self._end - position < _SIZE_BYTES:
+            return None
+        size: int = _SIZE.unpack_from(self._chunk, position)[0]
+        if not 0 <= size <= self._frame_bytes_max:
+            raise RemoteProtocolError(
+                _bad_size(size, bytes(self._chunk[position : position + _SIZE_BYTES]), self._frame_bytes_max)
+            )
+        return size
+
+    def _lacking_bytes(self) -> int:
+        """How much would complete the frame at hand; without one, as much as is worth a call."""
+        size = self._announced_bytes()
+        if size is None:
+            return ROOM_BYTES_MIN
+        # A whole frame that was not fetched yet lacks nothing; what follows it still needs room.
+        return max(1, _SIZE_BYTES + size - (self._end - self._start))
+
+    def _replace_chunk(self, lacking_bytes: int, hint: int) -> None:
+        """Move the unfinished tail to a new chunk; the old one belongs to its frames from now on."""
+        have_bytes = self._end - self._start
+        believed_bytes = max(GROWTH * have_bytes, self._earned_bytes + _SIZE_BYTES)
+        wanted_bytes = min(have_bytes + lacking_bytes, believed_bytes)
+        room_bytes = max(self._chunk_bytes, hint)
+        size_bytes = max(wanted_bytes, room_bytes if have_bytes < room_bytes else have_bytes + ROOM_BYTES_MIN)
+        chunk = memoryview(self._allocate(size_bytes))
+        chunk[:have_bytes] = self._chunk[self._start : self._end]
+        self._chunk, self._start, self._end = chunk, 0, have_bytes
+
+
+def frame(parts: Sequence[Buffer]) -> list[Buffer]:
+    """The parts with their size in front: ready for sendmsg or writelines, nothing is joined."""
+    size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+    if size > _SIZE_MAX:
+        raise LocalProtocolError(
+            f"a frame of {size} bytes cannot be sent: its size is an int32 ({_SIZE_MAX})"
+        )
+    return [_SIZE.pack(size), *parts]
+
+
+def _bad_size(size: int, head: bytes, limit: int) -> str:
+    for prefix, meaning in _STRANGERS:
+        if head.startswith(prefix):
+            return f"the peer does not speak Kafka: {head!r} looks like {meaning} (as a size: {size})"
+    if size < 0:
+        return f"the peer announced a frame of {size} bytes; the bytes {head.hex(' ')} are no Kafka frame"
+    return (
+        f"the peer announced a frame of {size} bytes, above the limit of {limit}: "
+        f"raise the limit if the data is that large, else the peer does not speak Kafka ({head.hex(' ')})"
+    )
