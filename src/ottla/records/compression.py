@@ -269,7 +269,7 @@ def _inflate(codec: Codec, source: memoryview, room: memoryview, magic: int) -> 
 
 def _too_big(codec: Codec, size_in: int, limit: int, *, used: int = 0) -> OverLimit:
     before = f", {used:,} of them taken by earlier batches" if used else ""
-    return CorruptRecord(
+    return OverLimit(
         f"{codec.label} data of {size_in:,} bytes become more than the limit of {limit:,} bytes{before}"
     )
 

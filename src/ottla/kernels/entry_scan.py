@@ -1,0 +1,144 @@
+"""The scan: finds the entries of a record set, of any format, and checks their checksums.
+
+It fills the entry table (see `layout`) and stops at a partial last entry, which is normal: brokers cut
+a record set at a byte limit.
+"""
+
+from __future__ import annotations
+
+from ottla.kernels.crc32 import crc32
+from ottla.kernels.crc32c import crc32c
+from ottla.kernels.integers import byte_at, read_int16, read_int32, read_int64, read_uint32
+from ottla.kernels.kernel import inlined, kernel
+from ottla.kernels.layout import (
+    ATTRIBUTES,
+    BAD_CRC,
+    BAD_FIELD,
+    BAD_MAGIC,
+    BAD_SIZE,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
+    COUNT,
+    CRC,
+    END,
+    ENTRY,
+    ENTRY_OVERHEAD,
+    FULL,
+    LAST_OFFSET,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_BODY_AT_V0,
+    LEGACY_BODY_AT_V1,
+    LEGACY_CRC_AT,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    OFFSET_LIMIT,
+    OK,
+    PRODUCER_ID,
+    SIZE_MIN_V0,
+    SIZE_MIN_V1,
+    SIZE_MIN_V2,
+    SOURCE,
+    START,
+    TIMESTAMP_LIMIT,
+)
+
+
+@inlined
+def _scan_batch(data, at, end, crc_limit, row):  # type: ignore[no-untyped-def]
+    last_delta = read_int32(data, at + 23)
+    base_timestamp = read_int64(data, at + 27)
+    max_timestamp = read_int64(data, at + 35)
+    count = read_int32(data, at + 57)
+    row[START] = at + BATCH_OVERHEAD
+    row[ATTRIBUTES] = read_int16(data, at + BATCH_ATTRIBUTES_AT)
+    row[LAST_OFFSET] = row[BASE_OFFSET] + last_delta
+    row[BASE_TIMESTAMP] = base_timestamp
+    row[MAX_TIMESTAMP] = max_timestamp
+    row[COUNT] = count
+    row[PRODUCER_ID] = read_int64(data, at + 43)
+    row[CRC] = 0
+    if crc_limit < 0:
+        row[CRC] = 1
+    elif end - at <= crc_limit:
+        if crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != read_uint32(data, at + BATCH_CRC_AT):
+            return BAD_CRC
+        row[CRC] = 1
+    if last_delta < 0 or count < 0:
+        return BAD_FIELD
+    if not -TIMESTAMP_LIMIT < base_timestamp < TIMESTAMP_LIMIT:
+        return BAD_FIELD
+    return OK
+
+
+@inlined
+def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped-def]
+    if verify and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
+        return BAD_CRC
+    row[START] = at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1)
+    row[ATTRIBUTES] = byte_at(data, at + LEGACY_ATTRIBUTES_AT)
+    row[LAST_OFFSET] = row[BASE_OFFSET]
+    timestamp = NO_TIMESTAMP
+    if magic == 1:
+        timestamp = read_int64(data, at + LEGACY_BODY_AT_V0)
+    row[BASE_TIMESTAMP] = timestamp
+    row[MAX_TIMESTAMP] = timestamp
+    row[COUNT] = 1
+    row[PRODUCER_ID] = -1
+    row[CRC] = 1
+    return OK
+
+
+@kernel
+def scan_entries(data, at, end, source, crc_limit, table, progress):  # type: ignore[no-untyped-def]
+    """Fill `table` from data[at:end].
+
+    `crc_limit`: batches up to so many bytes are verified here, longer ones are left to the caller;
+    below 0 nothing is verified. Messages of formats 0 and 1 are verified here unless it is below 0.
+    `progress` gets (entries found, position after the last of them). On damage, the row after the last
+    sound one holds the damaged entry's position and base offset.
+    """
+    rows = 0
+    capacity = table.shape[0]
+    while end - at >= ENTRY_OVERHEAD:
+        size = read_int32(data, at + 8)
+        if 0 <= size and size > end - at - ENTRY_OVERHEAD:
+            break
+        if rows == capacity:
+            progress[0] = rows
+            progress[1] = at
+            return FULL
+        row = table[rows]
+        row[ENTRY] = at
+        row[BASE_OFFSET] = read_int64(data, at)
+        row[LAST_OFFSET] = row[BASE_OFFSET]
+        row[SOURCE] = source
+        status = BAD_SIZE
+        stop = at + ENTRY_OVERHEAD + size
+        if not 0 <= row[BASE_OFFSET] < OFFSET_LIMIT:
+            status = BAD_FIELD
+        elif size >= SIZE_MIN_V0:
+            magic = byte_at(data, at + MAGIC_AT)
+            row[MAGIC] = magic
+            row[END] = stop
+            if magic == 2:
+                if size >= SIZE_MIN_V2:
+                    status = _scan_batch(data, at, stop, crc_limit, row)
+            elif magic <= 1:
+                if magic == 0 or size >= SIZE_MIN_V1:
+                    status = _scan_message(data, at, stop, magic, crc_limit >= 0, row)
+            else:
+                status = BAD_MAGIC
+        if status != OK:
+            progress[0] = rows
+            progress[1] = at
+            return status
+        rows += 1
+        at = stop
+    progress[0] = rows
+    progress[1] = at
+    return OK

@@ -1,0 +1,76 @@
+"""The second walk: record headers into Arrow's list<struct<key, value>> buffers, only when asked for."""
+
+from __future__ import annotations
+
+from ottla.kernels.integers import read_varint
+from ottla.kernels.kernel import kernel
+from ottla.kernels.layout import BAD_HEADER, FAILED_ROW, KEY_BYTES, OK, ROWS, VALUE_BYTES, VALUE_NULLS
+from ottla.kernels.record_decode import clear_bit, copy_bytes
+
+
+@kernel
+def decode_headers(  # type: ignore[no-untyped-def]
+    raw,
+    arena,
+    header_at,
+    header_stop,
+    rows,
+    list_ends,
+    key_ends,
+    key_data,
+    value_ends,
+    value_data,
+    value_valid,
+    state,
+):
+    """Fill the buffers with the headers of `rows` records (positions from `decode_batches`).
+
+    Room is the caller's promise: headers as counted by the decode, data for the sum of stop - at.
+    """
+    header = 0
+    nulls = 0
+    key_at = 0
+    value_at = 0
+    capacity = key_ends.size - 1
+    for row in range(rows):
+        at = header_at[row]
+        stop = header_stop[row]
+        data = raw
+        if at < 0:
+            at = ~at
+            data = arena
+        count = 0
+        if stop > 0:
+            count, at = read_varint(data, at, stop)
+        for _ in range(count):
+            key_size, at = read_varint(data, at, stop)
+            if at > stop or key_size < 0 or key_size > stop - at or header >= capacity:
+                state[FAILED_ROW] = row
+                return BAD_HEADER
+            copy_bytes(key_data, key_at, data, at, key_size)
+            key_at += key_size
+            at += key_size
+            value_size, at = read_varint(data, at, stop)
+            if at > stop or value_size < -1 or value_size > stop - at:
+                state[FAILED_ROW] = row
+                return BAD_HEADER
+            if value_size < 0:
+                nulls += 1
+                clear_bit(value_valid, header)
+            else:
+                copy_bytes(value_data, value_at, data, at, value_size)
+                value_at += value_size
+                at += value_size
+            header += 1
+            key_ends[header] = key_at
+            value_ends[header] = value_at
+        if stop > 0 and at != stop:
+            state[FAILED_ROW] = row
+            return BAD_HEADER
+        list_ends[row + 1] = header
+        # Totals move at the end of a sound record, so that a damaged one leaves nothing behind.
+        state[ROWS] = header
+        state[KEY_BYTES] = key_at
+        state[VALUE_BYTES] = value_at
+        state[VALUE_NULLS] = nulls
+    return OK

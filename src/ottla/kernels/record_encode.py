@@ -1,0 +1,236 @@
+"""The encode: Arrow columns into record batches (format 2) or messages (formats 0 and 1), in one pass.
+
+A binary column comes as (ends, data, valid, valid_at): Arrow's offsets and data, its validity bitmap
+(empty: no nulls) and the first bit of it that counts. `ends` empty means that every value is null.
+CRC-32C and compression are the caller's, who does them once a batch with a library.
+"""
+
+from __future__ import annotations
+
+from ottla.kernels.crc32 import crc32
+from ottla.kernels.integers import byte_at, varint_size, write_int16, write_int32, write_int64, write_varint
+from ottla.kernels.kernel import inlined, kernel
+from ottla.kernels.layout import (
+    BAD_FIELD,
+    BATCH_OVERHEAD,
+    ENCODED_COUNT,
+    ENCODED_END,
+    ENCODED_START,
+    ENTRY_OVERHEAD,
+    FULL,
+    LEGACY_BODY_AT_V0,
+    LEGACY_BODY_AT_V1,
+    MAGIC_AT,
+    OK,
+    TIMESTAMP_LIMIT,
+)
+from ottla.kernels.record_decode import copy_bytes
+
+
+@inlined
+def _size_of(ends, valid, valid_at, index):  # type: ignore[no-untyped-def]
+    """Length of value `index`, -1 for null."""
+    if ends.size == 0:
+        return -1
+    if valid.size > 0:
+        bit = valid_at + index
+        if not (byte_at(valid, bit >> 3) >> (bit & 7)) & 1:
+            return -1
+    return int(ends[index + 1]) - int(ends[index])
+
+
+@inlined
+def _write_value(out, at, ends, data, index, size):  # type: ignore[no-untyped-def]
+    at = write_varint(out, at, size)
+    if size > 0:
+        copy_bytes(out, at, data, int(ends[index]), size)
+        at += size
+    return at
+
+
+@inlined
+def _headers_size(  # type: ignore[no-untyped-def]
+    first, last, key_ends, value_ends, value_valid, value_valid_at
+):
+    size = 0
+    for index in range(first, last):
+        key_size = int(key_ends[index + 1]) - int(key_ends[index])
+        value_size = _size_of(value_ends, value_valid, value_valid_at, index)
+        size += varint_size(key_size) + key_size + varint_size(value_size) + max(value_size, 0)
+    return size
+
+
+@inlined
+def _close_batch(out, start, at, count, base_timestamp, max_timestamp):  # type: ignore[no-untyped-def]
+    """Write the 61 bytes of a batch header, but for the checksum and what a producer or broker sets."""
+    write_int64(out, start, 0)
+    write_int32(out, start + 8, at - start - ENTRY_OVERHEAD)
+    write_int32(out, start + 12, -1)
+    out[start + MAGIC_AT] = 2
+    write_int32(out, start + 17, 0)
+    write_int16(out, start + 21, 0)
+    write_int32(out, start + 23, count - 1)
+    write_int64(out, start + 27, base_timestamp)
+    write_int64(out, start + 35, max_timestamp)
+    write_int64(out, start + 43, -1)
+    write_int16(out, start + 51, -1)
+    write_int32(out, start + 53, -1)
+    write_int32(out, start + 57, count)
+
+
+@kernel
+def encode_batches(  # type: ignore[no-untyped-def]
+    rows,
+    key_ends,
+    key_data,
+    key_valid,
+    key_valid_at,
+    value_ends,
+    value_data,
+    value_valid,
+    value_valid_at,
+    timestamps,
+    header_ends,
+    header_key_ends,
+    header_key_data,
+    header_value_ends,
+    header_value_data,
+    header_value_valid,
+    header_value_valid_at,
+    batch_bytes,
+    out,
+    table,
+    progress,
+):
+    """Write `rows` records as batches of at most `batch_bytes` (a larger record gets its own batch).
+
+    `table` gets (start, end, record count) of each batch, `progress` (batches written, row reached).
+    """
+    at = 0
+    batches = 0
+    start = 0
+    count = 0
+    base_timestamp = 0
+    max_timestamp = 0
+    for row in range(rows):
+        timestamp = int(timestamps[row])
+        progress[1] = row
+        if not -TIMESTAMP_LIMIT // 2 < timestamp < TIMESTAMP_LIMIT // 2:
+            return BAD_FIELD
+        key_size = _size_of(key_ends, key_valid, key_valid_at, row)
+        value_size = _size_of(value_ends, value_valid, value_valid_at, row)
+        first_header = 0
+        last_header = 0
+        if header_ends.size > 0:
+            first_header = int(header_ends[row])
+            last_header = int(header_ends[row + 1])
+        fixed = 1 + varint_size(key_size) + varint_size(value_size) + max(key_size, 0) + max(value_size, 0)
+        fixed += varint_size(last_header - first_header)
+        if last_header > first_header:
+            fixed += _headers_size(
+                first_header,
+                last_header,
+                header_key_ends,
+                header_value_ends,
+                header_value_valid,
+                header_value_valid_at,
+            )
+        size = fixed + varint_size(timestamp - base_timestamp) + varint_size(count)
+        if count > 0 and at + varint_size(size) + size - start > batch_bytes:
+            _close_batch(out, start, at, count, base_timestamp, max_timestamp)
+            table[batches, ENCODED_START] = start
+            table[batches, ENCODED_END] = at
+            table[batches, ENCODED_COUNT] = count
+            batches += 1
+            count = 0
+        if count == 0:
+            start = at
+            at += BATCH_OVERHEAD
+            base_timestamp = timestamp
+            max_timestamp = timestamp
+            size = fixed + 2
+            if batches == table.shape[0]:
+                return FULL
+        if size > 0x7FFFFFFF - BATCH_OVERHEAD:
+            return BAD_FIELD
+        if at + size + 5 > out.size:
+            return FULL
+        at = write_varint(out, at, size)
+        out[at] = 0
+        at = write_varint(out, at + 1, timestamp - base_timestamp)
+        at = write_varint(out, at, count)
+        at = _write_value(out, at, key_ends, key_data, row, key_size)
+        at = _write_value(out, at, value_ends, value_data, row, value_size)
+        at = write_varint(out, at, last_header - first_header)
+        for header in range(first_header, last_header):
+            header_size = int(header_key_ends[header + 1]) - int(header_key_ends[header])
+            at = _write_value(out, at, header_key_ends, header_key_data, header, header_size)
+            header_size = _size_of(header_value_ends, header_value_valid, header_value_valid_at, header)
+            at = _write_value(out, at, header_value_ends, header_value_data, header, header_size)
+        max_timestamp = max(max_timestamp, timestamp)
+        count += 1
+    if count > 0:
+        _close_batch(out, start, at, count, base_timestamp, max_timestamp)
+        table[batches, ENCODED_START] = start
+        table[batches, ENCODED_END] = at
+        table[batches, ENCODED_COUNT] = count
+        batches += 1
+    progress[0] = batches
+    progress[1] = rows
+    return OK
+
+
+@inlined
+def _write_sized(out, at, ends, data, index, size):  # type: ignore[no-untyped-def]
+    write_int32(out, at, size)
+    if size > 0:
+        copy_bytes(out, at + 4, data, int(ends[index]), size)
+        return at + 4 + size
+    return at + 4
+
+
+@kernel
+def encode_messages(  # type: ignore[no-untyped-def]
+    rows,
+    key_ends,
+    key_data,
+    key_valid,
+    key_valid_at,
+    value_ends,
+    value_data,
+    value_valid,
+    value_valid_at,
+    timestamps,
+    magic,
+    base_offset,
+    out,
+    progress,
+):
+    """Write `rows` uncompressed messages of format 0 or 1 with offsets from `base_offset`.
+
+    `progress` gets (bytes written, row reached).
+    """
+    at = 0
+    overhead = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
+    for row in range(rows):
+        progress[1] = row
+        key_size = _size_of(key_ends, key_valid, key_valid_at, row)
+        value_size = _size_of(value_ends, value_valid, value_valid_at, row)
+        stop = at + overhead + 8 + max(key_size, 0) + max(value_size, 0)
+        if stop - at > 0x7FFFFFFF:
+            return BAD_FIELD
+        if stop > out.size:
+            return FULL
+        write_int64(out, at, base_offset + row)
+        write_int32(out, at + 8, stop - at - ENTRY_OVERHEAD)
+        out[at + MAGIC_AT] = magic
+        out[at + MAGIC_AT + 1] = 0
+        if magic == 1:
+            write_int64(out, at + LEGACY_BODY_AT_V0, int(timestamps[row]))
+        body = _write_sized(out, at + overhead, key_ends, key_data, row, key_size)
+        _write_sized(out, body, value_ends, value_data, row, value_size)
+        write_int32(out, at + ENTRY_OVERHEAD, crc32(out, at + MAGIC_AT, stop))
+        at = stop
+    progress[0] = at
+    progress[1] = rows
+    return OK

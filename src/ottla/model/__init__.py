@@ -1,0 +1,1 @@
+"""The vocabulary: ids, errors, protocol error codes. Frozen values; imports nothing of ottla."""

@@ -1,0 +1,218 @@
+"""The entries of a record set: found, verified, decompressed; rows of a table that the decode kernels read.
+
+Damage ends the table. What stands before it is sound, and `Entries.damage` says what stands there.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ottla import kernels
+from ottla.kernels import layout
+from ottla.model.errors import CorruptRecord
+from ottla.records.compression import Arena, Codec, OverLimit
+
+U8Array = npt.NDArray[np.uint8]
+Table = npt.NDArray[np.int64]
+
+TABLE_ROWS_MIN = 64
+TABLE_ROWS_MAX = 1 << 16
+# An arena that one huge response blew up is not kept for the many normal ones after it.
+ARENA_KEPT_BYTES = 16 << 20
+NO_BYTES: U8Array = np.empty(0, np.uint8)
+NO_BYTES.flags.writeable = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Sound entries in order, where their bytes are, and what ended them."""
+
+    data: U8Array
+    table: Table
+    valid_bytes: int
+    next_offset: int
+    damage: CorruptRecord | None = None
+    arena: U8Array = field(default_factory=lambda: NO_BYTES)
+
+    def cut(self, row: int, damage: CorruptRecord | None) -> Entries:
+        """Only the entries before `row`."""
+        valid_bytes = int(self.table[row, layout.ENTRY])
+        next_offset = int(self.table[:row, layout.LAST_OFFSET].max(initial=-1)) + 1
+        return replace(
+            self, table=self.table[:row], valid_bytes=valid_bytes, next_offset=next_offset, damage=damage
+        )
+
+
+def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
+    """The bytes as the one array type that kernels are compiled for."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) -> Entries:
+    """Find the entries of data[start:] and verify their checksums."""
+    crc_limit = kernels.KERNEL_LIMIT if verify_crc else -1
+    progress = np.zeros(2, np.int64)
+    tables: list[Table] = []
+    at, capacity, status = start, TABLE_ROWS_MIN, layout.FULL
+    while status == layout.FULL:
+        table = np.empty((capacity, layout.ENTRY_COLUMNS), np.int64)
+        status = kernels.scan_entries(data, at, data.size, source, crc_limit, table, progress)
+        rows, at = progress.tolist()
+        tables.append(table[:rows])
+        capacity = min(capacity * 4, TABLE_ROWS_MAX)
+    table_all = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    damage = None
+    if status != layout.OK:
+        damage = _damage(table[rows], layout.REASONS[status], skippable=status != layout.BAD_SIZE)
+    last = int(table_all[:, layout.LAST_OFFSET].max(initial=-1))
+    entries = Entries(data, table_all, at, last + 1, damage)
+    return _verified(entries) if verify_crc else entries
+
+
+def _verified(entries: Entries) -> Entries:
+    """Check the batches that were too large for the scan, by the library."""
+    view = entries.data.data
+    for row in np.flatnonzero(entries.table[:, layout.CRC] == 0).tolist():
+        entry = entries.table[row]
+        at, end = int(entry[layout.ENTRY]), int(entry[layout.END])
+        expected = int.from_bytes(view[at + layout.BATCH_CRC_AT : at + layout.BATCH_ATTRIBUTES_AT], "big")
+        if crc32c.crc32c(view[at + layout.BATCH_ATTRIBUTES_AT : end]) != expected:
+            return entries.cut(row, _damage(entry, layout.REASONS[layout.BAD_CRC]))
+    return entries
+
+
+def _damage(entry: npt.NDArray[np.int64], reason: str, *, skippable: bool = True) -> CorruptRecord:
+    offset = int(entry[layout.BASE_OFFSET])
+    last = int(entry[layout.LAST_OFFSET])
+    return CorruptRecord(
+        f"damaged record batch at offset {offset}, byte {int(entry[layout.ENTRY])} of the record set: {reason}",
+        offset=offset,
+        next_offset=last + 1 if skippable and last >= offset else None,
+    )
+
+
+def damaged(entries: Entries, row: int, reason: str) -> Entries:
+    """The entries before `row`, which turned out to be damaged."""
+    return entries.cut(row, _damage(entries.table[row], reason))
+
+
+def hide(table: Table, rows: npt.NDArray[np.bool_]) -> None:
+    """Make these entries empty: they keep their place and their offsets, and deliver nothing."""
+    table[rows, layout.COUNT] = 0
+    table[rows, layout.START] = table[rows, layout.END]
+
+
+_thread = threading.local()
+
+
+def _arena(limit: int) -> Arena:
+    """This thread's arena, emptied. Decoding copies out of it, so it is free again after every record set."""
+    arena: Arena | None = getattr(_thread, "arena", None)
+    if arena is None or arena.limit != limit or arena.capacity > ARENA_KEPT_BYTES:
+        arena = _thread.arena = Arena(limit=limit)
+    arena.clear()
+    return arena
+
+
+def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
+    """The same entries with every compressed one replaced by its records, at most `limit` bytes of them.
+
+    Where the limit is reached behind some entries, the rest is left for another call and nothing is
+    damaged; an entry that alone exceeds it is.
+    """
+    table = entries.table
+    holds_bytes = table[:, layout.START] < table[:, layout.END]
+    rows = np.flatnonzero(holds_bytes & (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK != 0)).tolist()
+    if not rows:
+        return entries
+    arena = _arena(limit)
+    pieces: list[Table] = []
+    done = 0
+    for row in rows:
+        try:
+            piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
+        except OverLimit as error:
+            entries = entries.cut(row, None) if arena.size else damaged(entries, row, str(error))
+            break
+        except CorruptRecord as error:
+            entries = damaged(entries, row, str(error))
+            break
+        pieces += [table[done:row], piece]
+        done = row + 1
+    pieces.append(entries.table[done:])
+    arena_bytes = arena.view
+    arena_bytes.flags.writeable = False
+    return replace(entries, table=np.concatenate(pieces), arena=arena_bytes)
+
+
+def _decompress_entry(
+    data: U8Array, entry: npt.NDArray[np.int64], arena: Arena, *, verify_crc: bool
+) -> Table:
+    codec = Codec.of_attributes(int(entry[layout.ATTRIBUTES]))
+    if entry[layout.MAGIC] < 2:
+        return _unwrapped(data, entry, codec, arena, verify_crc=verify_crc)
+    start = arena.append(codec, data[entry[layout.START] : entry[layout.END]])
+    row = entry.copy()
+    row[[layout.START, layout.END, layout.SOURCE]] = start, arena.size, 1
+    return row[np.newaxis]
+
+
+def _unwrapped(
+    data: U8Array, wrapper: npt.NDArray[np.int64], codec: Codec, arena: Arena, *, verify_crc: bool
+) -> Table:
+    """The messages inside a compressed message of format 0 or 1."""
+    magic = int(wrapper[layout.MAGIC])
+    start = arena.append(codec, _wrapper_value(data, wrapper), magic=magic)
+    inner_bytes = arena.view
+    inner_bytes.flags.writeable = False
+    inner = scan(inner_bytes, verify_crc=verify_crc, start=start, source=1)
+    if inner.damage:
+        raise CorruptRecord(f"inside a compressed message, {inner.damage}")
+    table = inner.table
+    if (table[:, layout.MAGIC] != magic).any():
+        raise CorruptRecord(f"a compressed message of format {magic} holds messages of another format")
+    if (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).any():
+        raise CorruptRecord("a compressed message holds another compressed message")
+    table[:, layout.ENTRY] = wrapper[layout.ENTRY]
+    if magic == 1:
+        _settle_wrapped(table, wrapper)
+    return table
+
+
+def _wrapper_value(data: U8Array, wrapper: npt.NDArray[np.int64]) -> U8Array:
+    """The compressed bytes: the wrapper's key is null or ignored, its value must be there."""
+    start, end = int(wrapper[layout.START]), int(wrapper[layout.END])
+    key_size = int.from_bytes(data[start : start + 4].tobytes(), "big", signed=True)
+    value_at = start + 8 + max(key_size, 0)
+    if key_size < -1 or value_at > end:
+        raise CorruptRecord("a compressed message's key does not fit its bytes")
+    value_size = int.from_bytes(data[value_at - 4 : value_at].tobytes(), "big", signed=True)
+    if value_size != end - value_at:
+        raise CorruptRecord(f"a compressed message's value of {value_size} bytes does not fit its bytes")
+    return data[value_at:end]
+
+
+def _settle_wrapped(table: Table, wrapper: npt.NDArray[np.int64]) -> None:
+    """Format 1: inner offsets count from the wrapper's, which is that of the last inner message.
+
+    Some producers left a wrapper at 0 over inner offsets from 0; those stand as they are.
+    """
+    wrapper_offset = int(wrapper[layout.BASE_OFFSET])
+    inner_last = int(table[-1, layout.BASE_OFFSET]) if len(table) else 0
+    if wrapper_offset > 0 and wrapper_offset < inner_last:
+        raise CorruptRecord(
+            f"a compressed message at offset {wrapper_offset} holds relative offsets up to {inner_last}"
+        )
+    if wrapper_offset > 0:
+        table[:, layout.BASE_OFFSET] += wrapper_offset - inner_last
+        table[:, layout.LAST_OFFSET] = table[:, layout.BASE_OFFSET]
+    if wrapper[layout.ATTRIBUTES] & layout.LOG_APPEND_TIME:
+        table[:, layout.BASE_TIMESTAMP] = wrapper[layout.BASE_TIMESTAMP]
+        table[:, layout.ATTRIBUTES] |= layout.LOG_APPEND_TIME
