@@ -28,6 +28,7 @@ from ottla.records.compression import (
     DOES_NOT_FIT,
     Arena,
     Codec,
+    OverLimit,
     compress,
     decompress,
     decompress_into,
@@ -322,7 +323,7 @@ def test_a_bomb_stops_at_the_limit(codec: Codec) -> None:
 def test_one_byte_above_the_limit_is_refused(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     assert len(decompress(codec, packed, limit=len(TEXT))) == len(TEXT)
-    with pytest.raises(CorruptRecord):
+    with pytest.raises(OverLimit):
         decompress(codec, packed, limit=len(TEXT) - 1)
 
 
@@ -406,8 +407,9 @@ def outcome(codec: Codec, data: bytes, magic: int) -> str:
 
 @each_compressing
 def test_damage_is_told_from_lack_of_room(codec: Codec) -> None:
-    with pytest.raises(CorruptRecord, match=codec.label):
+    with pytest.raises(CorruptRecord, match=codec.label) as caught:
         decompress_into(codec, b"\x00 no codec writes this", np.empty(0, np.uint8), limit=ROOM)
+    assert not isinstance(caught.value, OverLimit)
 
 
 def test_cramjam_still_says_when_the_room_is_full() -> None:
