@@ -1,0 +1,22 @@
+"""DeleteGroups, key 42: remove empty groups with their offsets."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, array, field, int16, int32, request, response, string, struct
+
+
+@request(key=42, versions=2, flexible=2)
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
+    groups_names: list[str] = field(array(string))
+
+
+@struct
+class DeletedGroup:
+    group_id: str = field(string)
+    error_code: int = field(int16)
+
+
+@response(DeleteGroupsRequest)
+class DeleteGroupsResponse(Response):
+    throttle_time_ms: int = field(int32)
+    results: list[DeletedGroup] = field(array(DeletedGroup))

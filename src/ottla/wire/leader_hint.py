@@ -1,0 +1,20 @@
+"""Where a partition's new leader is (KIP-951): what Produce and Fetch tell a client that asked the wrong
+broker."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import field, int32, string, struct, value
+
+
+@value
+class LeaderIdAndEpoch:
+    leader_id: int = field(int32, default=-1)
+    leader_epoch: int = field(int32, default=-1)
+
+
+@struct
+class NodeEndpoint:
+    node_id: int = field(int32)
+    host: str = field(string)
+    port: int = field(int32)
+    rack: str | None = field(string, nullable_since=0, default=None)

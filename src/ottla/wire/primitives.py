@@ -1,0 +1,357 @@
+"""Bounds-checked codecs of Kafka's primitive types: integers, strings, bytes, record sets, arrays.
+
+A codec does nothing itself. Asked for a `decoder` or `encoder` at one `Place` (a field of one message in
+one version) it returns a closure in which everything known beforehand is already decided: compact or
+legacy lengths, whether null is allowed, the text for errors. A message version is compiled once and then
+only runs.
+
+    decoder(view, position, out) -> position   appends what it read to `out`
+    encoder(sink, value) -> None               appends bytes to `sink`
+
+Two rules keep hostile bytes harmless: a length or count is compared with the bytes that remain before
+anything is allocated for it, and only `RemoteProtocolError` leaves a decoder. Record sets are neither
+copied nor parsed in either direction.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+
+from ottla.model.errors import LocalProtocolError, RemoteProtocolError
+
+T = TypeVar("T")
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Decoder: TypeAlias = Callable[[memoryview, int, list[object]], int]
+Encoder: TypeAlias = Callable[["Sink", Any], None]
+LengthReader: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
+
+# Kafka refuses longer strings in every version, although a compact length could carry them.
+STRING_LIMIT_BYTES = 0x7FFF
+BYTES_LIMIT = 0x7FFF_FFFF
+VARINT_LIMIT_BYTES = 5
+ZERO_UUID = bytes(16)
+
+
+class Sink(bytearray):
+    """Bytes under construction; `cuts` remembers where the caller's own buffers belong between them."""
+
+    __slots__ = ("cuts",)
+
+    cuts: list[tuple[int, Buffer]]
+
+    def parts(self) -> list[Buffer]:
+        """The message as buffers in wire order; the ones in `cuts` are the caller's objects themselves."""
+        if not self.cuts:
+            return [self]
+        view = memoryview(self)
+        parts: list[Buffer] = []
+        start = 0
+        for position, buffer in self.cuts:
+            if position > start:
+                parts.append(view[start:position])
+            parts.append(buffer)
+            start = position
+        if start < len(view):
+            parts.append(view[start:])
+        return parts
+
+
+def sink(prefix: bytes = b"") -> Sink:
+    """An empty sink, or one that starts with `prefix`."""
+    made = Sink(prefix)
+    made.cuts = []
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a codec is used: one field of one message version."""
+
+    label: str
+    version: int
+    flexible: bool
+    nullable: bool = False
+
+
+class Codec(ABC, Generic[T]):
+    """The wire form of one type.
+
+    `unpack` and `pack` are `struct` format characters when the type has a fixed width, so that runs of such
+    fields become one call; `pack` is empty where `struct` would not check the value.
+    """
+
+    unpack: str = ""
+    pack: str = ""
+    mutable_zero: bool = False
+
+    @abstractmethod
+    def zero(self) -> T:
+        """The value of a field that nobody set."""
+
+    @abstractmethod
+    def minimum_bytes(self, place: Place) -> int:
+        """The fewest bytes that a value takes; bounds the count of an array before it is read."""
+
+    @abstractmethod
+    def decoder(self, place: Place) -> Decoder:
+        """A closure that reads one value."""
+
+    @abstractmethod
+    def encoder(self, place: Place) -> Encoder:
+        """A closure that writes one value."""
+
+
+def truncated(label: str, view: memoryview, position: int, needed: int) -> RemoteProtocolError:
+    """The error for a value that would end behind the message."""
+    remain = max(0, len(view) - position)
+    return RemoteProtocolError(f"{label}: needs {needed} bytes at position {position}, but {remain} remain")
+
+
+# --- variable-length integers ---------------------------------------------------------------------------
+
+
+def read_varint(view: memoryview, position: int, label: str) -> tuple[int, int]:
+    """Read an unsigned varint: the value and the position behind it."""
+    value = 0
+    for index, byte in enumerate(view[position : position + VARINT_LIMIT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    if len(view) - position < VARINT_LIMIT_BYTES:
+        raise RemoteProtocolError(f"{label}: the message ends inside a varint at position {position}")
+    raise RemoteProtocolError(
+        f"{label}: varint at position {position} is longer than {VARINT_LIMIT_BYTES} bytes"
+    )
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+# --- lengths --------------------------------------------------------------------------------------------
+# Legacy: a signed int16 or int32, -1 = null. Compact: varint of length + 1, 0 = null. Most compact
+# lengths fit in one byte, so decoders and encoders test for that themselves (`quick`) and come here
+# otherwise.
+
+
+def length_reader(place: Place, legacy_format: str, limit: int) -> LengthReader:
+    """A closure that reads a length, -1 for null, and refuses what this place does not allow."""
+    label, nullable, flexible = place.label, place.nullable, place.flexible
+    legacy = struct.Struct(legacy_format)
+
+    def read(view: memoryview, position: int) -> tuple[int, int]:
+        if flexible:
+            raw, position = read_varint(view, position, label)
+            length = raw - 1
+        else:
+            if len(view) - position < legacy.size:
+                raise truncated(label, view, position, legacy.size)
+            (length,) = legacy.unpack_from(view, position)
+            position += legacy.size
+        if length == -1 and not nullable:
+            raise RemoteProtocolError(f"{label}: null, but not nullable in this version")
+        if not -1 <= length <= limit:
+            raise RemoteProtocolError(f"{label}: length {length} outside -1..{limit}")
+        return length, position
+
+    return read
+
+
+def length_writer(place: Place, legacy_format: str) -> Callable[[bytearray, int], None]:
+    """A closure that writes a length; -1 for null."""
+    if place.flexible:
+        return lambda out, length: write_varint(out, length + 1)
+    pack = struct.Struct(legacy_format).pack
+    return lambda out, length: out.extend(pack(length))
+
+
+def refuse(place: Place, value: object, reason: str) -> NoReturn:
+    """Raise for a value that cannot be sent."""
+    raise LocalProtocolError(f"{place.label}: cannot send {value!r:.200}: {reason}")
+
+
+# --- fixed width ----------------------------------------------------------------------------------------
+
+
+class Fixed(Codec[T]):
+    """A type of fixed width, which `struct` reads and checks."""
+
+    def __init__(self, unpack: str, pack: str, zero: T) -> None:
+        self.unpack = unpack
+        self.pack = pack
+        self._zero = zero
+
+    def zero(self) -> T:
+        return self._zero
+
+    def minimum_bytes(self, place: Place) -> int:  # noqa: ARG002 (same width everywhere)
+        return struct.calcsize(">" + self.unpack)
+
+    def decoder(self, place: Place) -> Decoder:
+        return fixed_decoder(place.label, ">" + self.unpack)
+
+    def encoder(self, place: Place) -> Encoder:
+        pack = struct.Struct(">" + self.pack).pack
+
+        def encode(out: Sink, value: object) -> None:
+            try:
+                out += pack(value)
+            except struct.error as error:
+                refuse(place, value, str(error))
+
+        return encode
+
+
+def fixed_decoder(label: str, struct_format: str) -> Decoder:
+    """A closure that reads neighbouring fixed-width values in one call."""
+    compiled = struct.Struct(struct_format)
+    unpack_from, size = compiled.unpack_from, compiled.size
+
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        try:
+            out += unpack_from(view, position)
+        except struct.error:
+            raise truncated(label, view, position, size) from None
+        return position + size
+
+    return decode
+
+
+class Uuid(Fixed[bytes]):
+    """16 bytes. `struct` would pad or cut other lengths without a word, so writing checks for itself."""
+
+    def __init__(self) -> None:
+        super().__init__("16s", "", ZERO_UUID)
+
+    def encoder(self, place: Place) -> Encoder:
+        def encode(out: Sink, value: bytes) -> None:
+            if not isinstance(value, bytes) or len(value) != 16:
+                refuse(place, value, "a uuid is 16 bytes")
+            out += value
+
+        return encode
+
+
+# --- strings and bytes ----------------------------------------------------------------------------------
+
+
+class String(Codec[str]):
+    """UTF-8 text of at most 32767 bytes."""
+
+    def zero(self) -> str:
+        return ""
+
+    def minimum_bytes(self, place: Place) -> int:
+        return 1 if place.flexible else 2
+
+    def decoder(self, place: Place) -> Decoder:
+        label, quick = place.label, 0x80 if place.flexible else 0
+        read_length = length_reader(place, ">h", STRING_LIMIT_BYTES)
+
+        def decode(view: memoryview, position: int, out: list[object]) -> int:
+            if position < len(view) and 0 < view[position] < quick:
+                start = position + 1
+                stop = position + view[position]
+            else:
+                length, start = read_length(view, position)
+                if length < 0:
+                    out.append(None)
+                    return start
+                stop = start + length
+            if stop > len(view):
+                raise truncated(label, view, start, stop - start)
+            try:
+                out.append(str(view[start:stop], "utf-8"))
+            except UnicodeDecodeError as error:
+                raise RemoteProtocolError(f"{label}: not UTF-8 at position {start}: {error.reason}") from None
+            return stop
+
+        return decode
+
+    def encoder(self, place: Place) -> Encoder:
+        write_length = length_writer(place, ">h")
+        quick = 0x7F if place.flexible else 0
+
+        def encode(out: Sink, value: str | None) -> None:
+            if value is None:
+                if not place.nullable:
+                    refuse(place, value, "not nullable in this version")
+                return write_length(out, -1)
+            data = utf8(place, value)
+            length = len(data)
+            if length < quick:
+                out.append(length + 1)
+            elif length <= STRING_LIMIT_BYTES:
+                write_length(out, length)
+            else:
+                refuse(place, value, f"{length} bytes of UTF-8, at most {STRING_LIMIT_BYTES}")
+            out += data
+
+        return encode
+
+
+def utf8(place: Place, value: str) -> bytes:
+    """The bytes of `value`, or the error that names its place."""
+    try:
+        return value.encode()
+    except (UnicodeEncodeError, AttributeError) as error:
+        refuse(place, value, str(error))
+
+
+class Blob(Codec[T]):
+    """Opaque bytes: copied when `copies`, else handed over as the buffers they are (record sets)."""
+
+    def __init__(self, zero: T, *, copies: bool) -> None:
+        self._zero = zero
+        self._copies = copies
+
+    def zero(self) -> T:
+        return self._zero
+
+    def minimum_bytes(self, place: Place) -> int:
+        return 1 if place.flexible else 4
+
+    def decoder(self, place: Place) -> Decoder:
+        label, copies = place.label, self._copies
+        read_length = length_reader(place, ">i", BYTES_LIMIT)
+
+        def decode(view: memoryview, position: int, out: list[object]) -> int:
+            length, start = read_length(view, position)
+            if length < 0:
+                out.append(None)
+                return start
+            stop = start + length
+            if stop > len(view):
+                raise truncated(label, view, start, length)
+            out.append(bytes(view[start:stop]) if copies else view[start:stop])
+            return stop
+
+        return decode
+
+    def encoder(self, place: Place) -> Encoder:
+        write_length = length_writer(place, ">i")
+        copies = self._copies
+
+        def encode(out: Sink, value: Buffer | None) -> None:
+            if value is None:
+                if not place.nullable:
+                    refuse(place, value, "not nullable in this version")
+                return write_length(out, -1)
+            if not isinstance(value, bytes | bytearray | memoryview):
+                refuse(place, value, "neither bytes nor a buffer")
+            length = value.nbytes if isinstance(value, memoryview) else len(value)
+            write_length(out, length)
+            if copies:
+                out += value
+            elif length:
+                out.cuts.append((len(out), value))
+
+        return encode

@@ -1,0 +1,50 @@
+"""Every API by its key, for a server that learns from the wire which one it is asked.
+
+The modules of `ottla.wire.api` are the list: adding an API means adding its file there. They are imported
+on the first lookup, because a client names the types it needs and never pays for the others.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+
+import ottla.wire.api
+from ottla.model.errors import RemoteProtocolError
+from ottla.wire.schema import Api, Request
+
+
+def api(key: int) -> Api:
+    """The API of `key`; an unknown key is the peer's mistake."""
+    try:
+        return apis()[key]
+    except KeyError:
+        raise RemoteProtocolError(f"unknown API key {key}") from None
+
+
+@cache
+def apis() -> Mapping[int, Api]:
+    """All APIs, in the order of their keys."""
+    found = sorted((api for module in modules() for api in declared(module)), key=lambda api: api.key)
+    by_key = {api.key: api for api in found}
+    if len(by_key) != len(found):
+        raise TypeError(f"two modules declare one API key: {[(api.key, api.name) for api in found]}")
+    return MappingProxyType(by_key)
+
+
+def modules() -> Iterator[ModuleType]:
+    """The modules that declare APIs."""
+    package = ottla.wire.api
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        yield import_module(info.name)
+
+
+def declared(module: ModuleType) -> list[Api]:
+    """The APIs that `module` itself declares."""
+    kinds = [
+        value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Request)
+    ]
+    return [kind.API for kind in kinds if kind.__module__ == module.__name__]

@@ -1,0 +1,297 @@
+"""The notation in which Kafka's messages are declared, and the two functions that use it.
+
+One class describes an API's request (or response) in all versions; what changed lies in the fields'
+ranges:
+
+    @struct
+    class FetchTopic:
+        topic: str = field(string, until=12, ignorable=True)
+        topic_id: bytes = field(uuid, since=13, ignorable=True)
+
+    @request(key=1, versions=18, flexible=12)
+    class FetchRequest(Request["FetchResponse"]):
+        topics: list[FetchTopic] = field(array(FetchTopic))
+
+    @response(FetchRequest)
+    class FetchResponse(Response): ...
+
+    parts = encode(FetchRequest(topics=[FetchTopic(topic="t")]), version=12)
+    message = decode(FetchRequest, 12, b"".join(parts))
+
+Declared classes are slotted dataclasses in which every field has a default. A field that a version lacks
+reads as its default; writing another value there is refused unless the field is `ignorable`. Declared
+order is wire order; tagged fields, which have no place in that order, stand last. A class without `since`
+on its fields that is used by one field only inherits that field's range.
+
+This module knows no API and no header. `compiler` turns tables into closures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
+
+from ottla.model.errors import LocalProtocolError, RemoteProtocolError
+from ottla.wire.compiler import FIELDS, Array, Field, Struct
+from ottla.wire.primitives import Blob, Buffer, Codec, Decoder, Encoder, Fixed, Place, String, Uuid, sink
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+K = TypeVar("K", bound="type[Response]")
+M = TypeVar("M", bound="Message")
+R = TypeVar("R", bound="Response")
+
+int8 = Fixed("b", "b", 0)
+int16 = Fixed("h", "h", 0)
+int32 = Fixed("i", "i", 0)
+int64 = Fixed("q", "q", 0)
+# Written as a number, because `struct` takes any object for a bool, None among them.
+boolean: Codec[bool] = Fixed("?", "b", False)  # noqa: FBT003 (the zero of the type)
+uuid = Uuid()
+string = String()
+blob = Blob[bytes](b"", copies=True)
+record_set = Blob[Buffer | None](None, copies=False)
+
+# --- notation -------------------------------------------------------------------------------------------
+
+
+def _codec(source: Codec[T] | type[T]) -> Codec[T]:
+    return Struct(source) if isinstance(source, type) else source
+
+
+def array(element: Codec[T] | type[T]) -> Codec[list[T]]:
+    """A list of primitives or of a declared class."""
+    return Array(_codec(element))
+
+
+class _ZeroOfType:
+    """Stands for "the type's zero" where None is a possible default."""
+
+
+_ZERO = _ZeroOfType()
+
+
+@overload
+def field(
+    source: Codec[T] | type[T],
+    *,
+    since: int = ...,
+    until: int | None = ...,
+    default: T = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> T: ...
+
+
+@overload
+def field(
+    source: Codec[T] | type[T],
+    *,
+    nullable_since: int,
+    since: int = ...,
+    until: int | None = ...,
+    default: T | None = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> T | None: ...
+
+
+def field(
+    source: Codec[Any] | type[Any],
+    *,
+    since: int = 0,
+    until: int | None = None,
+    default: object = _ZERO,
+    nullable_since: int | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Declare one field.
+
+    Args:
+        source: its codec, or a class declared with `value`.
+        since: the first version that has the field.
+        until: the last version that has it.
+        default: what an absent field reads as; the type's zero if not given.
+        nullable_since: the first version in which None can be sent.
+        tag: its number, when it travels in the tag buffer.
+        ignorable: whether a value may be dropped in silence by a version that lacks the field.
+    """
+    codec = _codec(source)
+    fresh = isinstance(default, _ZeroOfType) and codec.mutable_zero
+    constant = codec.zero() if isinstance(default, _ZeroOfType) else default
+    make_default = codec.zero if fresh else lambda: constant
+    return Field("", codec, since, until, nullable_since, tag, ignorable, make_default, not fresh)
+
+
+def _declare(kind: C, *, frozen: bool) -> C:
+    """Turn a class body of `field` rows into a slotted dataclass and remember its table."""
+    rows: list[Field] = []
+    for name in kind.__annotations__:
+        row = kind.__dict__.get(name)
+        if not isinstance(row, Field):
+            raise TypeError(f"{kind.__name__}.{name} is not declared with field(...)")
+        if row.tag is None and rows and rows[-1].tag is not None:
+            raise TypeError(f"{kind.__name__}.{name} stands behind a tagged field")
+        rows.append(dataclasses.replace(row, name=name))
+        if row.shared_default:
+            setattr(kind, name, dataclasses.field(default=row.make_default()))
+        else:
+            setattr(kind, name, dataclasses.field(default_factory=row.make_default))
+    made = cast(C, dataclasses.dataclass(slots=True, frozen=frozen)(kind))
+    FIELDS[made] = tuple(rows)
+    return made
+
+
+# `field` is deliberately not named as a field specifier: to a type checker each row is then a plain
+# default, so that constructors may leave out any field.
+@dataclass_transform(kw_only_default=True)
+def struct(kind: C) -> C:
+    """Declare a class whose objects are elements of arrays."""
+    return _declare(kind, frozen=False)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def value(kind: C) -> C:
+    """Declare a class whose objects are fields themselves; frozen, because its default is shared."""
+    return _declare(kind, frozen=True)
+
+
+# --- messages -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Api:
+    """What is known of one API: its key, its versions 0 to `version_newest`, its two message types."""
+
+    key: int
+    name: str
+    version_newest: int
+    flexible_since: int | None
+    request: type[Request[Any]]
+    response: type[Response]
+
+    def supports(self, version: int) -> bool:
+        """Whether `version` can be encoded and decoded."""
+        return 0 <= version <= self.version_newest
+
+    def flexible(self, version: int) -> bool:
+        """Whether `version` uses compact lengths and tag buffers (KIP-482)."""
+        return self.flexible_since is not None and version >= self.flexible_since
+
+
+class Message:
+    """A request or a response."""
+
+    __slots__ = ()
+
+    API: ClassVar[Api]
+
+
+class Response(Message):
+    """What a broker answers."""
+
+    __slots__ = ()
+
+
+class Request(Message, Generic[R]):
+    """What a client asks; `R` is the type of the answer."""
+
+    __slots__ = ()
+
+
+# Facts of requests whose response is not declared yet; empty once a module is loaded.
+_REQUESTS: dict[type, tuple[int, int, int | None]] = {}
+
+
+@dataclass_transform(kw_only_default=True)
+def request(*, key: int, versions: int, flexible: int | None) -> Callable[[C], C]:
+    """Declare a request.
+
+    Args:
+        key: the API's number.
+        versions: its newest version; the oldest is 0.
+        flexible: the first version with compact lengths and tag buffers, or None.
+    """
+
+    def declare(kind: C) -> C:
+        made = _declare(kind, frozen=False)
+        _REQUESTS[made] = (key, versions, flexible)
+        return made
+
+    return declare
+
+
+@dataclass_transform(kw_only_default=True)
+def response(request_kind: type[Request[Any]]) -> Callable[[K], K]:
+    """Declare the response to a declared request; this completes the API of both."""
+
+    def declare(kind: K) -> K:
+        made = _declare(kind, frozen=False)
+        key, versions, flexible = _REQUESTS.pop(request_kind)
+        name = request_kind.__name__.removesuffix("Request")
+        request_kind.API = made.API = Api(key, name, versions, flexible, request_kind, made)
+        return made
+
+    return declare
+
+
+# --- use ------------------------------------------------------------------------------------------------
+
+_DECODERS: dict[tuple[type[Message], int], Decoder] = {}
+_ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
+
+
+def decode(kind: type[M], version: int, data: Buffer) -> M:
+    """Read a message that fills `data` exactly.
+
+    Record sets come back as slices of `data`, so they live as long as its memory stays untouched.
+
+    Raises:
+        RemoteProtocolError: the bytes are not such a message.
+        LocalProtocolError: there is no such version; check `API.supports` before.
+    """
+    run = _DECODERS.get((kind, version))
+    if run is None:
+        run = _DECODERS[kind, version] = Struct(kind).decoder(_root_place(kind, version))
+    view = memoryview(data)
+    out: list[Any] = []
+    position = run(view, 0, out)
+    if position != len(view):
+        raise RemoteProtocolError(
+            f"{kind.__name__} v{version}: {len(view) - position} bytes behind the end at position {position}"
+        )
+    return cast(M, out[0])
+
+
+def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
+    """Write a message as buffers for one gathering write, without copying record sets.
+
+    `prefix` (room for a frame size and header, say) becomes the start of the first buffer, which is writable.
+
+    Raises:
+        LocalProtocolError: the version does not exist or cannot carry a value.
+    """
+    kind = type(message)
+    run = _ENCODERS.get((kind, version))
+    if run is None:
+        run = _ENCODERS[kind, version] = Struct(kind).encoder(_root_place(kind, version))
+    out = sink(prefix)
+    try:
+        run(out, message)
+    except (AttributeError, TypeError) as error:
+        # An object of a foreign type inside the message; the codecs name the place in all other cases.
+        raise LocalProtocolError(
+            f"{kind.__name__} v{version}: cannot send {message!r:.200}: {error}"
+        ) from error
+    return out.parts()
+
+
+def _root_place(kind: type[Message], version: int) -> Place:
+    api = kind.API
+    if not api.supports(version):
+        raise LocalProtocolError(
+            f"{kind.__name__}: version {version} does not exist; known are 0 to {api.version_newest}"
+        )
+    return Place(f"{kind.__name__} v{version}", version, api.flexible(version))
