@@ -1,0 +1,233 @@
+"""Finding out which versions a broker speaks, for every generation from 0.8.0 to 4.x.
+
+Theory of operation. The only request that may be sent to an unknown broker is ApiVersions, and what
+happens then is the information:
+
+    since 2.4       answers; if our version is newer than its own, in format v0 with error 35 and the
+                    range that it has (KIP-511): ask again in that version on the same connection
+    0.10 to 2.3     the same, but the list is empty: ask again in version 0
+    0.9             says nothing, ever, and the connection stays open
+    0.8.x           closes the connection
+
+A silent or closed connection is lost: an answer that came late would be taken for that of the next
+request. So the next question needs a new one. After a close it is ApiVersions v0, since a close alone
+may be a restart or a proxy that dislikes new versions, and asking again costs nothing. After a second
+close, or a silence, the newest API that is answered tells the generation: ListGroups came with 0.9,
+FindCoordinator with 0.8.2, OffsetFetch with 0.8.1, and Metadata was there in 0.8.0.
+
+`Discovery` decides; it opens and sends nothing. It returns a `Question` (what to send, and whether on a
+new connection) or `Settled`; the driver does that and reports `answered`, `closed` or `silent`, where
+silence is the driver's own timeout. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, LocalProtocolError, RemoteProtocolError
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.schema import Request, Response
+from ottla.wire.transitions import advance
+from ottla.wire.versions import PeerVersions, VersionRange, advertised, pinned, probed
+
+SOFTWARE_NAME = "ottla"
+PROBE_GROUP = "ottla-version-probe"
+"""A group that nobody uses: the probes only read, but some broker may log the name."""
+
+
+class Asked(Enum):
+    """What the peer is being asked; the machine's state."""
+
+    NOTHING = "nothing"
+    NEWEST = "ApiVersions in our newest version"
+    OLDER = "ApiVersions in the version that it has"
+    OLDEST = "ApiVersions v0 on a second connection"
+    LIST_GROUPS = "ListGroups"
+    FIND_COORDINATOR = "FindCoordinator"
+    OFFSET_FETCH = "OffsetFetch"
+    METADATA = "Metadata"
+    SETTLED = "nothing more"
+    FAILED = "nothing more, in vain"
+
+
+class Outcome(Enum):
+    """What came of it; the machine's input."""
+
+    START = "start"
+    PINNED = "the user knows"
+    ANSWERED = "answered"
+    REFUSED = "refused the version"
+    CLOSED = "closed"
+    SILENT = "silent"
+
+
+_IN_VAIN = {Outcome.CLOSED, Outcome.SILENT}
+
+
+def _probe(next_probe: Asked) -> dict[Outcome, Asked]:
+    return {Outcome.ANSWERED: Asked.SETTLED, **dict.fromkeys(_IN_VAIN, next_probe)}
+
+
+TRANSITIONS: Mapping[Asked, Mapping[Outcome, Asked]] = {
+    Asked.NOTHING: {Outcome.START: Asked.NEWEST, Outcome.PINNED: Asked.SETTLED},
+    Asked.NEWEST: {
+        Outcome.ANSWERED: Asked.SETTLED,
+        Outcome.REFUSED: Asked.OLDER,
+        Outcome.CLOSED: Asked.OLDEST,
+        Outcome.SILENT: Asked.LIST_GROUPS,
+    },
+    Asked.OLDER: {
+        Outcome.ANSWERED: Asked.SETTLED,
+        Outcome.REFUSED: Asked.FAILED,
+        Outcome.CLOSED: Asked.OLDEST,
+        Outcome.SILENT: Asked.FAILED,  # it has ApiVersions, so it is slow and not old
+    },
+    Asked.OLDEST: {
+        Outcome.ANSWERED: Asked.SETTLED,
+        Outcome.REFUSED: Asked.FAILED,
+        Outcome.CLOSED: Asked.LIST_GROUPS,
+        Outcome.SILENT: Asked.LIST_GROUPS,
+    },
+    Asked.LIST_GROUPS: _probe(Asked.FIND_COORDINATOR),
+    Asked.FIND_COORDINATOR: _probe(Asked.OFFSET_FETCH),
+    Asked.OFFSET_FETCH: _probe(Asked.METADATA),
+    Asked.METADATA: _probe(Asked.FAILED),
+    Asked.SETTLED: {},
+    Asked.FAILED: {},
+}
+
+_GENERATION_BY_PROBE = {
+    Asked.LIST_GROUPS: "0.9",
+    Asked.FIND_COORDINATOR: "0.8.2",
+    Asked.OFFSET_FETCH: "0.8.1",
+    Asked.METADATA: "0.8.0",
+}
+
+
+class Link(Enum):
+    """Which connection a question goes to."""
+
+    SAME = "the present connection"
+    NEW = "a new connection; drop the present one"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Send `request` in `version` on `link`, then report what came of it."""
+
+    request: Request[Any]
+    version: int
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The versions are known. The connection that the last answer came on is in order and may be used."""
+
+    versions: PeerVersions
+
+
+Plan = Question | Settled
+
+
+class Discovery:
+    """One broker's version discovery, over as many connections as it takes.
+
+        plan = discovery.start()
+        while isinstance(plan, Question):
+            connect if plan.link is Link.NEW; send plan.request in plan.version
+            plan = discovery.answered(message)   or .closed()   or .silent()
+        connection.adopt(plan.versions)
+
+    `pin` ("0.8.2", "0.9") settles it at once. Raises RemoteProtocolError when nothing is left to ask.
+    """
+
+    def __init__(self, *, software_version: str, pin: str | None = None) -> None:
+        self._software_version = software_version
+        self._pin = pinned(pin) if pin is not None else None
+        self._asked = Asked.NOTHING
+        self._version = 0  # of the last ApiVersions
+        self._history: list[str] = []
+
+    def start(self) -> Plan:
+        """The first step, on a new connection."""
+        if self._pin is not None:
+            self._advance(Outcome.PINNED)
+            return Settled(self._pin)
+        return self._next(Outcome.START)
+
+    def answered(self, response: Response) -> Plan:
+        """The peer answered the question; what the answer says is looked at here."""
+        generation = _GENERATION_BY_PROBE.get(self._asked)
+        if generation is not None:
+            self._advance(Outcome.ANSWERED)
+            return Settled(probed(generation))
+        if not isinstance(response, ApiVersionsResponse):
+            raise LocalProtocolError(f"{type(response).__name__} is no answer to {self._asked.value}")
+        if response.error_code == Code.UNSUPPORTED_VERSION:
+            self._version = _version_offered(response, self._version)
+            return self._next(Outcome.REFUSED)
+        self._advance(Outcome.ANSWERED)
+        if response.error_code != Code.NONE:
+            raise KafkaError(response.error_code, "the broker refused to tell its versions")
+        return Settled(advertised(response))
+
+    def closed(self) -> Plan:
+        """The peer closed the connection instead of answering."""
+        return self._next(Outcome.CLOSED)
+
+    def silent(self) -> Plan:
+        """No answer came within the driver's patience."""
+        return self._next(Outcome.SILENT)
+
+    def _advance(self, outcome: Outcome) -> None:
+        self._history.append(f"{self._asked.value}: {outcome.value}")
+        self._asked = advance(TRANSITIONS, self._asked, outcome)
+
+    def _next(self, outcome: Outcome) -> Question:
+        self._advance(outcome)
+        if self._asked is Asked.FAILED:
+            tried = "; ".join(self._history[1:])
+            raise RemoteProtocolError(
+                f"the peer is no Kafka broker that we know, or does not serve us ({tried}): "
+                "check the port, whether it wants TLS or SASL, and the broker's log"
+            )
+        link = Link.SAME if outcome is Outcome.REFUSED else Link.NEW
+        return Question(*self._question(), link)
+
+    def _question(self) -> tuple[Request[Any], int]:
+        match self._asked:
+            case Asked.LIST_GROUPS:
+                return ListGroupsRequest(), 0
+            case Asked.FIND_COORDINATOR:
+                return FindCoordinatorRequest(key=PROBE_GROUP), 0
+            case Asked.OFFSET_FETCH:
+                return OffsetFetchRequest(group_id=PROBE_GROUP), 0
+            case Asked.METADATA:
+                return MetadataRequest(), 0
+            case Asked.NEWEST:
+                self._version = ApiVersionsRequest.API.version_newest
+            case Asked.OLDEST:
+                self._version = 0
+        names = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=self._software_version
+        )
+        return names, self._version
+
+
+def _version_offered(response: ApiVersionsResponse, refused: int) -> int:
+    """The ApiVersions version to ask in next: the peer's newest below the refused one, else 0."""
+    key = ApiVersionsRequest.API.key
+    offers = [
+        VersionRange(row.min_version, row.max_version) for row in response.api_keys if row.api_key == key
+    ]
+    newest = max((offer.newest for offer in offers), default=0)
+    return max(0, min(newest, refused - 1))

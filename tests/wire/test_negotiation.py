@@ -1,0 +1,182 @@
+"""Version discovery: every row of its table, and the brokers of each generation."""
+
+from itertools import product
+
+import pytest
+
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError, LocalProtocolError, RemoteProtocolError
+from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.fetch import FetchRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.negotiation import TRANSITIONS, Asked, Discovery, Link, Outcome, Plan, Question, Settled
+from ottla.wire.schema import Response, encode
+from ottla.wire.transitions import advance
+from ottla.wire.versions import Origin
+
+NEWEST = ApiVersionsRequest.API.version_newest
+LIST = ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, min_version=0, max_version=11)])
+
+
+def refusal(*offers: tuple[int, int]) -> ApiVersionsResponse:
+    rows = [ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in offers]
+    return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=rows)
+
+
+def started(**options: str) -> tuple[Discovery, Plan]:
+    discovery = Discovery(software_version="1.2", **options)
+    return discovery, discovery.start()
+
+
+def report(discovery: Discovery, outcome: str | Response) -> Plan:
+    match outcome:
+        case "closed":
+            return discovery.closed()
+        case "silent":
+            return discovery.silent()
+        case Response():
+            return discovery.answered(outcome)
+    raise AssertionError(outcome)
+
+
+def test_the_first_question_is_api_versions_in_our_newest_version() -> None:
+    _, plan = started()
+    names = ApiVersionsRequest(client_software_name="ottla", client_software_version="1.2")
+    assert plan == Question(names, NEWEST, Link.NEW)
+
+
+def test_an_answer_settles_it() -> None:
+    discovery, _ = started()
+    plan = discovery.answered(LIST)
+    assert isinstance(plan, Settled)
+    assert plan.versions.version_for(FetchRequest.API) == 11
+    assert plan.versions.origin is Origin.ADVERTISED
+
+
+@pytest.mark.parametrize(
+    ("offers", "version"),
+    [
+        ([(0, 3)], 3),  # 2.4 to 3.4, KIP-511
+        ([], 0),  # 0.10 to 2.3: error 35 and nothing else
+        ([(0, NEWEST)], NEWEST - 1),  # nonsense: it has just refused that version
+        ([(0, 99)], NEWEST - 1),
+        ([(-3, -1)], 0),
+    ],
+)
+def test_a_refusal_is_followed_by_the_offered_version_on_the_same_connection(
+    offers: list[tuple[int, int]], version: int
+) -> None:
+    discovery, _ = started()
+    plan = discovery.answered(refusal(*offers))
+    assert isinstance(plan, Question)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, version, Link.SAME)
+    assert isinstance(discovery.answered(LIST), Settled)
+
+
+GENERATIONS = {
+    "0.9": ["silent", ListGroupsResponse()],
+    "0.8.2": ["closed", "closed", "closed", FindCoordinatorResponse(error_code=15)],
+    "0.8.1": ["closed", "closed", "closed", "closed", OffsetFetchResponse()],
+    "0.8.0": ["closed", "closed", "closed", "closed", "closed", MetadataResponse()],
+}
+
+
+@pytest.mark.parametrize(("generation", "outcomes"), GENERATIONS.items())
+def test_silent_and_closing_brokers_are_told_apart_by_probes(
+    generation: str, outcomes: list[str | Response]
+) -> None:
+    discovery, plan = started()
+    for outcome in outcomes:
+        assert isinstance(plan, Question)
+        assert plan.link is Link.NEW
+        encode(plan.request, plan.version)
+        plan = report(discovery, outcome)
+    assert isinstance(plan, Settled)
+    assert (plan.versions.generation, plan.versions.origin) == (generation, Origin.PROBED)
+
+
+@pytest.mark.parametrize("verdict", ["closed", "silent"])
+def test_probes_go_from_the_newest_generation_to_the_oldest(verdict: str) -> None:
+    discovery, plan = started()
+    asked = []
+    while not (isinstance(plan, Question) and isinstance(plan.request, MetadataRequest)):
+        assert isinstance(plan, Question)
+        asked.append((type(plan.request), plan.version))
+        plan = report(discovery, verdict)
+    asked.append((type(plan.request), plan.version))
+    with pytest.raises(RemoteProtocolError, match=rf"Metadata: {verdict}\).*TLS or SASL"):
+        report(discovery, verdict)
+    probes = [ListGroupsRequest, FindCoordinatorRequest, OffsetFetchRequest, MetadataRequest]
+    assert asked[-4:] == [(probe, 0) for probe in probes]
+    assert asked[:-4] == [(ApiVersionsRequest, NEWEST), (ApiVersionsRequest, 0)][: len(asked) - 4]
+
+
+def test_a_single_close_may_be_a_restart_so_the_question_is_put_again() -> None:
+    discovery, _ = started()
+    plan = discovery.closed()
+    assert isinstance(plan, Question)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, Link.NEW)
+    assert isinstance(discovery.answered(LIST), Settled)
+
+
+def test_a_broker_that_refuses_its_own_offer_is_given_up() -> None:
+    discovery, _ = started()
+    discovery.answered(refusal((0, 3)))
+    with pytest.raises(RemoteProtocolError, match="the version that it has: refused the version"):
+        discovery.answered(refusal((0, 3)))
+
+
+def test_another_error_is_raised_with_its_code() -> None:
+    discovery, _ = started()
+    with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        discovery.answered(ApiVersionsResponse(error_code=Code.CLUSTER_AUTHORIZATION_FAILED))
+
+
+def test_an_answer_to_something_else_is_the_drivers_mistake() -> None:
+    discovery, _ = started()
+    with pytest.raises(LocalProtocolError, match="MetadataResponse is no answer to ApiVersions"):
+        discovery.answered(MetadataResponse())
+
+
+def test_a_pin_settles_it_without_a_question() -> None:
+    _, plan = started(pin="0.8.2")
+    assert isinstance(plan, Settled)
+    assert (plan.versions.generation, plan.versions.origin) == ("0.8.2", Origin.PINNED)
+    with pytest.raises(ConfigError, match="known are"):
+        Discovery(software_version="1.2", pin="7.0")
+
+
+def test_nothing_can_be_reported_before_the_start_or_after_the_end() -> None:
+    discovery = Discovery(software_version="1.2")
+    with pytest.raises(
+        LocalProtocolError, match="Asked 'nothing': 'closed' is not possible; possible: start"
+    ):
+        discovery.closed()
+    discovery.start()
+    discovery.answered(LIST)
+    with pytest.raises(
+        LocalProtocolError, match="'nothing more': 'answered' is not possible; possible: nothing"
+    ):
+        discovery.answered(LIST)
+
+
+@pytest.mark.parametrize(("asked", "outcome"), list(product(Asked, Outcome)))
+def test_the_table_decides_every_outcome_of_every_question(asked: Asked, outcome: Outcome) -> None:
+    if outcome in TRANSITIONS[asked]:
+        assert advance(TRANSITIONS, asked, outcome) is TRANSITIONS[asked][outcome]
+    else:
+        with pytest.raises(LocalProtocolError, match="not possible"):
+            advance(TRANSITIONS, asked, outcome)
+
+
+def test_every_question_ends_after_finitely_many_outcomes() -> None:
+    """No cycles: discovery costs at most a handful of connections."""
+
+    def depth(asked: Asked) -> int:
+        return 1 + max((depth(after) for after in TRANSITIONS[asked].values()), default=0)
+
+    assert depth(Asked.NOTHING) <= 9
+    assert set(TRANSITIONS) == set(Asked)
