@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
-from ottla.wire.frames import CHUNK_BYTES, FRAME_BYTES_MAX, FrameReceiver, frame
+from ottla.wire.frames import CHUNK_BYTES, FRAME_BYTES_MAX, SIZE_ROOM, FrameReceiver, seal
 
 MEGABYTE = 1024 * 1024
 
@@ -32,7 +32,7 @@ def drain(receiver: FrameReceiver) -> list[memoryview]:
 
 
 def stream(bodies: list[bytes]) -> bytes:
-    return b"".join(b"".join(frame([body])) for body in bodies)
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -195,14 +195,16 @@ def test_a_driver_cannot_claim_more_than_was_offered(count: int) -> None:
         receiver.received(count)
 
 
-def test_a_frame_to_send_keeps_its_parts() -> None:
-    big = memoryview(bytearray(1000))
-    assert frame([b"ab", big]) == [b"\0\0\x03\xea", b"ab", big]
-    assert frame([b"ab", big])[2] is big
-    assert frame([]) == [b"\0\0\0\0"]
+def test_sealing_fills_in_the_size_and_keeps_the_parts() -> None:
+    head, big = bytearray(SIZE_ROOM + b"ab"), memoryview(bytearray(1000))
+    parts = seal([head, big])
+    assert parts[0] is head
+    assert parts[1] is big
+    assert head == b"\0\0\x03\xeaab"
+    assert seal([bytearray(SIZE_ROOM)]) == [b"\0\0\0\0"]
 
 
 def test_a_frame_above_int32_is_refused() -> None:
     big = memoryview(bytes(16 * MEGABYTE))
     with pytest.raises(LocalProtocolError, match="2147483648"):
-        frame([big] * 128)
+        seal([bytearray(SIZE_ROOM), *[big] * 128])

@@ -19,11 +19,11 @@ an announced 100 MB with 5 bytes behind it costs one small chunk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
+from ottla.wire.primitives import Buffer
 
-Buffer = bytes | bytearray | memoryview
 Allocator = Callable[[int], bytearray | memoryview]
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
@@ -42,6 +42,9 @@ sending holds at most four times what it sent. The next frame of that size is no
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _SIZE_MAX = 2**31 - 1
+
+SIZE_ROOM = bytes(_SIZE_BYTES)
+"""Goes in front of a message that will be sealed, so that its size lands in the same buffer as its header."""
 
 # What the first four bytes are when the peer speaks something else: the usual wrong-port mistakes.
 _STRANGERS: tuple[tuple[bytes, str], ...] = (
@@ -160,14 +163,18 @@ class FrameReceiver:
         self._chunk, self._start, self._end = chunk, 0, have_bytes
 
 
-def frame(parts: Sequence[Buffer]) -> list[Buffer]:
-    """The parts with their size in front: ready for sendmsg or writelines, nothing is joined."""
-    size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+def seal(parts: list[Buffer]) -> list[Buffer]:
+    """Make one frame of the parts of a message, whose first part begins with SIZE_ROOM and is writable.
+
+    The parts go to sendmsg or writelines as they are; nothing is joined or copied.
+    """
+    size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts) - _SIZE_BYTES
     if size > _SIZE_MAX:
         raise LocalProtocolError(
             f"a frame of {size} bytes cannot be sent: its size is an int32 ({_SIZE_MAX})"
         )
-    return [_SIZE.pack(size), *parts]
+    _SIZE.pack_into(parts[0], 0, size)
+    return parts
 
 
 def _bad_size(size: int, head: bytes, limit: int) -> str:

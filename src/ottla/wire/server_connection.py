@@ -1,0 +1,288 @@
+"""The broker's side of one connection: bytes → calls, responses → bytes in order. No socket, no clock.
+
+Theory of operation. Calls are numbered as they arrive. Handlers may answer in any order, a long poll last
+of all, but bytes leave strictly in the order of the calls: an answer waits here until all before it have
+left. A call with no answer on the wire (Produce with acks=0) takes its number too and is answered like any
+other, so handlers need not know; nothing is emitted for it.
+
+A call that has not left counts as in flight, whether it waits for its handler or behind another, since
+either way it holds memory. At the limit `next_event` gives nothing more and `is_full` tells the driver to
+stop reading, which is how a peer that asks faster than it is served gets slowed down.
+
+    OPEN     calls come in, answers go out
+    ENDING   the peer has closed; calls that had arrived are still handed out (acks=0 and gone is common)
+    CLOSED   over; late answers are dropped, because a long poll cannot know that its peer has left
+
+ApiVersions in a version that is not served is answered here, in format v0 with error 35 and the range
+that is (KIP-511). Any other call that is not served is a RemoteProtocolError: the driver closes, as
+Kafka does, for there is no format in which the peer would understand a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.exchange import expects_response
+from ottla.wire.frames import SIZE_ROOM, FrameReceiver, seal
+from ottla.wire.headers import RequestHeader, decode_request_header, encode_response_header, request_body
+from ottla.wire.primitives import Buffer
+from ottla.wire.registry import apis
+from ottla.wire.schema import Api, Request, Response, decode, encode
+from ottla.wire.transitions import advance
+from ottla.wire.versions import VersionRange
+
+IN_FLIGHT_MAX = 100
+"""Idempotent producers pipeline 5, librdkafka with acks=0 far more; each may hold one batch in memory."""
+
+
+class ServerState(Enum):
+    """Where the connection stands."""
+
+    OPEN = "open"
+    ENDING = "closed by the peer"
+    CLOSED = "closed"
+
+
+class ServerInput(Enum):
+    """What can happen to it."""
+
+    CALL = "call"
+    RESPOND = "respond"
+    EOF = "end of stream"
+    DRAINED = "last call handed out"
+    FAULT = "protocol error"
+    CLOSE = "close"
+
+
+TRANSITIONS: Mapping[ServerState, Mapping[ServerInput, ServerState]] = {
+    ServerState.OPEN: {
+        ServerInput.CALL: ServerState.OPEN,
+        ServerInput.RESPOND: ServerState.OPEN,
+        ServerInput.EOF: ServerState.ENDING,
+        ServerInput.FAULT: ServerState.CLOSED,
+        ServerInput.CLOSE: ServerState.CLOSED,
+    },
+    ServerState.ENDING: {
+        ServerInput.CALL: ServerState.ENDING,
+        ServerInput.RESPOND: ServerState.ENDING,
+        ServerInput.EOF: ServerState.ENDING,
+        ServerInput.DRAINED: ServerState.CLOSED,
+        ServerInput.FAULT: ServerState.CLOSED,
+        ServerInput.CLOSE: ServerState.CLOSED,
+    },
+    # Error paths close what is closed, and a transport may report its end after that: both harmless.
+    ServerState.CLOSED: {
+        ServerInput.RESPOND: ServerState.CLOSED,
+        ServerInput.EOF: ServerState.CLOSED,
+        ServerInput.CLOSE: ServerState.CLOSED,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedApis:
+    """The versions that a broker accepts, by API key. Made once and shared by all its connections.
+
+    Raises ConfigError for a version that has no codec here. What the ApiVersions handler advertises may
+    differ (Kafka 4 advertises Produce from 0 but serves it from 3).
+    """
+
+    ranges: Mapping[int, VersionRange]
+    _apis: Mapping[int, Api] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = apis()
+        for key, served in self.ranges.items():
+            if key not in known or not 0 <= served.oldest <= served.newest <= known[key].version_newest:
+                ours = f"0 to {known[key].version_newest}" if key in known else "nothing"
+                raise ConfigError(f"API key {key} cannot be served in versions {served}; we have {ours}")
+        object.__setattr__(self, "_apis", {key: known[key] for key in self.ranges})
+
+    def find(self, header: RequestHeader) -> Api | None:
+        """The API that is called; None for ApiVersions in a version that is not served.
+
+        Raises RemoteProtocolError for anything else that is not served.
+        """
+        served = self.ranges.get(header.key)
+        if served is not None and header.version in served:
+            return self._apis[header.key]
+        if served is not None and header.key == ApiVersionsRequest.API.key:
+            return None
+        what = self._apis[header.key].name if served is not None else "an API"
+        has = f"versions {served} are" if served is not None else "the key is not"
+        raise RemoteProtocolError(
+            f"client {header.client_id!r} called {what} with key {header.key} in version {header.version}; "
+            f"{has} served here"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to be answered by `respond`. `sequence` is its place on this connection.
+
+    Record sets in `message` are writable views of the received frame.
+    """
+
+    sequence: int
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Request[Any]
+    expects_response: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The peer closed the connection between two frames, and all that it sent has been handed out."""
+
+
+class ServerConnection:
+    """One connection from a client. Not thread-safe: it belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        *,
+        served: ServedApis,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        receiver: FrameReceiver | None = None,
+    ) -> None:
+        self._served = served
+        self._in_flight_max = in_flight_max
+        self._receiver = receiver or FrameReceiver()
+        self._state = ServerState.OPEN
+        self._sequence_in = 0  # of the next call to arrive
+        self._sequence_out = 0  # of the next answer to leave
+        self._answers: dict[int, list[Buffer]] = {}  # those that wait for an earlier one
+        self._output: list[Buffer] = []
+
+    @property
+    def state(self) -> ServerState:
+        """Where the connection stands."""
+        return self._state
+
+    @property
+    def in_flight_count(self) -> int:
+        """Calls handed out whose answers have not left."""
+        return self._sequence_in - self._sequence_out
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the driver should stop reading; `next_event` goes on after the next answer that leaves."""
+        return self.in_flight_count >= self._in_flight_max
+
+    def get_buffer(self, hint: int = -1) -> memoryview:
+        """Free room to receive into; see `FrameReceiver.get_buffer`."""
+        return self._receiver.get_buffer(hint)
+
+    def received(self, count: int) -> None:
+        """The driver wrote `count` bytes there."""
+        self._receiver.received(count)
+
+    def eof(self) -> None:
+        """The peer closed. What had arrived is still handed out by `next_event`, then Disconnected."""
+        self._advance(ServerInput.EOF)
+
+    def close(self) -> None:
+        """We close. Answers that come later are dropped."""
+        self._advance(ServerInput.CLOSE)
+        self._answers.clear()
+
+    def next_event(self) -> Call | Disconnected | None:
+        """The next thing that the peer did, or None until more is received or, if full, answered.
+
+        May add output (see `take_output`). Raises RemoteProtocolError if the peer broke the protocol or
+        asked for what is not served; the connection is CLOSED then.
+        """
+        try:
+            while self._state is not ServerState.CLOSED and not self.is_full:
+                frame = self._receiver.next_frame()
+                if frame is None:
+                    return self._end() if self._state is ServerState.ENDING else None
+                call = self._call(frame)
+                if call is not None:
+                    return call
+        except RemoteProtocolError:
+            self._advance(ServerInput.FAULT)
+            self._answers.clear()
+            raise
+        return None
+
+    def respond(self, call: Call, message: Response) -> None:
+        """Answer a call, in any order; also one that expects no response, to end it.
+
+        Raises LocalProtocolError for a second answer, for one of another type and for values that the
+        call's version cannot carry; the call is then still open.
+        """
+        after = advance(TRANSITIONS, self._state, ServerInput.RESPOND)
+        if after is ServerState.CLOSED:
+            return
+        if call.sequence in self._answers or not self._sequence_out <= call.sequence < self._sequence_in:
+            raise LocalProtocolError(
+                f"{call.api.name} v{call.version} #{call.correlation_id} was answered before, or elsewhere"
+            )
+        if type(message) is not call.api.response:
+            raise LocalProtocolError(f"{type(message).__name__} is no answer to {call.api.name}")
+        parts = _encoded(call.correlation_id, call.version, message) if call.expects_response else []
+        self._finish(call.sequence, parts)
+
+    def take_output(self) -> list[Buffer]:
+        """What is to be written now, in this order; it is the driver's from here on."""
+        output, self._output = self._output, []
+        return output
+
+    def _call(self, frame: memoryview) -> Call | None:
+        header, rest = decode_request_header(frame)
+        api = self._served.find(header)
+        sequence = self._sequence_in
+        if api is None:
+            self._count_call()
+            self._finish(sequence, self._refusal(header))
+            return None
+        message = decode(api.request, header.version, request_body(api, header.version, rest))
+        self._count_call()
+        return Call(
+            sequence,
+            api,
+            header.version,
+            header.correlation_id,
+            header.client_id,
+            message,
+            expects_response(message),
+        )
+
+    def _refusal(self, header: RequestHeader) -> list[Buffer]:
+        served = self._served.ranges[header.key]
+        offer = ApiVersion(api_key=header.key, min_version=served.oldest, max_version=served.newest)
+        refusal = ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[offer])
+        return _encoded(header.correlation_id, 0, refusal)
+
+    def _count_call(self) -> None:
+        self._advance(ServerInput.CALL)
+        self._sequence_in += 1
+
+    def _finish(self, sequence: int, parts: list[Buffer]) -> None:
+        """Keep an answer, and let leave all whose turn has come."""
+        self._answers[sequence] = parts
+        while (ready := self._answers.pop(self._sequence_out, None)) is not None:
+            self._output += ready
+            self._sequence_out += 1
+
+    def _end(self) -> Disconnected:
+        self._receiver.eof()
+        self._advance(ServerInput.DRAINED)
+        return Disconnected()
+
+    def _advance(self, what: ServerInput) -> None:
+        self._state = advance(TRANSITIONS, self._state, what)
+
+
+def _encoded(correlation_id: int, version: int, message: Response) -> list[Buffer]:
+    header = encode_response_header(message.API, version, correlation_id)
+    return seal(encode(message, version, SIZE_ROOM + header))
