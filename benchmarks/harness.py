@@ -1,0 +1,168 @@
+"""What is measured, how, and what it is held to.
+
+A benchmark is a function from an `Effort` to `Case`s. A case is one question ("decode 100 B values") with one
+answer of ours and one of each peer, in one unit. All contenders of a case take turns, round after round, so
+that a machine that slows down slows them all, and the best round of each counts: noise only ever adds time.
+Time is CPU time of the process, all threads. The garbage collector is off while the clock runs, which is to
+the advantage of whoever makes many objects.
+
+A ratio above 1 means that ours is better, whatever the unit.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib import metadata
+
+Measure = Callable[[], float]
+
+
+class Better(Enum):
+    """Which of two values wins."""
+
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure. Megabytes are of input per round, by how fast the contender is."""
+
+    rounds: int
+    process_rounds: int
+    fast_mb: int
+    medium_mb: int
+    slow_mb: int
+
+
+FULL = Effort(rounds=15, process_rounds=3, fast_mb=64, medium_mb=8, slow_mb=1)
+QUICK = Effort(rounds=4, process_rounds=1, fast_mb=16, medium_mb=2, slow_mb=1)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Someone to compare with: a way to measure it, or the reason why there is none."""
+
+    name: str
+    version: str = ""
+    measure: Measure | None = None
+    note: str = ""
+    target: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question, put to ours and to the peers."""
+
+    name: str
+    unit: str
+    ours: Measure
+    peers: list[Peer]
+    rounds: int
+    better: Better = Better.MORE
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a peer did; `value` and `ratio` are None if it was not measured, and `note` says why."""
+
+    name: str
+    version: str
+    value: float | None
+    ratio: float | None
+    target: float | None
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target is reached; None if there is none or nothing to compare with."""
+        if self.target is None or self.ratio is None:
+            return None
+        return self.ratio >= self.target
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a case."""
+
+    name: str
+    unit: str
+    ours: float
+    peers: list[Comparison] = field(default_factory=list)
+
+
+Benchmark = Callable[[Effort], Iterable[Case]]
+REGISTRY: dict[str, Benchmark] = {}
+
+
+def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
+    """Register a benchmark under a name for the command line."""
+
+    def register(function: Benchmark) -> Benchmark:
+        if name in REGISTRY:
+            raise ValueError(f"two benchmarks are called {name!r}")
+        REGISTRY[name] = function
+        return function
+
+    return register
+
+
+def rate(work: Callable[[], object], units: float) -> Measure:
+    """Units per CPU second of `work`, which does so many units each time."""
+
+    def measure() -> float:
+        gc.collect()
+        gc.disable()
+        try:
+            start = time.process_time()
+            work()
+            return units / max(time.process_time() - start, 1e-9)
+        finally:
+            gc.enable()
+
+    return measure
+
+
+def version_of(distribution: str) -> str | None:
+    """The installed version of a peer, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def run(case: Case) -> Result:
+    """Measure all contenders of a case in turns, after one round that is not counted."""
+    contenders: dict[int, Measure] = {-1: case.ours}
+    contenders |= {index: peer.measure for index, peer in enumerate(case.peers) if peer.measure}
+    for measure in contenders.values():
+        measure()  # compiles, fills caches, touches memory
+    values: dict[int, list[float]] = {index: [] for index in contenders}
+    for _ in range(case.rounds):
+        for index, measure in contenders.items():
+            values[index].append(measure())
+    best = {index: _best(found, case.better) for index, found in values.items()}
+    peers = [_compare(peer, best[-1], best.get(index), case.better) for index, peer in enumerate(case.peers)]
+    return Result(case.name, case.unit, best[-1], peers)
+
+
+def run_all(names: Iterable[str], effort: Effort) -> Iterator[Result]:
+    """The results of these benchmarks, as they come."""
+    for name in names:
+        for case in REGISTRY[name](effort):
+            yield run(case)
+
+
+def _best(values: list[float], better: Better) -> float:
+    return max(values) if better is Better.MORE else min(values)
+
+
+def _compare(peer: Peer, ours: float, value: float | None, better: Better) -> Comparison:
+    if value is None:
+        return Comparison(peer.name, peer.version, None, None, peer.target, peer.note)
+    above, below = (ours, value) if better is Better.MORE else (value, ours)
+    return Comparison(peer.name, peer.version, value, above / max(below, 1e-12), peer.target, peer.note)
