@@ -8,7 +8,7 @@ from ottla.kernels import kernel
 
 if kernel.AVAILABLE:
     from ottla.kernels.crc32c import KERNEL_LIMIT
-    from ottla.kernels.entry_scan import scan_entries
+    from ottla.kernels.entry_scan import scan_entries, summarize_entries
     from ottla.kernels.hashes import java_hash_column, murmur2_column
     from ottla.kernels.header_decode import decode_headers
     from ottla.kernels.record_decode import decode_batches, decode_messages
@@ -24,6 +24,7 @@ else:
         java_hash_column,
         murmur2_column,
         scan_entries,
+        summarize_entries,
     )
 
     if kernel.REQUESTED != "numpy":
@@ -43,4 +44,5 @@ __all__ = [
     "java_hash_column",
     "murmur2_column",
     "scan_entries",
+    "summarize_entries",
 ]

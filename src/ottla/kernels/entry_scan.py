@@ -39,6 +39,7 @@ from ottla.kernels.layout import (
     OFFSET_LIMIT,
     OK,
     PRODUCER_ID,
+    RECORD_SIZE_MIN,
     SIZE_MIN_V0,
     SIZE_MIN_V1,
     SIZE_MIN_V2,
@@ -61,13 +62,13 @@ def _scan_batch(data, at, end, crc_limit, row):  # type: ignore[no-untyped-def]
     row[MAX_TIMESTAMP] = max_timestamp
     row[COUNT] = count
     row[PRODUCER_ID] = read_int64(data, at + 43)
-    row[CRC] = 0
-    if crc_limit < 0:
-        row[CRC] = 1
-    elif end - at <= crc_limit:
-        if crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != read_uint32(data, at + BATCH_CRC_AT):
+    row[CRC] = -1
+    if crc_limit >= 0:
+        crc = read_uint32(data, at + BATCH_CRC_AT)
+        if end - at > crc_limit:
+            row[CRC] = crc
+        elif crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != crc:
             return BAD_CRC
-        row[CRC] = 1
     if last_delta < 0 or count < 0:
         return BAD_FIELD
     if not -TIMESTAMP_LIMIT < base_timestamp < TIMESTAMP_LIMIT:
@@ -89,7 +90,7 @@ def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped
     row[MAX_TIMESTAMP] = timestamp
     row[COUNT] = 1
     row[PRODUCER_ID] = -1
-    row[CRC] = 1
+    row[CRC] = -1
     return OK
 
 
@@ -142,3 +143,41 @@ def scan_entries(data, at, end, source, crc_limit, table, progress):  # type: ig
     progress[0] = rows
     progress[1] = at
     return OK
+
+
+@inlined
+def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
+    next_offset = 0
+    formats = 0
+    attributes = 0
+    records = 0
+    total = 0
+    unverified = 0
+    for index in range(rows):
+        row = table[index]
+        size = row[END] - row[START]
+        formats |= 1 << row[MAGIC]
+        next_offset = max(next_offset, row[LAST_OFFSET] + 1)
+        total += size
+        if size > 0:
+            attributes |= row[ATTRIBUTES]
+            # A count is only believed as far as the bytes can hold so many records.
+            records += min(row[COUNT], max(1, size // RECORD_SIZE_MIN))
+        if row[CRC] >= 0:
+            unverified += 1
+    summary[0] = next_offset
+    summary[1] = formats
+    summary[2] = attributes
+    summary[3] = records
+    summary[4] = total
+    summary[5] = unverified
+
+
+@kernel
+def summarize_entries(table, summary):  # type: ignore[no-untyped-def]
+    """What the whole table says, so that the usual record set needs no look at single entries.
+
+    `summary` gets: the offset behind the largest, formats (a bit a magic), attribute bits of entries that
+    hold bytes, records at most, bytes of records, entries with a checksum left to check.
+    """
+    _summarize(table, table.shape[0], summary)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ottla.kernels.byte_copy import copy_bytes
 from ottla.kernels.integers import read_varint
 from ottla.kernels.kernel import kernel
-from ottla.kernels.layout import BAD_HEADER, FAILED_ROW, KEY_BYTES, OK, ROWS, VALUE_BYTES, VALUE_NULLS
-from ottla.kernels.record_decode import clear_bit, copy_bytes
+from ottla.kernels.layout import (
+    BAD_HEADER,
+    FAILED_ROW,
+    HEADER_KEY_ENDS_AT,
+    HEADER_VALUE_ENDS_AT,
+    KEY_BYTES,
+    OK,
+    ROWS,
+    VALUE_BYTES,
+    VALUE_NULLS,
+)
+from ottla.kernels.record_decode import begin_column, binary_column, clear_bit
 
 
 @kernel
@@ -15,23 +28,25 @@ def decode_headers(  # type: ignore[no-untyped-def]
     header_at,
     header_stop,
     rows,
-    list_ends,
-    key_ends,
-    key_data,
-    value_ends,
-    value_data,
-    value_valid,
+    capacity,
+    slab,
+    parts,
     state,
 ):
-    """Fill the buffers with the headers of `rows` records (positions from `decode_batches`).
+    """Fill the slab's parts with the headers of `rows` records (positions from `decode_batches`).
 
-    Room is the caller's promise: headers as counted by the decode, data for the sum of stop - at.
+    Room is the caller's promise: `capacity` headers (counted by the decode), data for the sum of stop - at.
     """
+    list_ends = slab[parts[0] : parts[1]].view(np.int32)
+    key_ends, _, key_data = binary_column(slab, parts, HEADER_KEY_ENDS_AT)
+    value_ends, value_valid, value_data = binary_column(slab, parts, HEADER_VALUE_ENDS_AT)
+    begin_column(key_ends, value_valid)
+    begin_column(value_ends, value_valid)
+    list_ends[0] = 0
     header = 0
     nulls = 0
     key_at = 0
     value_at = 0
-    capacity = key_ends.size - 1
     for row in range(rows):
         at = header_at[row]
         stop = header_stop[row]

@@ -6,13 +6,24 @@ checks once before it uses what it read.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ottla.kernels.kernel import inlined
 
 
 @inlined
 def byte_at(data, at):  # type: ignore[no-untyped-def]
-    """An unsigned byte as a signed 64-bit number (Numba's int() of it alone would stay unsigned)."""
-    return int(data[at]) & 0xFF
+    """An unsigned byte as a signed 64-bit number (Numba's int() of it alone would stay unsigned).
+
+    A signed index would be tested for Python's counting from the end, on every byte.
+    """
+    return int(data[np.uint64(at)]) & 0xFF
+
+
+@inlined
+def put(array, index, value):  # type: ignore[no-untyped-def]
+    """array[index] = value, without the test for a negative index."""
+    array[np.uint64(index)] = value
 
 
 @inlined
@@ -68,6 +79,12 @@ def read_varint(data, at, end):  # type: ignore[no-untyped-def]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
     value = byte & 0x7F
+    # Lengths and deltas of usual records take one or two bytes; the loop is for the others.
+    if at + 1 < end:
+        byte = byte_at(data, at + 1)
+        if byte < 0x80:
+            value |= byte << 7
+            return (value >> 1) ^ -(value & 1), at + 2
     shift = 7
     at += 1
     while at < end and shift < 63:

@@ -52,7 +52,7 @@ BASE_TIMESTAMP = 8
 MAX_TIMESTAMP = 9
 COUNT = 10
 PRODUCER_ID = 11
-CRC = 12  # 1: verified by the scan, 0: left to the caller
+CRC = 12  # the CRC-32C that is left to the caller to check, -1: none
 ENTRY_COLUMNS = 13
 
 # What a kernel answers. Anything but OK and FULL is damage.
@@ -73,6 +73,20 @@ REASONS = {
     BAD_RECORD: "a record's lengths do not fit its bytes",
     BAD_HEADER: "a record's headers do not fit its bytes",
 }
+
+# Where the columns of a record set begin in its slab (see `records.columns`).
+OFFSETS_AT = 0
+TIMESTAMPS_AT = 1
+TIMESTAMP_TYPES_AT = 2
+KEY_ENDS_AT = 3
+KEY_VALID_AT = 4
+KEY_DATA_AT = 5
+VALUE_ENDS_AT = 6
+VALUE_VALID_AT = 7
+VALUE_DATA_AT = 8
+# The same for a header column, whose list ends are at 0.
+HEADER_KEY_ENDS_AT = 1
+HEADER_VALUE_ENDS_AT = 4
 
 # Places in the state array of the decode kernels.
 ROWS = 0

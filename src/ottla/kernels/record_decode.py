@@ -5,13 +5,19 @@ Arrow's `binary` lays them out. Validity bitmaps come in all ones; a null clears
 totals live in `state`, so that several calls (say, a run of format 2 and a run of format 1) fill the
 same columns.
 
+All columns lie in one slab; `parts` says where each begins (see `layout`), a column ending where the
+next one begins.
+
 Room is the caller's promise: rows for the sum of `COUNT`, data for the sum of `END - START`. A record is
 checked against its entry, an entry's records against its count, so the promise holds for any bytes.
 """
 
 from __future__ import annotations
 
-from ottla.kernels.integers import byte_at, read_int32, read_varint
+import numpy as np
+
+from ottla.kernels.byte_copy import copy_bytes
+from ottla.kernels.integers import byte_at, put, read_int32, read_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -24,33 +30,53 @@ from ottla.kernels.layout import (
     FAILED_ROW,
     HEADERS,
     KEY_BYTES,
+    KEY_ENDS_AT,
     KEY_NULLS,
     LOG_APPEND_TIME,
     MAGIC,
     MAX_TIMESTAMP,
     NO_TIMESTAMP,
     NO_TIMESTAMP_TYPE,
+    OFFSETS_AT,
     OK,
     RECORD_SIZE_MIN,
     ROWS,
     SOURCE,
     START,
-    TIMESTAMP_LIMIT,
+    TIMESTAMP_TYPES_AT,
+    TIMESTAMPS_AT,
     TIMESTAMPS_MISSING,
     VALUE_BYTES,
+    VALUE_ENDS_AT,
     VALUE_NULLS,
 )
 
 
 @inlined
-def copy_bytes(out, at, data, start, size):  # type: ignore[no-untyped-def]
-    for i in range(size):
-        out[at + i] = data[start + i]
+def clear_bit(bitmap, index):  # type: ignore[no-untyped-def]
+    bitmap[index >> 3] = byte_at(bitmap, index >> 3) & ~(1 << (index & 7))
 
 
 @inlined
-def clear_bit(bitmap, index):  # type: ignore[no-untyped-def]
-    bitmap[index >> 3] = byte_at(bitmap, index >> 3) & ~(1 << (index & 7))
+def _fixed_columns(slab, parts):  # type: ignore[no-untyped-def]
+    offsets = slab[parts[OFFSETS_AT] : parts[OFFSETS_AT + 1]].view(np.int64)
+    timestamps = slab[parts[TIMESTAMPS_AT] : parts[TIMESTAMPS_AT + 1]].view(np.int64)
+    return offsets, timestamps, slab[parts[TIMESTAMP_TYPES_AT] : parts[TIMESTAMP_TYPES_AT + 1]].view(np.int8)
+
+
+@inlined
+def binary_column(slab, parts, first):  # type: ignore[no-untyped-def]
+    """Ends, validity and data of a variable column."""
+    ends = slab[parts[first] : parts[first + 1]].view(np.int32)
+    return ends, slab[parts[first + 1] : parts[first + 2]], slab[parts[first + 2] : parts[first + 3]]
+
+
+@inlined
+def begin_column(ends, valid):  # type: ignore[no-untyped-def]
+    """The first end is 0; validity starts all ones, and a null clears its bit."""
+    ends[0] = 0
+    for i in range(valid.size):
+        valid[i] = 0xFF
 
 
 @kernel
@@ -61,15 +87,8 @@ def decode_batches(  # type: ignore[no-untyped-def]
     first,
     last,
     from_offset,
-    offsets,
-    timestamps,
-    timestamp_types,
-    key_ends,
-    key_data,
-    key_valid,
-    value_ends,
-    value_data,
-    value_valid,
+    slab,
+    parts,
     header_at,
     header_stop,
     state,
@@ -79,7 +98,13 @@ def decode_batches(  # type: ignore[no-untyped-def]
     `header_at`, `header_stop`: empty, or get for each record where its headers begin and end in its
     source; the begin is inverted (~) for the arena.
     """
+    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
+    key_ends, key_valid, key_data = binary_column(slab, parts, KEY_ENDS_AT)
+    value_ends, value_valid, value_data = binary_column(slab, parts, VALUE_ENDS_AT)
     row = state[ROWS]
+    if row == 0:
+        begin_column(key_ends, key_valid)
+        begin_column(value_ends, value_valid)
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     key_nulls = state[KEY_NULLS]
@@ -102,52 +127,44 @@ def decode_batches(  # type: ignore[no-untyped-def]
             status = BAD_FIELD
             break
         for _ in range(count):
+            # A failed read answers (0, past the end), so the comparison with what is left fails as well.
             size, at = read_varint(data, at, end)
-            if at > end or size < RECORD_SIZE_MIN - 1 or size > end - at:
+            if size < 0 or size > end - at:
                 status = BAD_RECORD
                 break
             stop = at + size
             timestamp_delta, at = read_varint(data, at + 1, stop)
             offset_delta, at = read_varint(data, at, stop)
             key_size, at = read_varint(data, at, stop)
-            if at > stop or key_size > stop - at or key_size < -1:
+            if key_size < -1 or key_size > stop - at or offset_delta >> 31 != 0:
                 status = BAD_RECORD
                 break
             key_start = at
-            if key_size > 0:
-                at += key_size
+            at += max(key_size, 0)
             value_size, at = read_varint(data, at, stop)
-            if at > stop or value_size > stop - at or value_size < -1:
+            if value_size < -1 or value_size > stop - at:
                 status = BAD_RECORD
                 break
             value_start = at
-            if value_size > 0:
-                at += value_size
+            at += max(value_size, 0)
             header_start = at
-            header_count, at = read_varint(data, at, stop)
-            # A header takes two bytes at least; without headers nothing may be left over.
-            if at > stop or header_count < 0 or header_count > (stop - at) >> 1:
-                status = BAD_RECORD
-                break
-            if header_count == 0 and at != stop:
-                status = BAD_RECORD
-                break
-            if not (
-                -TIMESTAMP_LIMIT < timestamp_delta < TIMESTAMP_LIMIT
-                and -0x80000000 <= offset_delta <= 0x7FFFFFFF
-            ):
-                status = BAD_RECORD
-                break
+            header_count = 0
+            if stop - at != 1 or byte_at(data, at) != 0:
+                header_count, at = read_varint(data, at, stop)
+                # A header takes two bytes at least.
+                if header_count <= 0 or header_count > (stop - at) >> 1:
+                    status = BAD_RECORD
+                    break
             at = stop
             offset = base_offset + offset_delta
             if offset < from_offset:
                 continue
-            offsets[row] = offset
+            put(offsets, row, offset)
             timestamp = base_timestamp if append_time else base_timestamp + timestamp_delta
-            timestamps[row] = timestamp
+            put(timestamps, row, timestamp)
             if timestamp == NO_TIMESTAMP:
                 missing += 1
-            timestamp_types[row] = timestamp_type
+            put(timestamp_types, row, timestamp_type)
             if key_size < 0:
                 key_nulls += 1
                 clear_bit(key_valid, row)
@@ -165,8 +182,8 @@ def decode_batches(  # type: ignore[no-untyped-def]
                 header_stop[row] = stop
                 headers += header_count
             row += 1
-            key_ends[row] = key_at
-            value_ends[row] = value_at
+            put(key_ends, row, key_at)
+            put(value_ends, row, value_at)
         if status == OK and at != end:
             status = BAD_RECORD
         if status != OK:
@@ -191,21 +208,20 @@ def decode_messages(  # type: ignore[no-untyped-def]
     first,
     last,
     from_offset,
-    offsets,
-    timestamps,
-    timestamp_types,
-    key_ends,
-    key_data,
-    key_valid,
-    value_ends,
-    value_data,
-    value_valid,
+    slab,
+    parts,
     header_at,
     header_stop,
     state,
 ):
     """Append the messages of uncompressed format 0 and 1 entries table[first:last]; as `decode_batches`."""
+    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
+    key_ends, key_valid, key_data = binary_column(slab, parts, KEY_ENDS_AT)
+    value_ends, value_valid, value_data = binary_column(slab, parts, VALUE_ENDS_AT)
     row = state[ROWS]
+    if row == 0:
+        begin_column(key_ends, key_valid)
+        begin_column(value_ends, value_valid)
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     for index in range(first, last):
@@ -228,14 +244,14 @@ def decode_messages(  # type: ignore[no-untyped-def]
             return BAD_RECORD
         if entry[BASE_OFFSET] < from_offset:
             continue
-        offsets[row] = entry[BASE_OFFSET]
+        put(offsets, row, entry[BASE_OFFSET])
         timestamp = entry[BASE_TIMESTAMP]
-        timestamps[row] = timestamp
+        put(timestamps, row, timestamp)
         if timestamp == NO_TIMESTAMP:
             state[TIMESTAMPS_MISSING] += 1
-        timestamp_types[row] = NO_TIMESTAMP_TYPE
+        put(timestamp_types, row, NO_TIMESTAMP_TYPE)
         if entry[MAGIC] == 1:
-            timestamp_types[row] = 1 if entry[ATTRIBUTES] & LOG_APPEND_TIME else 0
+            put(timestamp_types, row, 1 if entry[ATTRIBUTES] & LOG_APPEND_TIME else 0)
         if key_size < 0:
             state[KEY_NULLS] += 1
             clear_bit(key_valid, row)
@@ -252,8 +268,8 @@ def decode_messages(  # type: ignore[no-untyped-def]
             header_at[row] = 0
             header_stop[row] = 0
         row += 1
-        key_ends[row] = key_at
-        value_ends[row] = value_at
+        put(key_ends, row, key_at)
+        put(value_ends, row, value_at)
         state[ROWS] = row
         state[KEY_BYTES] = key_at
         state[VALUE_BYTES] = value_at

@@ -7,6 +7,7 @@ CRC-32C and compression are the caller's, who does them once a batch with a libr
 
 from __future__ import annotations
 
+from ottla.kernels.byte_copy import copy_bytes
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.integers import byte_at, varint_size, write_int16, write_int32, write_int64, write_varint
 from ottla.kernels.kernel import inlined, kernel
@@ -24,7 +25,6 @@ from ottla.kernels.layout import (
     OK,
     TIMESTAMP_LIMIT,
 )
-from ottla.kernels.record_decode import copy_bytes
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""What a decoded record set looks like in Arrow, and the buffers that the kernels fill for it.
+"""What a decoded record set looks like in Arrow, and the slab that the kernels fill for it.
 
     offset          int64                    not null
     timestamp       timestamp[ms, UTC]       null where the record has none
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.kernels import layout
-from ottla.records.slabs import Lease, SlabPool, carved_size
+from ottla.records.slabs import Lease, SlabPool, part_positions
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -31,112 +31,112 @@ SCHEMA = pa.schema(
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS, nullable=False))
 
-EMPTY_INT64: npt.NDArray[np.int64] = np.empty(0, np.int64)
+_EMPTY = [pa.array([], kind) for kind in SCHEMA.types]
+_BINARY, _INT8, _INT32, _INT64 = pa.binary(), pa.int8(), pa.int32(), pa.int64()
 
 
-class BinaryColumn:
-    """Offsets, data and validity of one variable column, carved from a slab."""
-
-    __slots__ = ("data", "ends", "lease", "valid")
-
-    @staticmethod
-    def sizes(rows: int, data_bytes: int) -> list[int]:
-        """The parts that it carves."""
-        return [4 * (rows + 1), data_bytes, (rows + 7) // 8]
-
-    def __init__(self, lease: Lease, rows: int, data_bytes: int) -> None:
-        self.lease = lease
-        self.ends = lease.carve(4 * (rows + 1)).view(np.int32)
-        self.ends[0] = 0
-        self.data = lease.carve(data_bytes)
-        self.valid = lease.carve((rows + 7) // 8)
-        self.valid.fill(0xFF)
-
-    def array(self, rows: int, data_bytes: int, nulls: int, kind: pa.DataType) -> pa.Array:
-        """The first `rows` values."""
-        valid = self.lease.buffer(self.valid, (rows + 7) // 8) if nulls else None
-        ends = self.lease.buffer(self.ends, 4 * (rows + 1))
-        return pa.Array.from_buffers(
-            kind, rows, [valid, ends, self.lease.buffer(self.data, data_bytes)], nulls
-        )
+def _binary_sizes(rows: int, data_bytes: int) -> tuple[int, int, int]:
+    """Ends, validity, data: the parts of a variable column."""
+    return 4 * (rows + 1), (rows + 7) // 8, data_bytes
 
 
-class RecordColumns:
-    """All columns but headers, with room for `rows` records of `data_bytes` bytes in all."""
+class _Columns:
+    """A slab with parts, and the running totals of the kernel that fills it."""
+
+    lease: Lease
+    parts: list[int]
+
+    def _take(self, pool: SlabPool, sizes: tuple[int, ...]) -> None:
+        self.parts = part_positions(sizes)
+        self.lease = pool.lease(self.parts[-1])
+        self.slab = self.lease.slab.array
+        self.part_array = np.array(self.parts, np.int64)
+        self.state = np.zeros(layout.STATE_SIZE, np.int64)
+
+    def _binary(self, first: int, rows: int, data_bytes: int, nulls: int) -> pa.Array:
+        ends, valid, data = self.parts[first : first + 3]
+        lease = self.lease
+        buffers = [
+            lease.buffer(valid, (rows + 7) // 8) if nulls else None,
+            lease.buffer(ends, 4 * (rows + 1)),
+            lease.buffer(data, data_bytes),
+        ]
+        return pa.Array.from_buffers(_BINARY, rows, buffers, nulls)
+
+
+class RecordColumns(_Columns):
+    """All columns but headers, with room for `rows` records of `data_bytes` bytes in all.
+
+    Keys and values get room for all bytes each, since either may be empty; untouched memory is free.
+    """
 
     def __init__(self, pool: SlabPool, rows: int, data_bytes: int) -> None:
-        binary = BinaryColumn.sizes(rows, data_bytes)
-        self.lease = pool.lease(carved_size([8 * rows, 8 * rows, rows, *binary, *binary]))
-        self.offsets = self.lease.carve(8 * rows).view(np.int64)
-        self.timestamps = self.lease.carve(8 * rows).view(np.int64)
-        self.timestamp_types = self.lease.carve(rows).view(np.int8)
-        self.key = BinaryColumn(self.lease, rows, data_bytes)
-        self.value = BinaryColumn(self.lease, rows, data_bytes)
-        self.state = np.zeros(layout.STATE_SIZE, np.int64)
+        binary = _binary_sizes(rows, data_bytes)
+        self._take(pool, (8 * rows, 8 * rows, rows, *binary, *binary))
 
     @property
     def rows(self) -> int:
         """Records decoded so far."""
         return int(self.state[layout.ROWS])
 
-    def outputs(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """The buffers, in the order in which the decode kernels take them."""
-        key, value = self.key, self.value
-        return (
-            *(self.offsets, self.timestamps, self.timestamp_types),
-            *(key.ends, key.data, key.valid),
-            *(value.ends, value.data, value.valid),
-        )
+    def offset(self, row: int) -> int:
+        """The offset of a decoded record."""
+        at = self.parts[layout.OFFSETS_AT] + 8 * row
+        return int(self.slab[at : at + 8].view(np.int64)[0])
 
     def arrays(self) -> list[pa.Array]:
         """What was decoded, in the order of `SCHEMA`."""
-        rows, key_bytes, value_bytes, key_nulls, value_nulls, missing = self.state[:6].tolist()
+        rows, key_bytes, value_bytes, key_nulls, value_nulls, missing, *_ = self.state.tolist()
+        if not rows:
+            return _EMPTY
+        offsets, timestamps, types, *_ = self.parts
         lease = self.lease
+        present = self._present(rows) if missing else None
         return [
-            pa.Array.from_buffers(pa.int64(), rows, [None, lease.buffer(self.offsets, 8 * rows)], 0),
-            pa.Array.from_buffers(
-                TIMESTAMP, rows, [self._present(missing), lease.buffer(self.timestamps, 8 * rows)], missing
-            ),
-            pa.Array.from_buffers(pa.int8(), rows, [None, lease.buffer(self.timestamp_types, rows)], 0),
-            self.key.array(rows, key_bytes, key_nulls, pa.binary()),
-            self.value.array(rows, value_bytes, value_nulls, pa.binary()),
+            pa.Array.from_buffers(_INT64, rows, [None, lease.buffer(offsets, 8 * rows)], 0),
+            pa.Array.from_buffers(TIMESTAMP, rows, [present, lease.buffer(timestamps, 8 * rows)], missing),
+            pa.Array.from_buffers(_INT8, rows, [None, lease.buffer(types, rows)], 0),
+            self._binary(layout.KEY_ENDS_AT, rows, key_bytes, key_nulls),
+            self._binary(layout.VALUE_ENDS_AT, rows, value_bytes, value_nulls),
         ]
 
-    def _present(self, missing: int) -> pa.Buffer | None:
-        if not missing:
-            return None
-        present = self.timestamps[: self.rows] != layout.NO_TIMESTAMP
-        return pa.py_buffer(np.packbits(present, bitorder="little"))
+    def _present(self, rows: int) -> pa.Buffer:
+        at = self.parts[layout.TIMESTAMPS_AT]
+        timestamps = self.slab[at : at + 8 * rows].view(np.int64)
+        return pa.py_buffer(np.packbits(timestamps != layout.NO_TIMESTAMP, bitorder="little"))
 
 
-class HeaderColumns:
+class HeaderColumns(_Columns):
     """The header list column, with room for `headers` headers of `data_bytes` bytes in `rows` records."""
 
     def __init__(self, pool: SlabPool, rows: int, headers: int, data_bytes: int) -> None:
-        binary = BinaryColumn.sizes(headers, data_bytes)
-        self.lease = pool.lease(carved_size([4 * (rows + 1), *binary, *binary]))
-        self.list_ends = self.lease.carve(4 * (rows + 1)).view(np.int32)
-        self.list_ends[0] = 0
-        self.key = BinaryColumn(self.lease, headers, data_bytes)
-        self.value = BinaryColumn(self.lease, headers, data_bytes)
-        self.state = np.zeros(layout.STATE_SIZE, np.int64)
-
-    def outputs(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """The buffers, in the order in which the header kernel takes them."""
-        key, value = self.key, self.value
-        return self.list_ends, key.ends, key.data, value.ends, value.data, value.valid
+        binary = _binary_sizes(headers, data_bytes)
+        self._take(pool, (4 * (rows + 1), *binary, *binary))
 
     def array(self, rows: int) -> pa.Array:
         """The column of the first `rows` records."""
-        headers = int(self.state[layout.ROWS])
-        key = self.key.array(headers, int(self.state[layout.KEY_BYTES]), 0, pa.binary())
-        nulls = int(self.state[layout.VALUE_NULLS])
-        value = self.value.array(headers, int(self.state[layout.VALUE_BYTES]), nulls, pa.binary())
+        headers, key_bytes, value_bytes, _, value_nulls, *_ = self.state.tolist()
+        key = self._binary(layout.HEADER_KEY_ENDS_AT, headers, key_bytes, 0)
+        value = self._binary(layout.HEADER_VALUE_ENDS_AT, headers, value_bytes, value_nulls)
         structs = pa.StructArray.from_arrays([_text(key), value], fields=list(HEADER))
-        ends = pa.Array.from_buffers(
-            pa.int32(), rows + 1, [None, self.lease.buffer(self.list_ends, 4 * (rows + 1))], 0
-        )
+        ends = pa.Array.from_buffers(_INT32, rows + 1, [None, self.lease.buffer(0, 4 * (rows + 1))], 0)
         return pa.ListArray.from_arrays(ends, structs, type=HEADERS)
+
+
+class HeaderSpans:
+    """Where each record's headers begin and end; filled by the decode kernels, read by the header kernel."""
+
+    NOT_ASKED_FOR: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    def __init__(self, rows: int, *, wanted: bool) -> None:
+        # One more than needed, since an empty array tells a kernel that nobody asks.
+        self.start = np.empty(rows + 1, np.int64) if wanted else self.NOT_ASKED_FOR
+        self.stop = np.empty(rows + 1, np.int64) if wanted else self.NOT_ASKED_FOR
+
+    def total_bytes(self, rows: int) -> int:
+        """Of the first `rows` records."""
+        start = self.start[:rows]
+        return int((self.stop[:rows] - np.where(start < 0, ~start, start)).sum())
 
 
 def _text(keys: pa.Array) -> pa.Array:

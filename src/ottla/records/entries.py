@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import crc32c
 import numpy as np
@@ -19,6 +20,7 @@ from ottla.records.compression import Arena, Codec, OverLimit
 
 U8Array = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
+Row = npt.NDArray[np.int64]
 
 TABLE_ROWS_MIN = 64
 TABLE_ROWS_MAX = 1 << 16
@@ -28,6 +30,17 @@ NO_BYTES: U8Array = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 
 
+class Summary(NamedTuple):
+    """What all entries say together, in the order of `kernels.summarize_entries`."""
+
+    next_offset: int  # one past the largest offset
+    formats: int  # a bit a magic
+    attributes: int  # all bits that occur in entries that hold bytes
+    records: int  # how many there may be at most, by count and by bytes
+    data_bytes: int
+    unverified: int  # entries whose checksum is left to `verified`
+
+
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Sound entries in order, where their bytes are, and what ended them."""
@@ -35,17 +48,23 @@ class Entries:
     data: U8Array
     table: Table
     valid_bytes: int
-    next_offset: int
     damage: CorruptRecord | None = None
     arena: U8Array = field(default_factory=lambda: NO_BYTES)
 
     def cut(self, row: int, damage: CorruptRecord | None) -> Entries:
         """Only the entries before `row`."""
         valid_bytes = int(self.table[row, layout.ENTRY])
-        next_offset = int(self.table[:row, layout.LAST_OFFSET].max(initial=-1)) + 1
-        return replace(
-            self, table=self.table[:row], valid_bytes=valid_bytes, next_offset=next_offset, damage=damage
-        )
+        return replace(self, table=self.table[:row], valid_bytes=valid_bytes, damage=damage)
+
+    def damaged(self, row: int, reason: str) -> Entries:
+        """Only the entries before `row`, which turned out to be damaged."""
+        return self.cut(row, _damage(self.table[row], reason))
+
+    def summary(self) -> Summary:
+        """What all entries say together."""
+        summary = np.empty(len(Summary._fields), np.int64)
+        kernels.summarize_entries(self.table, summary)
+        return Summary(*summary.tolist())
 
 
 def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
@@ -56,7 +75,7 @@ def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
 
 
 def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) -> Entries:
-    """Find the entries of data[start:] and verify their checksums."""
+    """Find the entries of data[start:]; checksums of large batches are left to `verified`."""
     crc_limit = kernels.KERNEL_LIMIT if verify_crc else -1
     progress = np.zeros(2, np.int64)
     tables: list[Table] = []
@@ -67,46 +86,64 @@ def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) ->
         rows, at = progress.tolist()
         tables.append(table[:rows])
         capacity = min(capacity * 4, TABLE_ROWS_MAX)
-    table_all = tables[0] if len(tables) == 1 else np.concatenate(tables)
     damage = None
     if status != layout.OK:
-        damage = _damage(table[rows], layout.REASONS[status], skippable=status != layout.BAD_SIZE)
-    last = int(table_all[:, layout.LAST_OFFSET].max(initial=-1))
-    entries = Entries(data, table_all, at, last + 1, damage)
-    return _verified(entries) if verify_crc else entries
+        damage = _damage(table[rows], layout.REASONS[status])
+    return Entries(data, tables[0] if len(tables) == 1 else np.concatenate(tables), at, damage)
 
 
-def _verified(entries: Entries) -> Entries:
-    """Check the batches that were too large for the scan, by the library."""
-    view = entries.data.data
-    for row in np.flatnonzero(entries.table[:, layout.CRC] == 0).tolist():
-        entry = entries.table[row]
-        at, end = int(entry[layout.ENTRY]), int(entry[layout.END])
-        expected = int.from_bytes(view[at + layout.BATCH_CRC_AT : at + layout.BATCH_ATTRIBUTES_AT], "big")
-        if crc32c.crc32c(view[at + layout.BATCH_ATTRIBUTES_AT : end]) != expected:
-            return entries.cut(row, _damage(entry, layout.REASONS[layout.BAD_CRC]))
+def verified(entries: Entries) -> Entries:
+    """Check the batches that were too large for the scan, by the library: no kernel is faster there."""
+    view, table = entries.data.data, entries.table
+    rows = np.flatnonzero(table[:, layout.CRC] >= 0)
+    columns = table[rows][:, [layout.ENTRY, layout.END, layout.CRC]].tolist()
+    for row, (at, end, crc) in zip(rows.tolist(), columns, strict=True):
+        if crc32c.crc32c(view[at + layout.BATCH_ATTRIBUTES_AT : end]) != crc:
+            return entries.damaged(row, layout.REASONS[layout.BAD_CRC])
     return entries
-
-
-def _damage(entry: npt.NDArray[np.int64], reason: str, *, skippable: bool = True) -> CorruptRecord:
-    offset = int(entry[layout.BASE_OFFSET])
-    last = int(entry[layout.LAST_OFFSET])
-    return CorruptRecord(
-        f"damaged record batch at offset {offset}, byte {int(entry[layout.ENTRY])} of the record set: {reason}",
-        offset=offset,
-        next_offset=last + 1 if skippable and last >= offset else None,
-    )
-
-
-def damaged(entries: Entries, row: int, reason: str) -> Entries:
-    """The entries before `row`, which turned out to be damaged."""
-    return entries.cut(row, _damage(entries.table[row], reason))
 
 
 def hide(table: Table, rows: npt.NDArray[np.bool_]) -> None:
     """Make these entries empty: they keep their place and their offsets, and deliver nothing."""
     table[rows, layout.COUNT] = 0
     table[rows, layout.START] = table[rows, layout.END]
+
+
+def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
+    """The same entries with every compressed one replaced by its records, at most `limit` bytes of them.
+
+    Where the limit is reached behind some entries, the rest is left for another call and nothing is
+    damaged; an entry that alone exceeds it is.
+    """
+    table = entries.table
+    compressed = (table[:, layout.START] < table[:, layout.END]) & (
+        table[:, layout.ATTRIBUTES] & layout.CODEC_MASK != 0
+    )
+    arena = _arena(limit)
+    pieces: list[Table] = []
+    done = 0
+    for row in np.flatnonzero(compressed).tolist():
+        try:
+            piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
+        except OverLimit as error:
+            entries = entries.cut(row, None) if arena.size else entries.damaged(row, str(error))
+            break
+        except CorruptRecord as error:
+            entries = entries.damaged(row, str(error))
+            break
+        pieces += [table[done:row], piece]
+        done = row + 1
+    pieces.append(entries.table[done:])
+    return replace(entries, table=np.concatenate(pieces), arena=_filled(arena))
+
+
+def _damage(entry: Row, reason: str) -> CorruptRecord:
+    offset, last = int(entry[layout.BASE_OFFSET]), int(entry[layout.LAST_OFFSET])
+    return CorruptRecord(
+        f"damaged record batch at offset {offset}, byte {int(entry[layout.ENTRY])} of the record set: {reason}",
+        offset=offset,
+        next_offset=last + 1 if last >= offset >= 0 else None,
+    )
 
 
 _thread = threading.local()
@@ -121,40 +158,13 @@ def _arena(limit: int) -> Arena:
     return arena
 
 
-def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
-    """The same entries with every compressed one replaced by its records, at most `limit` bytes of them.
-
-    Where the limit is reached behind some entries, the rest is left for another call and nothing is
-    damaged; an entry that alone exceeds it is.
-    """
-    table = entries.table
-    holds_bytes = table[:, layout.START] < table[:, layout.END]
-    rows = np.flatnonzero(holds_bytes & (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK != 0)).tolist()
-    if not rows:
-        return entries
-    arena = _arena(limit)
-    pieces: list[Table] = []
-    done = 0
-    for row in rows:
-        try:
-            piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
-        except OverLimit as error:
-            entries = entries.cut(row, None) if arena.size else damaged(entries, row, str(error))
-            break
-        except CorruptRecord as error:
-            entries = damaged(entries, row, str(error))
-            break
-        pieces += [table[done:row], piece]
-        done = row + 1
-    pieces.append(entries.table[done:])
-    arena_bytes = arena.view
-    arena_bytes.flags.writeable = False
-    return replace(entries, table=np.concatenate(pieces), arena=arena_bytes)
+def _filled(arena: Arena) -> U8Array:
+    view = arena.view
+    view.flags.writeable = False
+    return view
 
 
-def _decompress_entry(
-    data: U8Array, entry: npt.NDArray[np.int64], arena: Arena, *, verify_crc: bool
-) -> Table:
+def _decompress_entry(data: U8Array, entry: Row, arena: Arena, *, verify_crc: bool) -> Table:
     codec = Codec.of_attributes(int(entry[layout.ATTRIBUTES]))
     if entry[layout.MAGIC] < 2:
         return _unwrapped(data, entry, codec, arena, verify_crc=verify_crc)
@@ -164,15 +174,11 @@ def _decompress_entry(
     return row[np.newaxis]
 
 
-def _unwrapped(
-    data: U8Array, wrapper: npt.NDArray[np.int64], codec: Codec, arena: Arena, *, verify_crc: bool
-) -> Table:
+def _unwrapped(data: U8Array, wrapper: Row, codec: Codec, arena: Arena, *, verify_crc: bool) -> Table:
     """The messages inside a compressed message of format 0 or 1."""
     magic = int(wrapper[layout.MAGIC])
     start = arena.append(codec, _wrapper_value(data, wrapper), magic=magic)
-    inner_bytes = arena.view
-    inner_bytes.flags.writeable = False
-    inner = scan(inner_bytes, verify_crc=verify_crc, start=start, source=1)
+    inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1)
     if inner.damage:
         raise CorruptRecord(f"inside a compressed message, {inner.damage}")
     table = inner.table
@@ -181,38 +187,38 @@ def _unwrapped(
     if (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).any():
         raise CorruptRecord("a compressed message holds another compressed message")
     table[:, layout.ENTRY] = wrapper[layout.ENTRY]
-    if magic == 1:
+    if magic == 1 and len(table):
         _settle_wrapped(table, wrapper)
     return table
 
 
-def _wrapper_value(data: U8Array, wrapper: npt.NDArray[np.int64]) -> U8Array:
-    """The compressed bytes: the wrapper's key is null or ignored, its value must be there."""
+def _wrapper_value(data: U8Array, wrapper: Row) -> U8Array:
+    """The compressed bytes. A wrapper's key means nothing and is null."""
     start, end = int(wrapper[layout.START]), int(wrapper[layout.END])
     key_size = int.from_bytes(data[start : start + 4].tobytes(), "big", signed=True)
     value_at = start + 8 + max(key_size, 0)
     if key_size < -1 or value_at > end:
-        raise CorruptRecord("a compressed message's key does not fit its bytes")
+        raise CorruptRecord(f"a compressed message's key of {key_size} bytes does not fit its bytes")
     value_size = int.from_bytes(data[value_at - 4 : value_at].tobytes(), "big", signed=True)
     if value_size != end - value_at:
         raise CorruptRecord(f"a compressed message's value of {value_size} bytes does not fit its bytes")
     return data[value_at:end]
 
 
-def _settle_wrapped(table: Table, wrapper: npt.NDArray[np.int64]) -> None:
-    """Format 1: inner offsets count from the wrapper's, which is that of the last inner message.
+def _settle_wrapped(table: Table, wrapper: Row) -> None:
+    """Format 1: inner offsets are relative, the wrapper's is that of the last inner message.
 
     Some producers left a wrapper at 0 over inner offsets from 0; those stand as they are.
     """
     wrapper_offset = int(wrapper[layout.BASE_OFFSET])
-    inner_last = int(table[-1, layout.BASE_OFFSET]) if len(table) else 0
-    if wrapper_offset > 0 and wrapper_offset < inner_last:
+    inner_last = int(table[-1, layout.BASE_OFFSET])
+    if wrapper_offset:
+        table[:, layout.BASE_OFFSET] += wrapper_offset - inner_last
+        table[:, layout.LAST_OFFSET] = table[:, layout.BASE_OFFSET]
+    if (table[:, layout.BASE_OFFSET] < 0).any():
         raise CorruptRecord(
             f"a compressed message at offset {wrapper_offset} holds relative offsets up to {inner_last}"
         )
-    if wrapper_offset > 0:
-        table[:, layout.BASE_OFFSET] += wrapper_offset - inner_last
-        table[:, layout.LAST_OFFSET] = table[:, layout.BASE_OFFSET]
     if wrapper[layout.ATTRIBUTES] & layout.LOG_APPEND_TIME:
         table[:, layout.BASE_TIMESTAMP] = wrapper[layout.BASE_TIMESTAMP]
         table[:, layout.ATTRIBUTES] |= layout.LOG_APPEND_TIME

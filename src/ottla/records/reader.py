@@ -18,14 +18,25 @@ import pyarrow as pa
 from ottla import kernels
 from ottla.kernels import layout
 from ottla.model.errors import CorruptRecord
-from ottla.records.columns import EMPTY_INT64, SCHEMA, SCHEMA_WITH_HEADERS, HeaderColumns, RecordColumns
-from ottla.records.entries import Entries, U8Array, damaged, decompressed, hide, read_only, scan
+from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, HeaderColumns, HeaderSpans, RecordColumns
+from ottla.records.entries import (
+    Entries,
+    Summary,
+    Table,
+    U8Array,
+    decompressed,
+    hide,
+    read_only,
+    scan,
+    verified,
+)
 from ottla.records.slabs import SlabPool
 from ottla.records.transactions import AbortedTransaction, visible
 
 # Arrow's binary has 32-bit offsets, and a fetch response is at most 2 GiB; compressed data can be a bomb.
 DECOMPRESSED_BYTES_MAX = 256 << 20
 COLUMN_BYTES_MAX = (1 << 31) - 1
+FORMAT_2_ONLY = 1 << 2
 POOL = SlabPool(reserve_bytes=64 << 20)
 
 
@@ -58,93 +69,105 @@ def decode(
     """Decode a record set as a fetch response or a log segment holds it.
 
     Records below `from_offset` are skipped: brokers send whole batches. `aborted` hides the transactions
-    that a fetch response lists as aborted. Raises CorruptRecord if the first entry is damaged. Thread-safe.
+    that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
+    damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
     """
     entries = scan(read_only(data), verify_crc=verify_crc)
-    hide(entries.table, ~visible(entries.table, entries.data, aborted))
-    entries = decompressed(entries, verify_crc=verify_crc, limit=decompressed_bytes_max)
-    entries = _within_int32(entries)
-    columns, spans, entries = _decode_columns(entries, from_offset, pool, headers=headers)
-    arrays, damage = columns.arrays(), entries.damage
-    next_offset = max(from_offset, entries.next_offset)
-    if spans is None:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    else:
+    entries, summary = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
+    columns = RecordColumns(pool, summary.records, summary.data_bytes)
+    spans = HeaderSpans(summary.records, wanted=headers)
+    entries, summary = _decode_records(entries, summary, from_offset, columns, spans)
+    next_offset = max(from_offset, summary.next_offset)
+    damage = entries.damage
+    arrays = columns.arrays()
+    if headers:
         header_array, header_damage = _decode_headers(entries, columns, spans, pool)
         rows = len(header_array)
-        batch = pa.RecordBatch.from_arrays(
-            [*(array[:rows] for array in arrays), header_array], schema=SCHEMA_WITH_HEADERS
-        )
+        arrays = [*(array[:rows] for array in arrays), header_array]
         if header_damage is not None:
-            damage, next_offset = header_damage, int(columns.offsets[rows])
-    if damage is not None and batch.num_rows == 0 and (not entries.valid_bytes or next_offset <= from_offset):
+            damage, next_offset = header_damage, columns.offset(rows)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
+    if damage is not None and next_offset <= from_offset:
         raise damage
     return Decoded(batch, next_offset, entries.valid_bytes, damage)
 
 
-def _within_int32(entries: Entries) -> Entries:
-    """Leave to another call what would make a column's data exceed 32-bit offsets."""
-    ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
-    if not ends.size or ends[-1] <= COLUMN_BYTES_MAX:
-        return entries
-    return entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
+def _deliverable(
+    entries: Entries, aborted: Iterable[AbortedTransaction], *, verify_crc: bool, limit: int
+) -> tuple[Entries, Summary]:
+    """Entries that are sound, uncompressed, and whose hidden ones are empty."""
+    found, summary = entries, entries.summary()
+    if summary.unverified:
+        entries = verified(entries)
+    if summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
+        hide(entries.table, ~visible(entries.table, entries.data, aborted))
+    if summary.attributes & layout.CODEC_MASK:
+        entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
+        summary = entries.summary()
+    if summary.data_bytes > COLUMN_BYTES_MAX:
+        ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
+        entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
+    return entries, summary if entries is found else entries.summary()
 
 
-def _decode_columns(
-    entries: Entries, from_offset: int, pool: SlabPool, *, headers: bool
-) -> tuple[RecordColumns, HeaderSpans | None, Entries]:
-    table = entries.table
-    sizes = table[:, layout.END] - table[:, layout.START]
-    batches = table[:, layout.MAGIC] == 2
-    # A count is only believed as far as the bytes can hold so many records.
-    rows = int(np.minimum(table[:, layout.COUNT], np.where(batches, sizes // layout.RECORD_SIZE_MIN, 1)).sum())
-    columns = RecordColumns(pool, rows, int(sizes.sum()))
-    spans = HeaderSpans(rows) if headers else None
-    starts = [0, *(np.flatnonzero(batches[1:] != batches[:-1]) + 1).tolist(), len(table)]
-    for first, last in pairwise(starts):
-        if first == last:
-            continue
-        decode_run = kernels.decode_batches if batches[first] else kernels.decode_messages
-        status = decode_run(
+def _decode_records(
+    entries: Entries, summary: Summary, from_offset: int, columns: RecordColumns, spans: HeaderSpans
+) -> tuple[Entries, Summary]:
+    """Run the kernel of each format over its runs of entries; usually that is one call."""
+    for first, last in _runs(entries.table, summary.formats):
+        is_batches = entries.table[first, layout.MAGIC] == 2
+        status = (kernels.decode_batches if is_batches else kernels.decode_messages)(
             entries.data,
             entries.arena,
-            table,
+            entries.table,
             first,
             last,
             from_offset,
-            *columns.outputs(),
-            spans.start if spans else EMPTY_INT64,
-            spans.stop if spans else EMPTY_INT64,
+            columns.slab,
+            columns.part_array,
+            spans.start,
+            spans.stop,
             columns.state,
         )
         if status != layout.OK:
-            return columns, spans, damaged(entries, int(columns.state[layout.FAILED_ROW]), layout.REASONS[status])
-    return columns, spans, entries
+            sound = entries.damaged(int(columns.state[layout.FAILED_ROW]), layout.REASONS[status])
+            return sound, sound.summary()
+    return entries, summary
 
 
-class HeaderSpans:
-    """Where each record's headers begin and end."""
-
-    def __init__(self, rows: int) -> None:
-        # One more than needed: kernels take an empty array for "not asked for".
-        self.start = np.empty(rows + 1, np.int64)
-        self.stop = np.empty(rows + 1, np.int64)
+def _runs(table: Table, formats: int) -> Iterable[tuple[int, int]]:
+    """Where the kernel changes: batches (format 2) and messages (formats 0, 1) have one each."""
+    if not len(table):
+        return []
+    if formats == FORMAT_2_ONLY:
+        return [(0, len(table))]
+    batches = table[:, layout.MAGIC] == 2
+    changes = (np.flatnonzero(batches[1:] != batches[:-1]) + 1).tolist()
+    return pairwise([0, *changes, len(table)])
 
 
 def _decode_headers(
     entries: Entries, columns: RecordColumns, spans: HeaderSpans, pool: SlabPool
 ) -> tuple[pa.Array, CorruptRecord | None]:
+    """The header column, shorter than the others if a record's headers are damaged."""
     rows = columns.rows
-    start = spans.start[:rows]
-    data_bytes = int((spans.stop[:rows] - np.where(start < 0, ~start, start)).sum())
-    headers = HeaderColumns(pool, rows, int(columns.state[layout.HEADERS]), data_bytes)
+    capacity = int(columns.state[layout.HEADERS])
+    headers = HeaderColumns(pool, rows, capacity, spans.total_bytes(rows))
     status = kernels.decode_headers(
-        entries.data, entries.arena, spans.start, spans.stop, rows, *headers.outputs(), headers.state
+        entries.data,
+        entries.arena,
+        spans.start,
+        spans.stop,
+        rows,
+        capacity,
+        headers.slab,
+        headers.part_array,
+        headers.state,
     )
     if status == layout.OK:
         return headers.array(rows), None
     row = int(headers.state[layout.FAILED_ROW])
-    offset = int(columns.offsets[row])
+    offset = columns.offset(row)
     damage = CorruptRecord(
         f"damaged record at offset {offset}: {layout.REASONS[status]}", offset=offset, next_offset=offset + 1
     )
