@@ -1,10 +1,9 @@
 """From field tables to closures: how a struct of one version is read and written.
 
-A struct becomes a short list of steps. Neighbouring fields of fixed width fuse into one `struct` call;
-fields that the version lacks become constants on reading and one comparison on writing; the tagged fields
-of a flexible version are the last step, which for the usual empty tag buffer costs one byte and one
-comparison. The object is then made by one positional call, so declared order must be wire order, tagged
-fields last.
+A struct becomes a short list of steps. Neighbouring fields of fixed width fuse into one `struct` call, across
+fields that the version lacks; those get their defaults when the object is made, by one positional call. On
+writing, values that would be lost are refused. The tag buffer of a flexible version is usually one zero byte;
+reading looks for that first.
 
 Compiling happens once per message type and version; see `ottla.wire.schema` for the notation.
 """
@@ -12,9 +11,9 @@ Compiling happens once per message type and version; see `ottla.wire.schema` for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from ottla.model.errors import RemoteProtocolError
@@ -25,8 +24,6 @@ from ottla.wire.primitives import (
     Place,
     Sink,
     fixed_decoder,
-    length_reader,
-    length_writer,
     read_varint,
     refuse,
     sink,
@@ -36,7 +33,8 @@ from ottla.wire.primitives import (
 
 T = TypeVar("T")
 Getter: TypeAlias = Callable[[object], Any]
-COUNT_LIMIT = 0x7FFF_FFFF
+Maker: TypeAlias = Callable[[Sequence[object]], object]
+WritingStep: TypeAlias = tuple[Getter, Encoder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,210 +77,146 @@ class Struct(Codec[T]):
         return self._kind()
 
     def minimum_bytes(self, place: Place) -> int:
-        plain = (field for field in self._fields if field.tag is None and field.exists(place.version))
-        return sum(field.codec.minimum_bytes(field.place(place)) for field in plain) + place.flexible
+        sizes = [field.codec.minimum_bytes(field.place(place)) for field in self._plain(place.version)]
+        return sum(sizes) + place.flexible
 
     def decoder(self, place: Place) -> Decoder:
-        steps = list(_reading_steps(self._fields, place))
-        kind: Callable[..., object] = self._kind
-
-        def decode(view: memoryview, position: int, out: list[object]) -> int:
-            values: list[object] = []
-            for step in steps:
-                position = step(view, position, values)
-            out.append(kind(*values))
-            return position
-
-        return decode
+        plain, tagged = self._plain(place.version), self._tagged(place.version)
+        absent = [field for field in self._fields if not field.exists(place.version)]
+        wire_order = [*plain, *tagged, *absent]
+        indexes = [wire_order.index(field) for field in self._fields]
+        make = _maker(self._kind, indexes, [*tagged, *absent])
+        steps = list(_reading_steps(plain, place))
+        if not place.flexible:
+            decoder = _legacy_decoder(steps, make)
+        else:
+            tags = _tags_decoder(tagged, place)
+            decoder = _flexible_decoder(steps, make, tags, _maker(self._kind, indexes, absent))
+        if plain and all(field.codec.unpack for field in plain):
+            return _flat_decoder(plain, make, decoder, place)
+        return decoder
 
     def encoder(self, place: Place) -> Encoder:
-        steps = list(_writing_steps(self._fields, place))
+        lost = [field for field in self._fields if not (field.exists(place.version) or field.ignorable)]
+        tagged = self._tagged(place.version)
+        steps = [_absence_step(field, place) for field in lost]
+        steps += _writing_steps(self._plain(place.version), place)
+        if tagged:
+            steps.append((_tuple_getter(tagged), _tags_encoder(tagged, place)))
 
         def encode(out: Sink, value: object) -> None:
             for get, put in steps:
                 put(out, get(value))
 
-        return encode
+        def encode_without_tags(out: Sink, value: object) -> None:
+            for get, put in steps:
+                put(out, get(value))
+            out.append(0)
+
+        return encode_without_tags if place.flexible and not tagged else encode
+
+    def _plain(self, version: int) -> list[Field]:
+        """The fields that `version` has outside of the tag buffer, in wire order."""
+        return [field for field in self._fields if field.tag is None and field.exists(version)]
+
+    def _tagged(self, version: int) -> list[Field]:
+        """The fields that `version` has in the tag buffer, in wire order."""
+        fields = [field for field in self._fields if field.tag is not None and field.exists(version)]
+        return sorted(fields, key=lambda field: field.tag or 0)
 
 
-class Array(Codec[list[T]]):
-    """A counted list of one type."""
-
-    mutable_zero = True
-
-    def __init__(self, element: Codec[T]) -> None:
-        self._element = element
-
-    def zero(self) -> list[T]:
-        return []
-
-    def minimum_bytes(self, place: Place) -> int:
-        return 1 if place.flexible else 4
-
-    def decoder(self, place: Place) -> Decoder:
-        inner = _element_place(place)
-        if self._element.pack:
-            items = _numbers_decoder(self._element.unpack)
-        else:
-            items = _items_decoder(self._element.decoder(inner))
-        return _array_decoder(place, self._element.minimum_bytes(inner), items)
-
-    def encoder(self, place: Place) -> Encoder:
-        inner = _element_place(place)
-        write_count = length_writer(place, ">i")
-        number = self._element.pack
-        write_item = self._element.encoder(inner)
-
-        def encode(out: Sink, value: Sequence[T] | None) -> None:
-            if value is None:
-                if not place.nullable:
-                    refuse(place, value, "not nullable in this version")
-                return write_count(out, -1)
-            write_count(out, len(value))
-            if number:
-                return _write_numbers(out, value, number, write_item)
-            for item in value:
-                write_item(out, item)
-            return None
-
-        return encode
-
-
-def _element_place(place: Place) -> Place:
-    return Place(place.label, place.version, place.flexible)
-
-
-def _array_decoder(place: Place, minimum_bytes: int, items: ItemsDecoder) -> Decoder:
-    label, quick = place.label, 0x80 if place.flexible else 0
-    read_count = length_reader(place, ">i", COUNT_LIMIT)
-
-    def decode(view: memoryview, position: int, out: list[object]) -> int:
-        if position < len(view) and 0 < view[position] < quick:
-            count = view[position] - 1
-            position += 1
-        else:
-            count, position = read_count(view, position)
-            if count < 0:
-                out.append(None)
-                return position
-        if count * minimum_bytes > len(view) - position:
-            raise RemoteProtocolError(
-                f"{label}: {count} elements of at least {minimum_bytes} bytes at position {position}, "
-                f"but {len(view) - position} bytes remain"
-            )
-        values: list[object] = []
-        if count:
-            position = items(view, position, values, count)
-        out.append(values)
-        return position
-
-    return decode
-
-
-ItemsDecoder: TypeAlias = Callable[[memoryview, int, list[object], int], int]
-
-
-def _items_decoder(item: Decoder) -> ItemsDecoder:
-    def decode(view: memoryview, position: int, values: list[object], count: int) -> int:
-        for _ in range(count):
-            position = item(view, position, values)
-        return position
-
-    return decode
-
-
-def _numbers_decoder(character: str) -> ItemsDecoder:
-    width = struct.calcsize(">" + character)
-
-    def decode(view: memoryview, position: int, values: list[object], count: int) -> int:
-        values += struct.unpack_from(f">{count}{character}", view, position)
-        return position + width * count
-
-    return decode
-
-
-def _write_numbers(out: Sink, value: Sequence[Any], character: str, write_item: Encoder) -> None:
-    try:
-        out += struct.pack(f">{len(value)}{character}", *value)
-    except struct.error:
-        # Only to name the guilty element: one of these raises.
-        for item in value:
-            write_item(out, item)
+def _runs(fields: Iterable[Field], fuses: Callable[[Field], str]) -> Iterator[list[Field]]:
+    """Fields that fuse together with their neighbours; others alone."""
+    run: list[Field] = []
+    for field in fields:
+        if run and not (fuses(field) and fuses(run[-1])):
+            yield run
+            run = []
+        run.append(field)
+    if run:
+        yield run
 
 
 # --- reading --------------------------------------------------------------------------------------------
 
 
-def _reading_steps(fields: Sequence[Field], place: Place) -> Iterable[Decoder]:
-    """The steps that append one value per declared field, in declared order."""
-    plain = [field for field in fields if field.tag is None]
-    tagged = [field for field in fields if field.tag is not None]
-    for key, run in _runs(plain, lambda field: _reading_kind(field, place.version)):
-        if key == "absent":
-            yield _constants(run)
-        elif key == "fixed":
-            label = run[0].place(place).label
-            yield fixed_decoder(label, ">" + "".join(field.codec.unpack for field in run))
-        else:
-            yield from (field.codec.decoder(field.place(place)) for field in run)
-    if place.flexible:
-        yield _tags_decoder(tagged, place)
-    elif tagged:
-        yield _constants(tagged)
+def _maker(kind: Callable[..., object], indexes: list[int], missing: Sequence[Field]) -> Maker:
+    """A closure that makes the object from the values read, in wire order, and defaults for the rest."""
+    if any(not field.shared_default for field in missing):
+        # Lists must not be shared between objects.
+        makers = [field.make_default for field in missing]
+        place_values = itemgetter(*indexes)
+        return lambda values: kind(*place_values([*values, *[make() for make in makers]]))
+    shared = tuple(field.make_default() for field in missing)
+    if indexes == sorted(indexes):
+        return lambda values: kind(*values, *shared)
+    pick = itemgetter(*indexes)
+    return lambda values: kind(*pick((*values, *shared)))
 
 
-def _reading_kind(field: Field, version: int) -> str:
-    if not field.exists(version):
-        return "absent"
-    return "fixed" if field.codec.unpack else "other"
-
-
-def _runs(fields: Iterable[Field], kind: Callable[[Field], str]) -> Iterable[tuple[str, list[Field]]]:
-    """Neighbours of the same kind, together."""
-    run: list[Field] = []
-    for field in fields:
-        if run and kind(field) != kind(run[0]):
-            yield kind(run[0]), run
-            run = []
-        run.append(field)
-    if run:
-        yield kind(run[0]), run
-
-
-def _constants(fields: Sequence[Field]) -> Decoder:
-    """A step that reads nothing and appends the defaults."""
-    if all(field.shared_default for field in fields):
-        values = tuple(field.make_default() for field in fields)
-
-        def shared(_view: memoryview, position: int, out: list[object]) -> int:
-            out += values
-            return position
-
-        return shared
-    makers = [field.make_default for field in fields]
-
-    def fresh(_view: memoryview, position: int, out: list[object]) -> int:
-        out += [make() for make in makers]
+def _legacy_decoder(steps: Sequence[Decoder], make: Maker) -> Decoder:
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        values: list[object] = []
+        for step in steps:
+            position = step(view, position, values)
+        out.append(make(values))
         return position
 
-    return fresh
+    return decode
+
+
+def _flexible_decoder(steps: Sequence[Decoder], make: Maker, tags: Decoder, make_with_tags: Maker) -> Decoder:
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        values: list[object] = []
+        for step in steps:
+            position = step(view, position, values)
+        if position < len(view) and view[position] == 0:
+            out.append(make(values))
+            return position + 1
+        position = tags(view, position, values)
+        out.append(make_with_tags(values))
+        return position
+
+    return decode
+
+
+def _flat_decoder(plain: Sequence[Field], make: Maker, careful: Decoder, place: Place) -> Decoder:
+    """A struct of fixed width, the usual element of an array: one call reads it.
+
+    Tags on the wire, and a message that ends too early, are left to the careful decoder.
+    """
+    compiled = struct.Struct(">" + "".join(field.codec.unpack for field in plain))
+    unpack_from, size = compiled.unpack_from, compiled.size
+    whole_size = size + place.flexible
+    flexible = place.flexible
+
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        stop = position + whole_size
+        if stop > len(view) or (flexible and view[stop - 1]):
+            return careful(view, position, out)
+        out.append(make(unpack_from(view, position)))
+        return stop
+
+    return decode
+
+
+def _reading_steps(plain: Sequence[Field], place: Place) -> Iterator[Decoder]:
+    """The steps that append one value per field, in wire order."""
+    for run in _runs(plain, lambda field: field.codec.unpack):
+        if len(run) == 1:
+            yield run[0].codec.decoder(run[0].place(place))
+        else:
+            label = f"{run[0].place(place).label} to {run[-1].name}"
+            yield fixed_decoder(label, ">" + "".join(field.codec.unpack for field in run))
 
 
 def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
     """The tag buffer: known tags into their fields, unknown ones skipped, the rest default."""
-    defaults = _constants(tagged)
     label = f"{place.label} tags"
-    known = {
-        field.tag: (index, field.codec.decoder(field.place(place)))
-        for index, field in enumerate(tagged)
-        if field.exists(place.version)
-    }
+    readers = {field.tag: field.codec.decoder(field.place(place)) for field in tagged}
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
-        first = len(out)
-        defaults(view, position, out)
-        if position < len(view) and not view[position]:
-            return position + 1
+        found: dict[int, object] = {}
         count, position = read_varint(view, position, label)
         previous = -1
         for _ in range(count):
@@ -293,52 +227,37 @@ def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
                 raise RemoteProtocolError(f"{label}: tag {tag} after tag {previous}")
             if stop > len(view):
                 raise truncated(f"{label}: tag {tag}", view, position, size)
-            if tag in known:
-                index, read = known[tag]
-                value: list[object] = []
-                position = read(view[:stop], position, value)
-                out[first + index] = value[0]
-                if position != stop:
-                    raise RemoteProtocolError(f"{label}: tag {tag} holds {stop - position} bytes too many")
+            if tag in readers:
+                found[tag] = _whole(readers[tag], view[:stop], position, f"{label}: tag {tag}")
             position, previous = stop, tag
+        out += [found[f.tag] if f.tag in found else f.make_default() for f in tagged]
         return position
 
     return decode
 
 
+def _whole(read: Decoder, view: memoryview, position: int, label: str) -> object:
+    """One value that must fill the rest of `view`."""
+    out: list[object] = []
+    stop = read(view, position, out)
+    if stop != len(view):
+        raise RemoteProtocolError(f"{label}: {len(view) - stop} bytes too many at position {stop}")
+    return out[0]
+
+
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def _writing_steps(fields: Sequence[Field], place: Place) -> Iterable[tuple[Getter, Encoder]]:
+def _writing_steps(plain: Sequence[Field], place: Place) -> Iterator[WritingStep]:
     """Pairs of what to take from the object and how to write it."""
-    present = [field for field in fields if field.exists(place.version)]
-    lost = [field for field in fields if field not in present and not field.ignorable]
-    if lost:
-        yield _tuple_getter(lost), _absence_check(lost, place)
-    plain = [field for field in present if field.tag is None]
-    for key, run in _runs(plain, lambda field: "fixed" if field.codec.pack else "other"):
-        if key == "fixed":
-            yield _tuple_getter(run), _fixed_encoder(run, place)
+    for run in _runs(plain, lambda field: field.codec.pack):
+        if len(run) == 1:
+            yield attrgetter(run[0].name), run[0].codec.encoder(run[0].place(place))
         else:
-            yield from ((attrgetter(field.name), field.codec.encoder(field.place(place))) for field in run)
-    if place.flexible:
-        tagged = sorted(
-            (field for field in present if field.tag is not None), key=lambda field: field.tag or 0
-        )
-        yield _tuple_getter(tagged), _tags_encoder(tagged, place)
+            yield attrgetter(*(field.name for field in run)), _run_encoder(run, place)
 
 
-def _tuple_getter(fields: Sequence[Field]) -> Getter:
-    names = [field.name for field in fields]
-    if len(names) > 1:
-        return attrgetter(*names)
-    if not names:
-        return lambda _: ()
-    get = attrgetter(names[0])
-    return lambda value: (get(value),)
-
-
-def _fixed_encoder(run: Sequence[Field], place: Place) -> Encoder:
+def _run_encoder(run: Sequence[Field], place: Place) -> Encoder:
     pack = struct.Struct(">" + "".join(field.codec.pack for field in run)).pack
 
     def encode(out: Sink, values: tuple[object, ...]) -> None:
@@ -352,20 +271,24 @@ def _fixed_encoder(run: Sequence[Field], place: Place) -> Encoder:
     return encode
 
 
-def _absence_check(lost: Sequence[Field], place: Place) -> Encoder:
-    """Refuse a value that this version would drop in silence, unless the field is ignorable."""
-    defaults = tuple(field.make_default() for field in lost)
+def _absence_step(field: Field, place: Place) -> WritingStep:
+    """Refuse a value that this version would drop in silence."""
+    default, inner = field.make_default(), field.place(place)
 
-    def check(_out: Sink, values: tuple[object, ...]) -> None:
-        if values != defaults:
-            for field, value, default in zip(lost, values, defaults, strict=True):
-                if value != default:
-                    refuse(field.place(place), value, "this version has no such field")
+    def check(_out: Sink, value: object) -> None:
+        if value != default:
+            refuse(inner, value, "this version has no such field")
 
-    return check
+    return attrgetter(field.name), check
+
+
+def _tuple_getter(fields: Sequence[Field]) -> Getter:
+    get = attrgetter(*(field.name for field in fields))
+    return get if len(fields) > 1 else lambda value: (get(value),)
 
 
 def _tags_encoder(tagged: Sequence[Field], place: Place) -> Encoder:
+    """The tag buffer: only values that are not the default are sent."""
     defaults = tuple(field.make_default() for field in tagged)
     writers = [(field.tag or 0, field.codec.encoder(field.place(place))) for field in tagged]
 

@@ -33,7 +33,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
-from ottla.wire.compiler import FIELDS, Array, Field, Struct
+from ottla.wire.arrays import Array
+from ottla.wire.compiler import FIELDS, Field, Struct
 from ottla.wire.primitives import Blob, Buffer, Codec, Decoder, Encoder, Fixed, Place, String, Uuid, sink
 
 T = TypeVar("T")
@@ -255,14 +256,15 @@ def decode(kind: type[M], version: int, data: Buffer) -> M:
     run = _DECODERS.get((kind, version))
     if run is None:
         run = _DECODERS[kind, version] = Struct(kind).decoder(_root_place(kind, version))
-    view = memoryview(data)
+    view = data if isinstance(data, memoryview) else memoryview(data)
     out: list[Any] = []
     position = run(view, 0, out)
     if position != len(view):
         raise RemoteProtocolError(
             f"{kind.__name__} v{version}: {len(view) - position} bytes behind the end at position {position}"
         )
-    return cast(M, out[0])
+    made: M = out[0]
+    return made
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
