@@ -159,6 +159,11 @@ def value(kind: C) -> C:
     return _declare(kind, frozen=True)
 
 
+def fields(kind: type) -> tuple[Field, ...]:
+    """The field table of a declared class, for documentation and tests."""
+    return FIELDS[kind]
+
+
 # --- messages -------------------------------------------------------------------------------------------
 
 
