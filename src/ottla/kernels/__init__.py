@@ -7,7 +7,7 @@ import warnings
 from ottla.kernels import kernel
 
 if kernel.AVAILABLE:
-    from ottla.kernels.crc32c import KERNEL_LIMIT
+    from ottla.kernels.crc32c import IN_KERNEL as CRC32C_IN_KERNEL
     from ottla.kernels.entry_scan import scan_entries, summarize_entries
     from ottla.kernels.hashes import java_hash_column, murmur2_column
     from ottla.kernels.header_decode import decode_headers
@@ -15,7 +15,7 @@ if kernel.AVAILABLE:
     from ottla.kernels.record_encode import encode_batches, encode_messages
 else:
     from ottla.kernels.numpy_path import (
-        KERNEL_LIMIT,
+        CRC32C_IN_KERNEL,
         decode_batches,
         decode_headers,
         decode_messages,
@@ -35,7 +35,7 @@ else:
         )
 
 __all__ = [
-    "KERNEL_LIMIT",
+    "CRC32C_IN_KERNEL",
     "decode_batches",
     "decode_headers",
     "decode_messages",

@@ -1,7 +1,7 @@
 """Copying of short byte strings inside kernels.
 
 Keys and values are mostly shorter than a hundred bytes, where a call of memcpy or a loop with its
-prologue costs more than the bytes. Whole blocks of 32 are copied instead, and what a block writes too
+prologue costs more than the bytes. Whole blocks of 64 are copied instead, and what a block writes too
 much is overwritten by the next value; only near the end of either array is it done byte by byte.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from ottla.kernels import kernel
 from ottla.kernels.kernel import inlined
 
-BLOCK = 32
+BLOCK = 64
 
 if kernel.JIT:
     from llvmlite import ir
@@ -24,7 +24,7 @@ if kernel.JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
-        """Copy 32 bytes; the caller has checked that both arrays hold them."""
+        """Copy a block; the caller has checked that both arrays hold them."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             block = ir.VectorType(ir.IntType(8), BLOCK).as_pointer()

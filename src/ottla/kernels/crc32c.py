@@ -1,10 +1,10 @@
 """CRC-32C inside a kernel, by the CPU's instruction, where there is one.
 
-Calling the `crc32c` library once a batch is the fastest way for large batches; for batches of a few
-records the call costs more than the sum itself. So the scan kernel checks batches up to `KERNEL_LIMIT`
-bytes itself and leaves the others to the library. Without the instruction, or when the user told Numba
-to compile for another CPU (LLVM then aborts the process on the intrinsic), the limit is 0: the library
-does it all.
+The instruction takes eight bytes a cycle but answers only after three, so three streams run side by
+side and are joined: the CRC of one stream is moved over the length of the next by table.
+
+Without the instruction, or when the user told Numba to compile for another CPU (LLVM would then abort the
+process on the intrinsic), `IN_KERNEL` is false, and callers use the `crc32c` library batch by batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import platform
 from typing import Any
 
 from ottla.kernels import kernel
-from ottla.kernels.crc_tables import CRC32C_BYTES
+from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
 from ottla.kernels.integers import byte_at
 from ottla.kernels.kernel import inlined
 
@@ -30,7 +30,9 @@ def has_instruction() -> bool:
     return bool(binding.get_host_cpu_features().get("sse4.2", False))
 
 
-if has_instruction():
+IN_KERNEL = has_instruction()
+
+if IN_KERNEL:
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -54,12 +56,30 @@ if has_instruction():
 
         return types.uint64(types.uint64, data, types.int64), generate
 
-    KERNEL_LIMIT = 8192
+    @inlined
+    def _shift(crc):  # type: ignore[no-untyped-def]
+        """The CRC after CRC32C_STRIDE more zero bytes."""
+        word = int(crc) & 0xFFFFFFFF
+        return types.uint64(
+            CRC32C_SHIFT[0, word & 0xFF]
+            ^ CRC32C_SHIFT[1, (word >> 8) & 0xFF]
+            ^ CRC32C_SHIFT[2, (word >> 16) & 0xFF]
+            ^ CRC32C_SHIFT[3, word >> 24]
+        )
 
     @inlined
     def crc32c(data, start, end):  # type: ignore[no-untyped-def]
         """CRC-32C of data[start:end], which the caller has checked to be inside data."""
         crc = types.uint64(0xFFFFFFFF)
+        while start + 3 * CRC32C_STRIDE <= end:
+            second = types.uint64(0)
+            third = types.uint64(0)
+            for at in range(start, start + CRC32C_STRIDE, 8):
+                crc = _step(crc, data, at)
+                second = _step(second, data, at + CRC32C_STRIDE)
+                third = _step(third, data, at + 2 * CRC32C_STRIDE)
+            crc = _shift(_shift(crc) ^ second) ^ third
+            start += 3 * CRC32C_STRIDE
         while start + 8 <= end:
             crc = _step(crc, data, start)
             start += 8
@@ -70,9 +90,8 @@ if has_instruction():
         return tail ^ 0xFFFFFFFF
 
 else:
-    KERNEL_LIMIT = 0
 
     @inlined
     def crc32c(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ARG001
-        """Never called: no batch is within a limit of 0."""
+        """Never called: the caller asks the library."""
         return -1

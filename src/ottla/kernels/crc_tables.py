@@ -24,5 +24,16 @@ def _slices(polynomial: int, count: int) -> npt.NDArray[np.uint32]:
     return np.stack(tables)
 
 
+def _shift_tables(byte_table: npt.NDArray[np.uint32], zeros: int) -> npt.NDArray[np.uint32]:
+    """Row k maps byte k of a CRC to what it contributes to the CRC after `zeros` more zero bytes."""
+    shifted = np.array([[byte << (8 * k) for byte in range(256)] for k in range(4)], np.uint32)
+    for _ in range(zeros):
+        shifted = (shifted >> 8) ^ byte_table[shifted & 0xFF]
+    return shifted
+
+
 CRC32_SLICES = _slices(CRC32, 8)
 CRC32C_BYTES = _byte_table(CRC32C)
+# The distance between the streams that `crc32c` runs side by side.
+CRC32C_STRIDE = 128
+CRC32C_SHIFT = _shift_tables(CRC32C_BYTES, CRC32C_STRIDE)

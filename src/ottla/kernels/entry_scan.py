@@ -46,11 +46,13 @@ from ottla.kernels.layout import (
     SOURCE,
     START,
     TIMESTAMP_LIMIT,
+    VERIFY_LATER,
+    VERIFY_NOTHING,
 )
 
 
 @inlined
-def _scan_batch(data, at, end, crc_limit, row):  # type: ignore[no-untyped-def]
+def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
     last_delta = read_int32(data, at + 23)
     base_timestamp = read_int64(data, at + 27)
     max_timestamp = read_int64(data, at + 35)
@@ -63,9 +65,9 @@ def _scan_batch(data, at, end, crc_limit, row):  # type: ignore[no-untyped-def]
     row[COUNT] = count
     row[PRODUCER_ID] = read_int64(data, at + 43)
     row[CRC] = -1
-    if crc_limit >= 0:
+    if verify != VERIFY_NOTHING:
         crc = read_uint32(data, at + BATCH_CRC_AT)
-        if end - at > crc_limit:
+        if verify == VERIFY_LATER:
             row[CRC] = crc
         elif crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != crc:
             return BAD_CRC
@@ -78,7 +80,7 @@ def _scan_batch(data, at, end, crc_limit, row):  # type: ignore[no-untyped-def]
 
 @inlined
 def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped-def]
-    if verify and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
+    if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
     row[START] = at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1)
     row[ATTRIBUTES] = byte_at(data, at + LEGACY_ATTRIBUTES_AT)
@@ -91,57 +93,6 @@ def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped
     row[COUNT] = 1
     row[PRODUCER_ID] = -1
     row[CRC] = -1
-    return OK
-
-
-@kernel
-def scan_entries(data, at, end, source, crc_limit, table, progress):  # type: ignore[no-untyped-def]
-    """Fill `table` from data[at:end].
-
-    `crc_limit`: batches up to so many bytes are verified here, longer ones are left to the caller;
-    below 0 nothing is verified. Messages of formats 0 and 1 are verified here unless it is below 0.
-    `progress` gets (entries found, position after the last of them). On damage, the row after the last
-    sound one holds the damaged entry's position and base offset.
-    """
-    rows = 0
-    capacity = table.shape[0]
-    while end - at >= ENTRY_OVERHEAD:
-        size = read_int32(data, at + 8)
-        if 0 <= size and size > end - at - ENTRY_OVERHEAD:
-            break
-        if rows == capacity:
-            progress[0] = rows
-            progress[1] = at
-            return FULL
-        row = table[rows]
-        row[ENTRY] = at
-        row[BASE_OFFSET] = read_int64(data, at)
-        row[LAST_OFFSET] = row[BASE_OFFSET]
-        row[SOURCE] = source
-        status = BAD_SIZE
-        stop = at + ENTRY_OVERHEAD + size
-        if not 0 <= row[BASE_OFFSET] < OFFSET_LIMIT:
-            status = BAD_FIELD
-        elif size >= SIZE_MIN_V0:
-            magic = byte_at(data, at + MAGIC_AT)
-            row[MAGIC] = magic
-            row[END] = stop
-            if magic == 2:
-                if size >= SIZE_MIN_V2:
-                    status = _scan_batch(data, at, stop, crc_limit, row)
-            elif magic <= 1:
-                if magic == 0 or size >= SIZE_MIN_V1:
-                    status = _scan_message(data, at, stop, magic, crc_limit >= 0, row)
-            else:
-                status = BAD_MAGIC
-        if status != OK:
-            progress[0] = rows
-            progress[1] = at
-            return status
-        rows += 1
-        at = stop
-    progress[0] = rows
-    progress[1] = at
     return OK
 
 
@@ -171,6 +122,56 @@ def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
     summary[3] = records
     summary[4] = total
     summary[5] = unverified
+
+
+@kernel
+def scan_entries(data, at, end, source, verify, table, progress, summary):  # type: ignore[no-untyped-def]
+    """Fill `table` from data[at:end].
+
+    `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later.
+    `progress` gets (entries found, position after the last of them), `summary` what `summarize_entries`
+    says of them. On damage, the row after the last
+    sound one holds the damaged entry's position and base offset.
+    """
+    rows = 0
+    status = OK
+    capacity = table.shape[0]
+    while end - at >= ENTRY_OVERHEAD:
+        size = read_int32(data, at + 8)
+        if 0 <= size and size > end - at - ENTRY_OVERHEAD:
+            break
+        if rows == capacity:
+            status = FULL
+            break
+        row = table[rows]
+        row[ENTRY] = at
+        row[BASE_OFFSET] = read_int64(data, at)
+        row[LAST_OFFSET] = row[BASE_OFFSET]
+        row[SOURCE] = source
+        status = BAD_SIZE
+        stop = at + ENTRY_OVERHEAD + size
+        if not 0 <= row[BASE_OFFSET] < OFFSET_LIMIT:
+            status = BAD_FIELD
+        elif size >= SIZE_MIN_V0:
+            magic = byte_at(data, at + MAGIC_AT)
+            row[MAGIC] = magic
+            row[END] = stop
+            if magic == 2:
+                if size >= SIZE_MIN_V2:
+                    status = _scan_batch(data, at, stop, verify, row)
+            elif magic <= 1:
+                if magic == 0 or size >= SIZE_MIN_V1:
+                    status = _scan_message(data, at, stop, magic, verify, row)
+            else:
+                status = BAD_MAGIC
+        if status != OK:
+            break
+        rows += 1
+        at = stop
+    progress[0] = rows
+    progress[1] = at
+    _summarize(table, rows, summary)
+    return status
 
 
 @kernel

@@ -55,6 +55,11 @@ PRODUCER_ID = 11
 CRC = 12  # the CRC-32C that is left to the caller to check, -1: none
 ENTRY_COLUMNS = 13
 
+# What the scan does about checksums of batches.
+VERIFY_NOTHING = 0
+VERIFY_HERE = 1
+VERIFY_LATER = 2  # note them in the table for the caller
+
 # What a kernel answers. Anything but OK and FULL is damage.
 OK = 0
 FULL = 1  # the entry table is full: call again from where it stopped

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -123,20 +125,24 @@ class HeaderColumns(_Columns):
         return pa.ListArray.from_arrays(ends, structs, type=HEADERS)
 
 
-class HeaderSpans:
+class HeaderSpans(NamedTuple):
     """Where each record's headers begin and end; filled by the decode kernels, read by the header kernel."""
 
-    NOT_ASKED_FOR: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
 
-    def __init__(self, rows: int, *, wanted: bool) -> None:
-        # One more than needed, since an empty array tells a kernel that nobody asks.
-        self.start = np.empty(rows + 1, np.int64) if wanted else self.NOT_ASKED_FOR
-        self.stop = np.empty(rows + 1, np.int64) if wanted else self.NOT_ASKED_FOR
+    @classmethod
+    def of(cls, rows: int) -> HeaderSpans:
+        """Room for so many records, and one: an empty array tells a kernel that nobody asks."""
+        return cls(np.empty(rows + 1, np.int64), np.empty(rows + 1, np.int64))
 
     def total_bytes(self, rows: int) -> int:
-        """Of the first `rows` records."""
+        """Of the headers of the first `rows` records."""
         start = self.start[:rows]
         return int((self.stop[:rows] - np.where(start < 0, ~start, start)).sum())
+
+
+NO_SPANS = HeaderSpans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _text(keys: pa.Array) -> pa.Array:

@@ -22,6 +22,7 @@ U8Array = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
 Row = npt.NDArray[np.int64]
 
+VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
 TABLE_ROWS_MIN = 64
 TABLE_ROWS_MAX = 1 << 16
 # An arena that one huge response blew up is not kept for the many normal ones after it.
@@ -47,53 +48,59 @@ class Entries:
 
     data: U8Array
     table: Table
+    summary: Summary
     valid_bytes: int
     damage: CorruptRecord | None = None
     arena: U8Array = field(default_factory=lambda: NO_BYTES)
 
     def cut(self, row: int, damage: CorruptRecord | None) -> Entries:
         """Only the entries before `row`."""
+        table = self.table[:row]
         valid_bytes = int(self.table[row, layout.ENTRY])
-        return replace(self, table=self.table[:row], valid_bytes=valid_bytes, damage=damage)
+        return replace(self, table=table, summary=summarize(table), valid_bytes=valid_bytes, damage=damage)
 
     def damaged(self, row: int, reason: str) -> Entries:
         """Only the entries before `row`, which turned out to be damaged."""
         return self.cut(row, _damage(self.table[row], reason))
 
-    def summary(self) -> Summary:
-        """What all entries say together."""
-        summary = np.empty(len(Summary._fields), np.int64)
-        kernels.summarize_entries(self.table, summary)
-        return Summary(*summary.tolist())
+
+
+def summarize(table: Table) -> Summary:
+    """What all entries say together."""
+    summary = np.empty(len(Summary._fields), np.int64)
+    kernels.summarize_entries(table, summary)
+    return Summary(*summary.tolist())
 
 
 def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
     """The bytes as the one array type that kernels are compiled for."""
-    array = np.frombuffer(data, np.uint8)
-    array.flags.writeable = False
-    return array
+    return np.frombuffer(memoryview(data).toreadonly(), np.uint8)
 
 
 def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) -> Entries:
-    """Find the entries of data[start:]; checksums of large batches are left to `verified`."""
-    crc_limit = kernels.KERNEL_LIMIT if verify_crc else -1
-    progress = np.zeros(2, np.int64)
+    """Find the entries of data[start:]; where no kernel can, checksums are left to `verified`."""
+    verify = VERIFY if verify_crc else layout.VERIFY_NOTHING
+    progress = np.empty(2, np.int64)
+    summary = np.empty(len(Summary._fields), np.int64)
     tables: list[Table] = []
     at, capacity, status = start, TABLE_ROWS_MIN, layout.FULL
     while status == layout.FULL:
         table = np.empty((capacity, layout.ENTRY_COLUMNS), np.int64)
-        status = kernels.scan_entries(data, at, data.size, source, crc_limit, table, progress)
+        status = kernels.scan_entries(data, at, data.size, source, verify, table, progress, summary)
         rows, at = progress.tolist()
         tables.append(table[:rows])
         capacity = min(capacity * 4, TABLE_ROWS_MAX)
     damage = None
     if status != layout.OK:
         damage = _damage(table[rows], layout.REASONS[status])
-    return Entries(data, tables[0] if len(tables) == 1 else np.concatenate(tables), at, damage)
+    if len(tables) == 1:
+        return Entries(data, tables[0], Summary(*summary.tolist()), at, damage)
+    table = np.concatenate(tables)
+    return Entries(data, table, summarize(table), at, damage)
 
 
 def verified(entries: Entries) -> Entries:
-    """Check the batches that were too large for the scan, by the library: no kernel is faster there."""
+    """Check the batches whose checksums the scan left, by the library."""
     view, table = entries.data.data, entries.table
     rows = np.flatnonzero(table[:, layout.CRC] >= 0)
     columns = table[rows][:, [layout.ENTRY, layout.END, layout.CRC]].tolist()
@@ -103,10 +110,12 @@ def verified(entries: Entries) -> Entries:
     return entries
 
 
-def hide(table: Table, rows: npt.NDArray[np.bool_]) -> None:
-    """Make these entries empty: they keep their place and their offsets, and deliver nothing."""
+def hidden(entries: Entries, rows: npt.NDArray[np.bool_]) -> Entries:
+    """The same entries with some made empty: they keep their place and their offsets, and deliver nothing."""
+    table = entries.table.copy()
     table[rows, layout.COUNT] = 0
     table[rows, layout.START] = table[rows, layout.END]
+    return replace(entries, table=table, summary=summarize(table))
 
 
 def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
@@ -134,7 +143,8 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
         pieces += [table[done:row], piece]
         done = row + 1
     pieces.append(entries.table[done:])
-    return replace(entries, table=np.concatenate(pieces), arena=_filled(arena))
+    table = np.concatenate(pieces)
+    return replace(entries, table=table, summary=summarize(table), arena=_filled(arena))
 
 
 def _damage(entry: Row, reason: str) -> CorruptRecord:

@@ -18,14 +18,19 @@ import pyarrow as pa
 from ottla import kernels
 from ottla.kernels import layout
 from ottla.model.errors import CorruptRecord
-from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, HeaderColumns, HeaderSpans, RecordColumns
+from ottla.records.columns import (
+    NO_SPANS,
+    SCHEMA,
+    SCHEMA_WITH_HEADERS,
+    HeaderColumns,
+    HeaderSpans,
+    RecordColumns,
+)
 from ottla.records.entries import (
     Entries,
-    Summary,
-    Table,
     U8Array,
     decompressed,
-    hide,
+    hidden,
     read_only,
     scan,
     verified,
@@ -73,11 +78,11 @@ def decode(
     damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
     """
     entries = scan(read_only(data), verify_crc=verify_crc)
-    entries, summary = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
-    columns = RecordColumns(pool, summary.records, summary.data_bytes)
-    spans = HeaderSpans(summary.records, wanted=headers)
-    entries, summary = _decode_records(entries, summary, from_offset, columns, spans)
-    next_offset = max(from_offset, summary.next_offset)
+    entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
+    columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
+    spans = HeaderSpans.of(entries.summary.records) if headers else NO_SPANS
+    entries = _decode_records(entries, from_offset, columns, spans)
+    next_offset = max(from_offset, entries.summary.next_offset)
     damage = entries.damage
     arrays = columns.arrays()
     if headers:
@@ -94,27 +99,25 @@ def decode(
 
 def _deliverable(
     entries: Entries, aborted: Iterable[AbortedTransaction], *, verify_crc: bool, limit: int
-) -> tuple[Entries, Summary]:
+) -> Entries:
     """Entries that are sound, uncompressed, and whose hidden ones are empty."""
-    found, summary = entries, entries.summary()
-    if summary.unverified:
+    if entries.summary.unverified:
         entries = verified(entries)
-    if summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
-        hide(entries.table, ~visible(entries.table, entries.data, aborted))
-    if summary.attributes & layout.CODEC_MASK:
+    if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
+        entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
+    if entries.summary.attributes & layout.CODEC_MASK:
         entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
-        summary = entries.summary()
-    if summary.data_bytes > COLUMN_BYTES_MAX:
+    if entries.summary.data_bytes > COLUMN_BYTES_MAX:
         ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
         entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
-    return entries, summary if entries is found else entries.summary()
+    return entries
 
 
 def _decode_records(
-    entries: Entries, summary: Summary, from_offset: int, columns: RecordColumns, spans: HeaderSpans
-) -> tuple[Entries, Summary]:
+    entries: Entries, from_offset: int, columns: RecordColumns, spans: HeaderSpans
+) -> Entries:
     """Run the kernel of each format over its runs of entries; usually that is one call."""
-    for first, last in _runs(entries.table, summary.formats):
+    for first, last in _runs(entries):
         is_batches = entries.table[first, layout.MAGIC] == 2
         status = (kernels.decode_batches if is_batches else kernels.decode_messages)(
             entries.data,
@@ -130,20 +133,18 @@ def _decode_records(
             columns.state,
         )
         if status != layout.OK:
-            sound = entries.damaged(int(columns.state[layout.FAILED_ROW]), layout.REASONS[status])
-            return sound, sound.summary()
-    return entries, summary
+            return entries.damaged(int(columns.state[layout.FAILED_ROW]), layout.REASONS[status])
+    return entries
 
 
-def _runs(table: Table, formats: int) -> Iterable[tuple[int, int]]:
+def _runs(entries: Entries) -> Iterable[tuple[int, int]]:
     """Where the kernel changes: batches (format 2) and messages (formats 0, 1) have one each."""
-    if not len(table):
-        return []
-    if formats == FORMAT_2_ONLY:
-        return [(0, len(table))]
-    batches = table[:, layout.MAGIC] == 2
+    count = len(entries.table)
+    if entries.summary.formats == FORMAT_2_ONLY or not count:
+        return [(0, count)] if count else []
+    batches = entries.table[:, layout.MAGIC] == 2
     changes = (np.flatnonzero(batches[1:] != batches[:-1]) + 1).tolist()
-    return pairwise([0, *changes, len(table)])
+    return pairwise([0, *changes, count])
 
 
 def _decode_headers(
