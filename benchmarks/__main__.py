@@ -72,7 +72,7 @@ def _outcome(peer: Comparison) -> str:
         return f"{'-':>10}   {peer.note}"
     text = f"{_scaled(peer.value):>10}{peer.ratio:>9.3g}{_TIMES}"
     if peer.target is not None:
-        text += f"   ≥ {peer.target:g}{_TIMES} : {peer.ratio:.3g} {'ok' if peer.is_met else 'MISSED'}"
+        text += f"   ≥ {peer.target:g}{_TIMES} : {peer.ratio:.4g} {'ok' if peer.is_met else 'MISSED'}"
     return f"{text}   {peer.note}"
 
 

@@ -74,7 +74,7 @@ def test_the_table_says_what_is_met_missed_and_absent(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "a case  [things/s]"
     assert "≥ 4\N{MULTIPLICATION SIGN} : 4 ok" in lines[2]
-    assert "≥ 4\N{MULTIPLICATION SIGN} : 2.67 MISSED" in lines[3]
+    assert "≥ 4\N{MULTIPLICATION SIGN} : 2.667 MISSED" in lines[3]
     assert lines[4].endswith("not installed")
 
 
