@@ -111,5 +111,11 @@ OFFSET_LIMIT = 1 << 62
 # Columns of the table that the encoder fills, one row a batch.
 ENCODED_START = 0
 ENCODED_END = 1
-ENCODED_COUNT = 2
-ENCODED_COLUMNS = 3
+ENCODED_COLUMNS = 2
+
+# What the encoder writes into batch headers.
+STAMP_OFFSET = 0
+STAMP_ATTRIBUTES = 1
+STAMP_PRODUCER_ID = 2
+STAMP_PRODUCER_EPOCH = 3
+STAMP_SEQUENCE = 4

@@ -2,19 +2,22 @@
 
 A binary column comes as (ends, data, valid, valid_at): Arrow's offsets and data, its validity bitmap
 (empty: no nulls) and the first bit of it that counts. `ends` empty means that every value is null.
-CRC-32C and compression are the caller's, who does them once a batch with a library.
+Compression is the caller's, who does it once a batch with a library, and so is CRC-32C where the CPU has
+no instruction for it.
 """
 
 from __future__ import annotations
 
 from ottla.kernels.byte_copy import copy_bytes
 from ottla.kernels.crc32 import crc32
+from ottla.kernels.crc32c import crc32c
 from ottla.kernels.integers import byte_at, varint_size, write_int16, write_int32, write_int64, write_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     BAD_FIELD,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
     BATCH_OVERHEAD,
-    ENCODED_COUNT,
     ENCODED_END,
     ENCODED_START,
     ENTRY_OVERHEAD,
@@ -23,7 +26,13 @@ from ottla.kernels.layout import (
     LEGACY_BODY_AT_V1,
     MAGIC_AT,
     OK,
+    STAMP_ATTRIBUTES,
+    STAMP_OFFSET,
+    STAMP_PRODUCER_EPOCH,
+    STAMP_PRODUCER_ID,
+    STAMP_SEQUENCE,
     TIMESTAMP_LIMIT,
+    VERIFY_HERE,
 )
 
 
@@ -61,21 +70,32 @@ def _headers_size(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _close_batch(out, start, at, count, base_timestamp, max_timestamp):  # type: ignore[no-untyped-def]
-    """Write the 61 bytes of a batch header, but for the checksum and what a producer or broker sets."""
-    write_int64(out, start, 0)
+def _close_batch(  # type: ignore[no-untyped-def]
+    out, start, at, count, row, base_timestamp, max_timestamp, stamp, verify, table, batch
+):
+    """Write the 61 bytes in front of a batch, and its row of the table. `row` is behind its last record."""
+    first = row - count
+    write_int64(out, start, stamp[STAMP_OFFSET] + first)
     write_int32(out, start + 8, at - start - ENTRY_OVERHEAD)
     write_int32(out, start + 12, -1)
     out[start + MAGIC_AT] = 2
-    write_int32(out, start + 17, 0)
-    write_int16(out, start + 21, 0)
+    write_int16(out, start + BATCH_ATTRIBUTES_AT, stamp[STAMP_ATTRIBUTES])
     write_int32(out, start + 23, count - 1)
     write_int64(out, start + 27, base_timestamp)
     write_int64(out, start + 35, max_timestamp)
-    write_int64(out, start + 43, -1)
-    write_int16(out, start + 51, -1)
-    write_int32(out, start + 53, -1)
+    write_int64(out, start + 43, stamp[STAMP_PRODUCER_ID])
+    write_int16(out, start + 51, stamp[STAMP_PRODUCER_EPOCH])
+    sequence = stamp[STAMP_SEQUENCE]
+    if sequence >= 0:
+        sequence = (sequence + first) & 0x7FFFFFFF  # sequences wrap to 0
+    write_int32(out, start + 53, sequence)
     write_int32(out, start + 57, count)
+    crc = 0
+    if verify == VERIFY_HERE:
+        crc = crc32c(out, start + BATCH_ATTRIBUTES_AT, at)
+    write_int32(out, start + BATCH_CRC_AT, crc)
+    table[batch, ENCODED_START] = start
+    table[batch, ENCODED_END] = at
 
 
 @kernel
@@ -98,13 +118,17 @@ def encode_batches(  # type: ignore[no-untyped-def]
     header_value_valid,
     header_value_valid_at,
     batch_bytes,
+    stamp,
+    verify,
     out,
     table,
     progress,
 ):
     """Write `rows` records as batches of at most `batch_bytes` (a larger record gets its own batch).
 
-    `table` gets (start, end, record count) of each batch, `progress` (batches written, row reached).
+    `stamp`: what goes into the batch headers (see `layout`); offset and sequence are the first record's.
+    `verify`: whether checksums are made here or left to the caller, as for the scan.
+    `table` gets (start, end) of each batch, `progress` (batches written, row reached).
     """
     at = 0
     batches = 0
@@ -137,10 +161,9 @@ def encode_batches(  # type: ignore[no-untyped-def]
             )
         size = fixed + varint_size(timestamp - base_timestamp) + varint_size(count)
         if count > 0 and at + varint_size(size) + size - start > batch_bytes:
-            _close_batch(out, start, at, count, base_timestamp, max_timestamp)
-            table[batches, ENCODED_START] = start
-            table[batches, ENCODED_END] = at
-            table[batches, ENCODED_COUNT] = count
+            _close_batch(
+                out, start, at, count, row, base_timestamp, max_timestamp, stamp, verify, table, batches
+            )
             batches += 1
             count = 0
         if count == 0:
@@ -170,10 +193,9 @@ def encode_batches(  # type: ignore[no-untyped-def]
         max_timestamp = max(max_timestamp, timestamp)
         count += 1
     if count > 0:
-        _close_batch(out, start, at, count, base_timestamp, max_timestamp)
-        table[batches, ENCODED_START] = start
-        table[batches, ENCODED_END] = at
-        table[batches, ENCODED_COUNT] = count
+        _close_batch(
+            out, start, at, count, rows, base_timestamp, max_timestamp, stamp, verify, table, batches
+        )
         batches += 1
     progress[0] = batches
     progress[1] = rows

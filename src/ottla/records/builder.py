@@ -1,0 +1,246 @@
+"""Arrow columns into record sets of formats 0, 1 and 2.
+
+Columns by name, all optional but `value`: `key`, `value` (bytes or text), `timestamp` (a time, or integer
+milliseconds), `headers` (list<struct<key, value>>, format 2 only). Others are ignored, so what `reader`
+decoded can be encoded again.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ottla import kernels
+from ottla.kernels import layout
+from ottla.model.errors import ConfigError, LocalProtocolError
+from ottla.records.compression import Codec, compress
+from ottla.records.inputs import (
+    ALL_NULL,
+    NO_HEADERS,
+    BinaryInput,
+    HeaderInput,
+    binary_input,
+    header_input,
+    record_bytes_max,
+    timestamp_input,
+)
+from ottla.records.reader import POOL
+from ottla.records.slabs import SlabPool
+
+# A broker's default message.max.bytes is 1 MiB and twelve.
+BATCH_BYTES = 1 << 20
+BATCH_BYTES_MAX = 1 << 30
+VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a producer writes into batch headers. Offsets and sequences count on from the first record's."""
+
+    base_offset: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    transactional: bool = False
+
+
+PLAIN = Stamp()
+
+
+def encode(
+    columns: pa.RecordBatch | pa.Table,
+    *,
+    magic: int = 2,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    stamp: Stamp = PLAIN,
+    timestamp_ms: int = layout.NO_TIMESTAMP,
+    pool: SlabPool = POOL,
+) -> list[memoryview]:
+    """Encode records in order; each view is a whole batch, joined they are a record set.
+
+    A batch holds at most `batch_bytes` before compression; a larger record gets a batch of its own.
+    Formats 0 and 1 have no batches: uncompressed, a view holds many messages; compressed, one wrapper.
+    `timestamp_ms` is for records without a timestamp.
+    """
+    if magic not in (0, 1, 2):
+        raise ConfigError(f"message format {magic} does not exist: it is 0, 1 or 2")
+    if not 0 < batch_bytes <= BATCH_BYTES_MAX:
+        raise ConfigError(f"batch_bytes {batch_bytes} is not within 1 to {BATCH_BYTES_MAX}")
+    records = _Records.of(columns, timestamp_ms)
+    if magic == 2:
+        batches = _encode_batches(records, batch_bytes, stamp, pool)
+        if codec is Codec.NONE:
+            return batches
+        return [_compressed_batch(batch, codec, level) for batch in batches]
+    if records.headers is not NO_HEADERS:
+        raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
+    return list(_encode_messages(records, magic, codec, level, batch_bytes, stamp.base_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The columns of some records, ready for a kernel."""
+
+    count: int
+    key: BinaryInput
+    value: BinaryInput
+    timestamps: npt.NDArray[np.int64]
+    headers: HeaderInput
+
+    @classmethod
+    def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> _Records:
+        names = set(columns.schema.names)
+        if "value" not in names:
+            raise ConfigError(f"there is no column 'value' among {sorted(names)}")
+        timestamps = columns.column("timestamp") if "timestamp" in names else None
+        return cls(
+            columns.num_rows,
+            binary_input(columns.column("key"), "key") if "key" in names else ALL_NULL,
+            binary_input(columns.column("value"), "value"),
+            timestamp_input(timestamps, columns.num_rows, timestamp_ms),
+            header_input(columns.column("headers")) if "headers" in names else NO_HEADERS,
+        )
+
+    def part(self, first: int, last: int) -> _Records:
+        """Records first to last, without headers."""
+        key, value = self.key.part(first, last), self.value.part(first, last)
+        return _Records(last - first, key, value, self.timestamps[first:last], NO_HEADERS)
+
+    @property
+    def bytes_max(self) -> int:
+        """More than all records can take, but for batch headers."""
+        headers = record_bytes_max(self.headers.count, self.headers.key, self.headers.value)
+        return record_bytes_max(self.count, self.key, self.value) + headers
+
+
+# ---- format 2
+
+
+def _encode_batches(records: _Records, batch_bytes: int, stamp: Stamp, pool: SlabPool) -> list[memoryview]:
+    batches_max = _batches_max(records, batch_bytes)
+    lease = pool.lease(records.bytes_max + batches_max * layout.BATCH_OVERHEAD)
+    out = lease.slab.array
+    table = np.empty((batches_max, layout.ENCODED_COLUMNS), np.int64)
+    progress = np.zeros(2, np.int64)
+    attributes = layout.TRANSACTIONAL if stamp.transactional else 0
+    status = kernels.encode_batches(
+        records.count,
+        *records.key,
+        *records.value,
+        records.timestamps,
+        records.headers.ends,
+        records.headers.key.ends,
+        records.headers.key.data,
+        *records.headers.value,
+        batch_bytes,
+        np.array(
+            [stamp.base_offset, attributes, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence]
+        ),
+        VERIFY,
+        out,
+        table,
+        progress,
+    )
+    _raise_unless_ok(status, progress)
+    spans = table[: int(progress[0])].tolist()
+    if VERIFY == layout.VERIFY_LATER:
+        for start, end in spans:
+            _write_crc(out.data[start:end])
+    return [memoryview(lease.buffer(start, end - start)) for start, end in spans]
+
+
+def _batches_max(records: _Records, batch_bytes: int) -> int:
+    """Two neighbouring batches exceed `batch_bytes` together, or they would be one."""
+    pair_bytes = batch_bytes - 2 * layout.BATCH_OVERHEAD
+    if pair_bytes <= 0:
+        return records.count
+    return min(records.count, 2 * (records.bytes_max // pair_bytes + 1))
+
+
+def _raise_unless_ok(status: int, progress: npt.NDArray[np.int64]) -> None:
+    if status == layout.BAD_FIELD:
+        raise LocalProtocolError(
+            f"record {int(progress[1])} cannot be encoded: it is larger than 2 GiB, or its timestamp is outside"
+            f" of -2**61 to 2**61 ms"
+        )
+    if status != layout.OK:
+        raise AssertionError(f"encode kernel status {status}: the room was computed too small")
+
+
+def _compressed_batch(batch: memoryview, codec: Codec, level: int | None) -> memoryview:
+    """The same batch with its records compressed: length, codec bits and checksum change."""
+    records = compress(codec, batch[layout.BATCH_OVERHEAD :], level=level)
+    out = bytearray(layout.BATCH_OVERHEAD + len(records))
+    out[: layout.BATCH_OVERHEAD] = batch[: layout.BATCH_OVERHEAD]
+    out[layout.BATCH_OVERHEAD :] = records
+    struct.pack_into(">i", out, 8, len(out) - layout.ENTRY_OVERHEAD)
+    out[layout.BATCH_ATTRIBUTES_AT + 1] |= codec
+    _write_crc(memoryview(out))
+    return memoryview(out).toreadonly()
+
+
+def _write_crc(batch: memoryview) -> None:
+    crc = crc32c.crc32c(batch[layout.BATCH_ATTRIBUTES_AT :])
+    struct.pack_into(">I", batch, layout.BATCH_CRC_AT, crc)
+
+
+# ---- formats 0 and 1
+
+
+def _encode_messages(
+    records: _Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int
+) -> Iterator[memoryview]:
+    for first, last in _message_runs(records, batch_bytes):
+        part = records.part(first, last)
+        if codec is Codec.NONE:
+            yield _messages(part, magic, base_offset + first)
+        else:
+            # Format 1 numbers wrapped messages from 0, format 0 as if they stood alone.
+            inner = _messages(part, magic, 0 if magic == 1 else base_offset + first)
+            value = compress(codec, inner, level=level, magic=magic)
+            timestamp = int(part.timestamps.max())
+            yield _wrapper(value, magic, codec, base_offset + last - 1, timestamp)
+
+
+def _message_runs(records: _Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows that fit together into `batch_bytes`, a larger one alone."""
+    sizes = np.full(records.count, layout.LEGACY_BODY_AT_V1 + 8, np.int64)
+    for column in (records.key, records.value):
+        if column.ends.size:
+            sizes += np.diff(column.ends)
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < records.count:
+        room = batch_bytes + (int(ends[first - 1]) if first else 0)
+        last = max(first + 1, int(np.searchsorted(ends, room, side="right")))
+        yield first, last
+        first = last
+
+
+def _messages(records: _Records, magic: int, base_offset: int) -> memoryview:
+    out = np.empty(records.bytes_max, np.uint8)
+    progress = np.zeros(2, np.int64)
+    status = kernels.encode_messages(
+        records.count, *records.key, *records.value, records.timestamps, magic, base_offset, out, progress
+    )
+    _raise_unless_ok(status, progress)
+    return out[: int(progress[0])].data.toreadonly()
+
+
+def _wrapper(value: memoryview, magic: int, codec: Codec, offset: int, timestamp: int) -> memoryview:
+    """A message whose value is a compressed message set."""
+    body = struct.pack(">bb", magic, codec)
+    if magic == 1:
+        body += struct.pack(">q", timestamp)
+    body += struct.pack(">ii", -1, len(value))
+    crc = zlib.crc32(value, zlib.crc32(body))
+    return memoryview(b"".join((struct.pack(">qiI", offset, 4 + len(body) + len(value), crc), body, value)))

@@ -1,0 +1,134 @@
+"""Arrow columns as the encode kernels take them: plain arrays, whatever slice, width or view they came as."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.kernels import layout
+from ottla.model.errors import ConfigError, LocalProtocolError
+from ottla.records.columns import HEADERS, TIMESTAMP
+from ottla.records.slabs import U8Array
+
+NO_BYTES: U8Array = np.frombuffer(b"", np.uint8)
+NO_ENDS: npt.NDArray[np.int32] = np.frombuffer(b"", np.int32)
+
+
+class BinaryInput(NamedTuple):
+    """Offsets, data, validity bitmap (empty: no nulls) and its first bit. No offsets: every value is null."""
+
+    ends: npt.NDArray[np.int32]
+    data: U8Array
+    valid: U8Array
+    valid_at: int
+
+    def part(self, first: int, last: int) -> BinaryInput:
+        """Values first to last."""
+        return self._replace(ends=self.ends[first : last + 1], valid_at=self.valid_at + first)
+
+    @property
+    def data_bytes(self) -> int:
+        """Of all values together."""
+        return int(self.ends[-1]) - int(self.ends[0]) if self.ends.size else 0
+
+
+ALL_NULL = BinaryInput(NO_ENDS, NO_BYTES, NO_BYTES, 0)
+
+
+class HeaderInput(NamedTuple):
+    """Ends of each record's list (empty: no record has headers), and the two columns of all headers."""
+
+    ends: npt.NDArray[np.int32]
+    key: BinaryInput
+    value: BinaryInput
+
+    @property
+    def count(self) -> int:
+        """Of all headers together."""
+        return int(self.ends[-1]) - int(self.ends[0]) if self.ends.size else 0
+
+
+NO_HEADERS = HeaderInput(NO_ENDS, ALL_NULL, ALL_NULL)
+
+
+def _plain(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[np.generic]:
+    """A buffer as a read-only array: the one type that kernels are compiled for."""
+    return np.frombuffer(b"" if buffer is None else memoryview(buffer).toreadonly(), kind)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def binary_input(column: pa.Array | pa.ChunkedArray, name: str) -> BinaryInput:
+    """A column of bytes or text."""
+    array = _whole(column)
+    if pa.types.is_null(array.type):
+        return ALL_NULL
+    if array.type != pa.binary():
+        try:
+            array = array.cast(pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ConfigError(f"column {name!r} of type {array.type} does not hold bytes: {error}") from error
+    valid, ends, data = array.buffers()
+    first, count = array.offset, len(array)
+    return BinaryInput(
+        _plain(ends, np.int32)[first : first + count + 1],  # type: ignore[arg-type]
+        _plain(data, np.uint8),  # type: ignore[arg-type]
+        _plain(valid, np.uint8) if array.null_count else NO_BYTES,  # type: ignore[arg-type]
+        first,
+    )
+
+
+def timestamp_input(
+    column: pa.Array | pa.ChunkedArray | None, rows: int, default_ms: int
+) -> npt.NDArray[np.int64]:
+    """Milliseconds since 1970; `default_ms` where there is none."""
+    if column is None:
+        milliseconds = np.full(rows, default_ms, np.int64)
+    else:
+        array = _whole(column)
+        try:
+            # Finer units are cut to milliseconds, which is all that Kafka keeps.
+            array = array.cast(pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP, safe=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
+        filled = pc.fill_null(array.cast(pa.int64()), default_ms)
+        milliseconds = filled.to_numpy(zero_copy_only=False)
+    milliseconds.flags.writeable = False
+    return milliseconds
+
+
+def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput:
+    """A column of list<struct<key, value>>, as `columns.HEADERS`."""
+    array = _whole(column)
+    try:
+        if array.null_count:
+            array = pa.array([headers or [] for headers in array.to_pylist()], array.type)
+        array = array.cast(HEADERS)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(f"column 'headers' of type {array.type} is no {HEADERS}: {error}") from error
+    if not len(array.values):
+        return NO_HEADERS
+    keys = array.values.field("key")
+    if keys.null_count:
+        raise LocalProtocolError("a header has no key: Kafka allows a null value, not a null key")
+    ends = array.offsets.to_numpy()
+    ends.flags.writeable = False
+    return HeaderInput(
+        ends, binary_input(keys, "headers.key"), binary_input(array.values.field("value"), "headers.value")
+    )
+
+
+def record_bytes_max(rows: int, *inputs: BinaryInput) -> int:
+    """More bytes than `rows` records of these columns can take in any format."""
+    return rows * _RECORD_OVERHEAD_MAX + sum(column.data_bytes for column in inputs)
+
+
+# Varints of length, timestamp, offset, key, value and header count, and attributes; an entry of formats 0
+# and 1 has 34 bytes around key and value.
+_RECORD_OVERHEAD_MAX = max(5 + 1 + 9 + 5 + 5 + 5 + 5, layout.LEGACY_BODY_AT_V1 + 8)
