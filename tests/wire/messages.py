@@ -1,10 +1,10 @@
 """Kafka's own bytes, and random messages, for the tests of the schema.
 
-`tests/golden/messages.jsonl` was written by Kafka's Java message classes (kafka-clients 4.1.1; 3.9.1 for the
-versions that 4.0 dropped). Each line: API, direction, version, the bytes that Kafka made, and the values that
-were set, bytes in hex. Variants: `default` sets nothing; `null` sets every nullable field to null; `full` sets
-everything, tagged fields too, with two elements per array; `long` needs lengths of more than one varint byte;
-`foreign` sets one field that the version lacks, where `bytes` may be "refused".
+`tests/golden/messages.jsonl` was written by Kafka's Java message classes (kafka-clients 4.1.1; 3.9.1 for
+the versions that 4.0 dropped). Each line: API, direction, version, the bytes that Kafka made, and the
+values that were set, bytes in hex. Variants: `default` sets nothing; `null` sets every nullable field to
+null; `full` sets everything, tagged fields too, with two elements per array; `long` needs lengths of more
+than one varint byte; `foreign` sets one field that the version lacks, where `bytes` may be "refused".
 """
 
 from __future__ import annotations

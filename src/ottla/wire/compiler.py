@@ -58,8 +58,7 @@ class Field:
     def place(self, outer: Place) -> Place:
         """The field's own place inside the struct at `outer`."""
         nullable = self.nullable_since is not None and outer.version >= self.nullable_since
-        glue = "." if ": " in outer.label else ": "
-        return Place(f"{outer.label}{glue}{self.name}", outer.version, outer.flexible, nullable)
+        return outer.inner(self.name, nullable=nullable)
 
 
 # Filled by the decorators of `schema`; a class is its own key.
@@ -212,7 +211,7 @@ def _reading_steps(plain: Sequence[Field], place: Place) -> Iterator[Decoder]:
 
 def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
     """The tag buffer: known tags into their fields, unknown ones skipped, the rest default."""
-    label = f"{place.label} tags"
+    label = place.inner("tags").label
     readers = {field.tag: field.codec.decoder(field.place(place)) for field in tagged}
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:

@@ -76,6 +76,11 @@ class Place:
     flexible: bool
     nullable: bool = False
 
+    def inner(self, name: str, *, nullable: bool = False) -> Place:
+        """The place of `name` inside the struct at this place."""
+        glue = "." if ": " in self.label else ": "
+        return Place(f"{self.label}{glue}{name}", self.version, self.flexible, nullable)
+
 
 class Codec(ABC, Generic[T]):
     """The wire form of one type.
