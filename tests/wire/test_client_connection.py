@@ -191,11 +191,11 @@ def test_a_refusal_of_api_versions_is_read_in_version_0() -> None:
     assert answer == Answer(0, ApiVersionsRequest.API, 0, refusal)
 
 
-def test_error_35_of_another_api_is_no_reason_to_read_it_differently() -> None:
+def test_another_apis_answer_that_starts_with_35_is_read_in_its_own_version() -> None:
     client = ready()
-    client.send(HEARTBEAT, version=0)
-    (answer,) = answers(client, reply(0, 0, HeartbeatResponse(error_code=Code.UNSUPPORTED_VERSION)))
-    assert answer.version == 0
+    client.send(HEARTBEAT)
+    throttled = HeartbeatResponse(throttle_time_ms=Code.UNSUPPORTED_VERSION << 16)
+    assert answers(client, reply(0, 4, throttled)) == [Answer(0, HeartbeatRequest.API, 4, throttled)]
 
 
 def test_before_versions_are_known_only_questions_in_a_given_version_may_be_sent() -> None:

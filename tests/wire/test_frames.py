@@ -166,6 +166,27 @@ def test_a_chunk_that_completes_the_frame_is_kept_though_little_room_is_left() -
     assert allocate.sizes == [1024]
 
 
+def test_little_room_is_not_worth_a_call_if_the_frame_needs_more() -> None:
+    receiver = FrameReceiver(chunk_bytes=1024)
+    feed(receiver, struct.pack(">i", 2000) + bytes(1000))
+    assert len(receiver.get_buffer()) >= 1000  # not the 20 bytes that were left
+    idle = FrameReceiver(chunk_bytes=1024)
+    feed(idle, stream([bytes(1000)]))
+    assert len(drain(idle)) == 1
+    assert len(idle.get_buffer()) == 1024
+
+
+def test_what_a_peer_has_earned_fades_with_smaller_frames() -> None:
+    allocate = CountingAllocator()
+    receiver = FrameReceiver(allocate=allocate)
+    feed(receiver, stream([bytes(MEGABYTE), *[b""] * 12]))
+    assert len(drain(receiver)) == 13
+    allocate.sizes.clear()
+    feed(receiver, struct.pack(">i", MEGABYTE) + bytes(CHUNK_BYTES))
+    receiver.get_buffer()
+    assert max(allocate.sizes) <= 4 * (CHUNK_BYTES + 4)
+
+
 def test_a_hint_sizes_the_next_chunk() -> None:
     receiver = FrameReceiver()
     assert len(receiver.get_buffer(65536)) == 65536

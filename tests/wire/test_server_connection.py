@@ -1,6 +1,7 @@
 """The broker's side alone: order, limits, what is not served, ends and faults."""
 
 import struct
+import weakref
 from itertools import product
 
 import pytest
@@ -233,6 +234,19 @@ def test_a_close_inside_a_request_is_a_fault() -> None:
     server.eof()
     with pytest.raises(RemoteProtocolError, match=r"inside a frame: \d+ of \d+ bytes"):
         server.next_event()
+
+
+def test_answers_that_can_no_longer_leave_are_let_go() -> None:
+    server = opened()
+    _, second = calls(server, requests(FetchRequest(), FetchRequest()))
+    records = memoryview(bytes(1000))
+    gone = weakref.ref(records)
+    rows = [FetchPartitionResponse(records=records)]
+    server.respond(second, FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=rows)]))
+    del records, rows
+    assert gone() is not None
+    server.close()
+    assert gone() is None
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ import struct
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from ottla.model.error_codes import Code
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
@@ -40,7 +40,7 @@ IN_FLIGHT_MAX = 64
 """A fetcher has one request in flight and a producer five; more than this is a driver that does not read."""
 
 
-class ClientState(Enum):
+class ClientState(StrEnum):
     """Where the connection stands."""
 
     NEW = "versions unknown"
@@ -49,7 +49,7 @@ class ClientState(Enum):
     CLOSED = "closed"
 
 
-class ClientInput(Enum):
+class ClientInput(StrEnum):
     """What can happen to it."""
 
     ASK = "send in a given version"
@@ -100,8 +100,7 @@ class Outgoing:
     expects_response: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A response. `version` is that of the message: 0 where an ApiVersions question was refused (KIP-511).
 
     Record sets in `message` are views of the received frame, not copies.

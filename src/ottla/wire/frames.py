@@ -168,7 +168,9 @@ def seal(parts: list[Buffer]) -> list[Buffer]:
 
     The parts go to sendmsg or writelines as they are; nothing is joined or copied.
     """
-    size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts) - _SIZE_BYTES
+    size = -_SIZE_BYTES
+    for part in parts:
+        size += part.nbytes if isinstance(part, memoryview) else len(part)
     if size > _SIZE_MAX:
         raise LocalProtocolError(
             f"a frame of {size} bytes cannot be sent: its size is an int32 ({_SIZE_MAX})"

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from ottla.model.error_codes import Code
@@ -43,7 +43,7 @@ PROBE_GROUP = "ottla-version-probe"
 """A group that nobody uses: the probes only read, but some broker may log the name."""
 
 
-class Asked(Enum):
+class Asked(StrEnum):
     """What the peer is being asked; the machine's state."""
 
     NOTHING = "nothing"
@@ -58,7 +58,7 @@ class Asked(Enum):
     FAILED = "nothing more, in vain"
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """What came of it; the machine's input."""
 
     START = "start"
