@@ -13,10 +13,12 @@ import os
 import platform
 from typing import Any
 
+import numpy as np
+
 from ottla.kernels import kernel
 from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
-from ottla.kernels.integers import byte_at
 from ottla.kernels.kernel import inlined
+from ottla.kernels.memory import get_byte, get_word
 
 
 def has_instruction() -> bool:
@@ -39,41 +41,41 @@ if IN_KERNEL:
     from numba.extending import intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _step(typing: Any, crc: Any, data: Any, at: Any) -> Any:  # noqa: ARG001 - Numba calls it by position
-        """CRC of the 8 bytes at data[at], which the caller has checked to be there."""
+    def _instruction(typing: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001 - Numba calls it by position
+        """The CRC after eight more bytes."""
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            crc_value, array_value, at_value = arguments
-            array = cgutils.create_struct_proxy(signature.args[1])(context, builder, array_value)
-            word = ir.IntType(64)
-            address = builder.bitcast(builder.gep(array.data, [at_value]), word.as_pointer())
-            load = builder.load(address)
-            load.align = 1
-            function = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(word, [word, word]), "llvm.x86.sse42.crc32.64.64"
-            )
-            return builder.call(function, [crc_value, load])
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64), ir.IntType(64)])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse42.crc32.64.64")
+            return builder.call(function, arguments)
 
-        return types.uint64(types.uint64, data, types.int64), generate
+        return types.int64(types.int64, types.int64), generate
+
+    @inlined
+    def _step(crc, data, at):  # type: ignore[no-untyped-def]
+        return _instruction(crc, get_word(data + at, 0))
+
+    @inlined
+    def _shifted_byte(position, byte):  # type: ignore[no-untyped-def]
+        return int(CRC32C_SHIFT[np.uint64(position), np.uint64(byte)]) & 0xFFFFFFFF
 
     @inlined
     def _shift(crc):  # type: ignore[no-untyped-def]
         """The CRC after CRC32C_STRIDE more zero bytes."""
-        word = int(crc) & 0xFFFFFFFF
-        return types.uint64(
-            CRC32C_SHIFT[0, word & 0xFF]
-            ^ CRC32C_SHIFT[1, (word >> 8) & 0xFF]
-            ^ CRC32C_SHIFT[2, (word >> 16) & 0xFF]
-            ^ CRC32C_SHIFT[3, word >> 24]
+        return (
+            _shifted_byte(0, crc & 0xFF)
+            ^ _shifted_byte(1, (crc >> 8) & 0xFF)
+            ^ _shifted_byte(2, (crc >> 16) & 0xFF)
+            ^ _shifted_byte(3, crc >> 24)
         )
 
     @inlined
     def crc32c(data, start, end):  # type: ignore[no-untyped-def]
-        """CRC-32C of data[start:end], which the caller has checked to be inside data."""
-        crc = types.uint64(0xFFFFFFFF)
+        """CRC-32C of data[start:end], `data` being an address; the caller has checked the range."""
+        crc = 0xFFFFFFFF
         while start + 3 * CRC32C_STRIDE <= end:
-            second = types.uint64(0)
-            third = types.uint64(0)
+            second = 0
+            third = 0
             for at in range(start, start + CRC32C_STRIDE, 8):
                 crc = _step(crc, data, at)
                 second = _step(second, data, at + CRC32C_STRIDE)
@@ -83,11 +85,11 @@ if IN_KERNEL:
         while start + 8 <= end:
             crc = _step(crc, data, start)
             start += 8
-        tail = int(crc) & 0xFFFFFFFF
         while start < end:
-            tail = (int(CRC32C_BYTES[(tail ^ byte_at(data, start)) & 0xFF]) & 0xFFFFFFFF) ^ (tail >> 8)
+            index = np.uint64((crc ^ get_byte(data, start)) & 0xFF)
+            crc = (int(CRC32C_BYTES[index]) & 0xFFFFFFFF) ^ (crc >> 8)
             start += 1
-        return tail ^ 0xFFFFFFFF
+        return crc ^ 0xFFFFFFFF
 
 else:
 

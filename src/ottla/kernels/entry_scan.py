@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import crc32c
-from ottla.kernels.integers import byte_at, read_int16, read_int32, read_int64, read_uint32
+from ottla.kernels.integers import read_int16, read_int32, read_int64, read_uint32
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -25,6 +25,7 @@ from ottla.kernels.layout import (
     CRC,
     END,
     ENTRY,
+    ENTRY_COLUMNS,
     ENTRY_OVERHEAD,
     FULL,
     LAST_OFFSET,
@@ -49,6 +50,7 @@ from ottla.kernels.layout import (
     VERIFY_LATER,
     VERIFY_NOTHING,
 )
+from ottla.kernels.memory import get_byte, get_word, pointer, put_word, row_of
 
 
 @inlined
@@ -57,18 +59,18 @@ def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
     base_timestamp = read_int64(data, at + 27)
     max_timestamp = read_int64(data, at + 35)
     count = read_int32(data, at + 57)
-    row[START] = at + BATCH_OVERHEAD
-    row[ATTRIBUTES] = read_int16(data, at + BATCH_ATTRIBUTES_AT)
-    row[LAST_OFFSET] = row[BASE_OFFSET] + last_delta
-    row[BASE_TIMESTAMP] = base_timestamp
-    row[MAX_TIMESTAMP] = max_timestamp
-    row[COUNT] = count
-    row[PRODUCER_ID] = read_int64(data, at + 43)
-    row[CRC] = -1
+    put_word(row, START, at + BATCH_OVERHEAD)
+    put_word(row, ATTRIBUTES, read_int16(data, at + BATCH_ATTRIBUTES_AT))
+    put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET) + last_delta)
+    put_word(row, BASE_TIMESTAMP, base_timestamp)
+    put_word(row, MAX_TIMESTAMP, max_timestamp)
+    put_word(row, COUNT, count)
+    put_word(row, PRODUCER_ID, read_int64(data, at + 43))
+    put_word(row, CRC, -1)
     if verify != VERIFY_NOTHING:
         crc = read_uint32(data, at + BATCH_CRC_AT)
         if verify == VERIFY_LATER:
-            row[CRC] = crc
+            put_word(row, CRC, crc)
         elif crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != crc:
             return BAD_CRC
     if last_delta < 0 or count < 0:
@@ -82,17 +84,17 @@ def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
 def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped-def]
     if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
-    row[START] = at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1)
-    row[ATTRIBUTES] = byte_at(data, at + LEGACY_ATTRIBUTES_AT)
-    row[LAST_OFFSET] = row[BASE_OFFSET]
+    put_word(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
+    put_word(row, ATTRIBUTES, get_byte(data, at + LEGACY_ATTRIBUTES_AT))
+    put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET))
     timestamp = NO_TIMESTAMP
     if magic == 1:
         timestamp = read_int64(data, at + LEGACY_BODY_AT_V0)
-    row[BASE_TIMESTAMP] = timestamp
-    row[MAX_TIMESTAMP] = timestamp
-    row[COUNT] = 1
-    row[PRODUCER_ID] = -1
-    row[CRC] = -1
+    put_word(row, BASE_TIMESTAMP, timestamp)
+    put_word(row, MAX_TIMESTAMP, timestamp)
+    put_word(row, COUNT, 1)
+    put_word(row, PRODUCER_ID, -1)
+    put_word(row, CRC, -1)
     return OK
 
 
@@ -105,23 +107,23 @@ def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
     total = 0
     unverified = 0
     for index in range(rows):
-        row = table[index]
-        size = row[END] - row[START]
-        formats |= 1 << row[MAGIC]
-        next_offset = max(next_offset, row[LAST_OFFSET] + 1)
+        row = row_of(table, index, ENTRY_COLUMNS)
+        size = get_word(row, END) - get_word(row, START)
+        formats |= 1 << get_word(row, MAGIC)
+        next_offset = max(next_offset, get_word(row, LAST_OFFSET) + 1)
         total += size
         if size > 0:
-            attributes |= row[ATTRIBUTES]
+            attributes |= get_word(row, ATTRIBUTES)
             # A count is only believed as far as the bytes can hold so many records.
-            records += min(row[COUNT], max(1, size // RECORD_SIZE_MIN))
-        if row[CRC] >= 0:
+            records += min(get_word(row, COUNT), max(1, size // RECORD_SIZE_MIN))
+        if get_word(row, CRC) >= 0:
             unverified += 1
-    summary[0] = next_offset
-    summary[1] = formats
-    summary[2] = attributes
-    summary[3] = records
-    summary[4] = total
-    summary[5] = unverified
+    put_word(summary, 0, next_offset)
+    put_word(summary, 1, formats)
+    put_word(summary, 2, attributes)
+    put_word(summary, 3, records)
+    put_word(summary, 4, total)
+    put_word(summary, 5, unverified)
 
 
 @kernel
@@ -130,38 +132,39 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):  # ty
 
     `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later.
     `progress` gets (entries found, position after the last of them), `summary` what `summarize_entries`
-    says of them. On damage, the row after the last
-    sound one holds the damaged entry's position and base offset.
+    says of them. On damage, the row after the last sound one holds the damaged entry's position and offsets.
     """
     rows = 0
     status = OK
     capacity = table.shape[0]
+    memory = pointer(data)
+    rows_at = pointer(table)
     while end - at >= ENTRY_OVERHEAD:
-        size = read_int32(data, at + 8)
+        size = read_int32(memory, at + 8)
         if 0 <= size and size > end - at - ENTRY_OVERHEAD:
             break
         if rows == capacity:
             status = FULL
             break
-        row = table[rows]
-        row[ENTRY] = at
-        row[BASE_OFFSET] = read_int64(data, at)
-        row[LAST_OFFSET] = row[BASE_OFFSET]
-        row[SOURCE] = source
+        row = row_of(rows_at, rows, ENTRY_COLUMNS)
+        put_word(row, ENTRY, at)
+        put_word(row, BASE_OFFSET, read_int64(memory, at))
+        put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET))
+        put_word(row, SOURCE, source)
         status = BAD_SIZE
         stop = at + ENTRY_OVERHEAD + size
-        if not 0 <= row[BASE_OFFSET] < OFFSET_LIMIT:
+        if not 0 <= get_word(row, BASE_OFFSET) < OFFSET_LIMIT:
             status = BAD_FIELD
         elif size >= SIZE_MIN_V0:
-            magic = byte_at(data, at + MAGIC_AT)
-            row[MAGIC] = magic
-            row[END] = stop
+            magic = get_byte(memory, at + MAGIC_AT)
+            put_word(row, MAGIC, magic)
+            put_word(row, END, stop)
             if magic == 2:
                 if size >= SIZE_MIN_V2:
-                    status = _scan_batch(data, at, stop, verify, row)
+                    status = _scan_batch(memory, at, stop, verify, row)
             elif magic <= 1:
                 if magic == 0 or size >= SIZE_MIN_V1:
-                    status = _scan_message(data, at, stop, magic, verify, row)
+                    status = _scan_message(memory, at, stop, magic, verify, row)
             else:
                 status = BAD_MAGIC
         if status != OK:
@@ -170,7 +173,7 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):  # ty
         at = stop
     progress[0] = rows
     progress[1] = at
-    _summarize(table, rows, summary)
+    _summarize(rows_at, rows, pointer(summary))
     return status
 
 
@@ -181,4 +184,4 @@ def summarize_entries(table, summary):  # type: ignore[no-untyped-def]
     `summary` gets: the offset behind the largest, formats (a bit a magic), attribute bits of entries that
     hold bytes, records at most, bytes of records, entries with a checksum left to check.
     """
-    _summarize(table, table.shape[0], summary)
+    _summarize(pointer(table), table.shape[0], pointer(summary))

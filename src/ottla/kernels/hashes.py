@@ -6,8 +6,8 @@ two such numbers stay below 2**63 because murmur2's multiplier is below 2**31.
 
 from __future__ import annotations
 
-from ottla.kernels.integers import byte_at
 from ottla.kernels.kernel import inlined, kernel
+from ottla.kernels.memory import get_byte, get_half, pointer, put_half
 
 MURMUR_SEED = 0x9747B28C
 MURMUR_MULTIPLIER = 0x5BD1E995
@@ -24,7 +24,7 @@ def _murmur2_of(data, start, end):  # type: ignore[no-untyped-def]
     h = (MURMUR_SEED ^ (end - start)) & MASK
     at = start
     while at + 4 <= end:
-        k = byte_at(data, at) | (byte_at(data, at + 1) << 8) | (byte_at(data, at + 2) << 16) | (byte_at(data, at + 3) << 24)
+        k = get_byte(data, at) | (get_byte(data, at + 1) << 8) | (get_byte(data, at + 2) << 16) | (get_byte(data, at + 3) << 24)
         k = (k * MURMUR_MULTIPLIER) & MASK
         k ^= k >> 24
         k = (k * MURMUR_MULTIPLIER) & MASK
@@ -33,7 +33,7 @@ def _murmur2_of(data, start, end):  # type: ignore[no-untyped-def]
     if at < end:
         tail = 0
         for i in range(end - at):
-            tail |= byte_at(data, at + i) << (8 * i)
+            tail |= get_byte(data, at + i) << (8 * i)
         h = ((h ^ tail) * MURMUR_MULTIPLIER) & MASK
     h ^= h >> 13
     h = (h * MURMUR_MULTIPLIER) & MASK
@@ -43,8 +43,10 @@ def _murmur2_of(data, start, end):  # type: ignore[no-untyped-def]
 @kernel
 def murmur2_column(ends, data, out):  # type: ignore[no-untyped-def]
     """Kafka's murmur2 of each value as a signed 32-bit number; nulls are the caller's to mask."""
+    ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
-        out[row] = signed32(_murmur2_of(data, int(ends[row]), int(ends[row + 1])))
+        h = _murmur2_of(data_at, get_half(ends_at, row), get_half(ends_at, row + 1))
+        put_half(out_at, row, signed32(h))
 
 
 @inlined
@@ -53,20 +55,20 @@ def _java_hash_of(data, start, end):  # type: ignore[no-untyped-def]
     h = 0
     at = start
     while at < end:
-        byte = byte_at(data, at)
+        byte = get_byte(data, at)
         width = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
         if width == 1 or at + width > end:  # a cut character is not UTF-8: whatever the hash, stay inside
             unit = byte
             at += 1
         elif width == 2:
-            unit = ((byte & 0x1F) << 6) | (byte_at(data, at + 1) & 0x3F)
+            unit = ((byte & 0x1F) << 6) | (get_byte(data, at + 1) & 0x3F)
             at += 2
         elif width == 3:
-            unit = ((byte & 0x0F) << 12) | ((byte_at(data, at + 1) & 0x3F) << 6) | (byte_at(data, at + 2) & 0x3F)
+            unit = ((byte & 0x0F) << 12) | ((get_byte(data, at + 1) & 0x3F) << 6) | (get_byte(data, at + 2) & 0x3F)
             at += 3
         else:
-            point = ((byte & 0x07) << 18) | ((byte_at(data, at + 1) & 0x3F) << 12)
-            point |= ((byte_at(data, at + 2) & 0x3F) << 6) | (byte_at(data, at + 3) & 0x3F)
+            point = ((byte & 0x07) << 18) | ((get_byte(data, at + 1) & 0x3F) << 12)
+            point |= ((get_byte(data, at + 2) & 0x3F) << 6) | (get_byte(data, at + 3) & 0x3F)
             point -= 0x10000
             h = (31 * h + 0xD800 + (point >> 10)) & MASK
             unit = 0xDC00 + (point & 0x3FF)
@@ -78,5 +80,7 @@ def _java_hash_of(data, start, end):  # type: ignore[no-untyped-def]
 @kernel
 def java_hash_column(ends, data, out):  # type: ignore[no-untyped-def]
     """String.hashCode of each value of a valid UTF-8 column; nulls are the caller's to mask."""
+    ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
-        out[row] = signed32(_java_hash_of(data, int(ends[row]), int(ends[row + 1])))
+        h = _java_hash_of(data_at, get_half(ends_at, row), get_half(ends_at, row + 1))
+        put_half(out_at, row, signed32(h))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ottla.kernels.byte_copy import copy_bytes
 from ottla.kernels.integers import read_varint
 from ottla.kernels.kernel import kernel
 from ottla.kernels.layout import (
     BAD_HEADER,
     FAILED_ROW,
+    HEADER_KEY_DATA_AT,
     HEADER_KEY_ENDS_AT,
+    HEADER_VALUE_DATA_AT,
     HEADER_VALUE_ENDS_AT,
+    HEADER_VALUE_VALID_AT,
     KEY_BYTES,
     OK,
     ROWS,
     VALUE_BYTES,
     VALUE_NULLS,
 )
-from ottla.kernels.record_decode import begin_column, binary_column, clear_bit
+from ottla.kernels.memory import copy_bytes, get_word, pointer, put_half
+from ottla.kernels.record_decode import begin_column, clear_bit, part
 
 
 @kernel
@@ -37,23 +40,34 @@ def decode_headers(  # type: ignore[no-untyped-def]
 
     Room is the caller's promise: `capacity` headers (counted by the decode), data for the sum of stop - at.
     """
-    list_ends = slab[parts[0] : parts[1]].view(np.int32)
-    key_ends, _, key_data = binary_column(slab, parts, HEADER_KEY_ENDS_AT)
-    value_ends, value_valid, value_data = binary_column(slab, parts, HEADER_VALUE_ENDS_AT)
-    begin_column(key_ends, value_valid)
-    begin_column(value_ends, value_valid)
-    list_ends[0] = 0
+    list_ends = pointer(part(slab, parts, 0).view(np.int32))
+    key_ends = pointer(part(slab, parts, HEADER_KEY_ENDS_AT).view(np.int32))
+    key_data = pointer(part(slab, parts, HEADER_KEY_DATA_AT))
+    key_end = parts[HEADER_KEY_DATA_AT + 1] - parts[HEADER_KEY_DATA_AT]
+    value_ends = pointer(part(slab, parts, HEADER_VALUE_ENDS_AT).view(np.int32))
+    value_valid = pointer(part(slab, parts, HEADER_VALUE_VALID_AT))
+    value_data = pointer(part(slab, parts, HEADER_VALUE_DATA_AT))
+    value_end = parts[HEADER_VALUE_DATA_AT + 1] - parts[HEADER_VALUE_DATA_AT]
+    raw_at = pointer(raw)
+    arena_at = pointer(arena)
+    spans_start = pointer(header_at)
+    spans_stop = pointer(header_stop)
+    begin_column(key_ends, value_valid, 0)
+    begin_column(value_ends, value_valid, parts[HEADER_VALUE_VALID_AT + 1] - parts[HEADER_VALUE_VALID_AT])
+    put_half(list_ends, 0, 0)
     header = 0
     nulls = 0
     key_at = 0
     value_at = 0
     for row in range(rows):
-        at = header_at[row]
-        stop = header_stop[row]
-        data = raw
+        at = get_word(spans_start, row)
+        stop = get_word(spans_stop, row)
+        data = raw_at
+        data_end = raw.size
         if at < 0:
             at = ~at
-            data = arena
+            data = arena_at
+            data_end = arena.size
         count = 0
         if stop > 0:
             count, at = read_varint(data, at, stop)
@@ -62,7 +76,7 @@ def decode_headers(  # type: ignore[no-untyped-def]
             if at > stop or key_size < 0 or key_size > stop - at or header >= capacity:
                 state[FAILED_ROW] = row
                 return BAD_HEADER
-            copy_bytes(key_data, key_at, data, at, key_size)
+            copy_bytes(key_data, key_at, key_end, data, at, data_end, key_size)
             key_at += key_size
             at += key_size
             value_size, at = read_varint(data, at, stop)
@@ -73,16 +87,16 @@ def decode_headers(  # type: ignore[no-untyped-def]
                 nulls += 1
                 clear_bit(value_valid, header)
             else:
-                copy_bytes(value_data, value_at, data, at, value_size)
+                copy_bytes(value_data, value_at, value_end, data, at, data_end, value_size)
                 value_at += value_size
                 at += value_size
             header += 1
-            key_ends[header] = key_at
-            value_ends[header] = value_at
+            put_half(key_ends, header, key_at)
+            put_half(value_ends, header, value_at)
         if stop > 0 and at != stop:
             state[FAILED_ROW] = row
             return BAD_HEADER
-        list_ends[row + 1] = header
+        put_half(list_ends, row + 1, header)
         # Totals move at the end of a sound record, so that a damaged one leaves nothing behind.
         state[ROWS] = header
         state[KEY_BYTES] = key_at

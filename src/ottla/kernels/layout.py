@@ -91,7 +91,10 @@ VALUE_VALID_AT = 7
 VALUE_DATA_AT = 8
 # The same for a header column, whose list ends are at 0.
 HEADER_KEY_ENDS_AT = 1
+HEADER_KEY_DATA_AT = 3
 HEADER_VALUE_ENDS_AT = 4
+HEADER_VALUE_VALID_AT = 5
+HEADER_VALUE_DATA_AT = 6
 
 # Places in the state array of the decode kernels.
 ROWS = 0
@@ -107,6 +110,8 @@ STATE_SIZE = 8
 # Beyond these, sums of 64-bit fields would wrap; no clock and no log gets there.
 TIMESTAMP_LIMIT = 1 << 62
 OFFSET_LIMIT = 1 << 62
+# Half of it, so that the difference of two is a varint of 63 bits.
+ENCODED_TIMESTAMP_LIMIT = 1 << 61
 
 # Columns of the table that the encoder fills, one row a batch.
 ENCODED_START = 0

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ottla.kernels.byte_copy import copy_bytes
-from ottla.kernels.integers import byte_at, put, read_int32, read_varint
+from ottla.kernels.integers import read_int32, read_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -27,11 +26,14 @@ from ottla.kernels.layout import (
     BASE_TIMESTAMP,
     COUNT,
     END,
+    ENTRY_COLUMNS,
     FAILED_ROW,
     HEADERS,
     KEY_BYTES,
+    KEY_DATA_AT,
     KEY_ENDS_AT,
     KEY_NULLS,
+    KEY_VALID_AT,
     LOG_APPEND_TIME,
     MAGIC,
     MAX_TIMESTAMP,
@@ -47,36 +49,40 @@ from ottla.kernels.layout import (
     TIMESTAMPS_AT,
     TIMESTAMPS_MISSING,
     VALUE_BYTES,
+    VALUE_DATA_AT,
     VALUE_ENDS_AT,
     VALUE_NULLS,
+    VALUE_VALID_AT,
+)
+from ottla.kernels.memory import (
+    copy_bytes,
+    get_byte,
+    get_word,
+    pointer,
+    put_byte,
+    put_half,
+    put_word,
+    row_of,
 )
 
 
 @inlined
 def clear_bit(bitmap, index):  # type: ignore[no-untyped-def]
-    bitmap[index >> 3] = byte_at(bitmap, index >> 3) & ~(1 << (index & 7))
+    put_byte(bitmap, index >> 3, get_byte(bitmap, index >> 3) & ~(1 << (index & 7)))
 
 
 @inlined
-def _fixed_columns(slab, parts):  # type: ignore[no-untyped-def]
-    offsets = slab[parts[OFFSETS_AT] : parts[OFFSETS_AT + 1]].view(np.int64)
-    timestamps = slab[parts[TIMESTAMPS_AT] : parts[TIMESTAMPS_AT + 1]].view(np.int64)
-    return offsets, timestamps, slab[parts[TIMESTAMP_TYPES_AT] : parts[TIMESTAMP_TYPES_AT + 1]].view(np.int8)
+def part(slab, parts, index):  # type: ignore[no-untyped-def]
+    """A column's bytes: up to where the next column begins."""
+    return slab[parts[index] : parts[index + 1]]
 
 
 @inlined
-def binary_column(slab, parts, first):  # type: ignore[no-untyped-def]
-    """Ends, validity and data of a variable column."""
-    ends = slab[parts[first] : parts[first + 1]].view(np.int32)
-    return ends, slab[parts[first + 1] : parts[first + 2]], slab[parts[first + 2] : parts[first + 3]]
-
-
-@inlined
-def begin_column(ends, valid):  # type: ignore[no-untyped-def]
+def begin_column(ends, valid, valid_bytes):  # type: ignore[no-untyped-def]
     """The first end is 0; validity starts all ones, and a null clears its bit."""
-    ends[0] = 0
-    for i in range(valid.size):
-        valid[i] = 0xFF
+    put_half(ends, 0, 0)
+    for i in range(valid_bytes):
+        put_byte(valid, i, 0xFF)
 
 
 @kernel
@@ -98,13 +104,27 @@ def decode_batches(  # type: ignore[no-untyped-def]
     `header_at`, `header_stop`: empty, or get for each record where its headers begin and end in its
     source; the begin is inverted (~) for the arena.
     """
-    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
-    key_ends, key_valid, key_data = binary_column(slab, parts, KEY_ENDS_AT)
-    value_ends, value_valid, value_data = binary_column(slab, parts, VALUE_ENDS_AT)
+    offsets = pointer(part(slab, parts, OFFSETS_AT).view(np.int64))
+    timestamps = pointer(part(slab, parts, TIMESTAMPS_AT).view(np.int64))
+    timestamp_types = pointer(part(slab, parts, TIMESTAMP_TYPES_AT).view(np.int8))
+    key_ends = pointer(part(slab, parts, KEY_ENDS_AT).view(np.int32))
+    key_valid = pointer(part(slab, parts, KEY_VALID_AT))
+    key_data = pointer(part(slab, parts, KEY_DATA_AT))
+    key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
+    value_ends = pointer(part(slab, parts, VALUE_ENDS_AT).view(np.int32))
+    value_valid = pointer(part(slab, parts, VALUE_VALID_AT))
+    value_data = pointer(part(slab, parts, VALUE_DATA_AT))
+    value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
+    rows_at = pointer(table)
+    raw_at = pointer(raw)
+    arena_at = pointer(arena)
+    spans_start = pointer(header_at)
+    spans_stop = pointer(header_stop)
+    spans_wanted = header_at.size > 0
     row = state[ROWS]
     if row == 0:
-        begin_column(key_ends, key_valid)
-        begin_column(value_ends, value_valid)
+        begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
+        begin_column(value_ends, value_valid, parts[VALUE_VALID_AT + 1] - parts[VALUE_VALID_AT])
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     key_nulls = state[KEY_NULLS]
@@ -113,15 +133,19 @@ def decode_batches(  # type: ignore[no-untyped-def]
     headers = state[HEADERS]
     status = OK
     for index in range(first, last):
-        entry = table[index]
-        at = entry[START]
-        end = entry[END]
-        count = entry[COUNT]
-        base_offset = entry[BASE_OFFSET]
-        append_time = (entry[ATTRIBUTES] & LOG_APPEND_TIME) != 0
+        entry = row_of(rows_at, index, ENTRY_COLUMNS)
+        at = get_word(entry, START)
+        end = get_word(entry, END)
+        count = get_word(entry, COUNT)
+        base_offset = get_word(entry, BASE_OFFSET)
+        append_time = (get_word(entry, ATTRIBUTES) & LOG_APPEND_TIME) != 0
         timestamp_type = 1 if append_time else 0
-        base_timestamp = entry[MAX_TIMESTAMP] if append_time else entry[BASE_TIMESTAMP]
-        data = arena if entry[SOURCE] == 1 else raw
+        base_timestamp = get_word(entry, MAX_TIMESTAMP) if append_time else get_word(entry, BASE_TIMESTAMP)
+        data = raw_at
+        data_end = raw.size
+        if get_word(entry, SOURCE) == 1:
+            data = arena_at
+            data_end = arena.size
         if count > (end - at) // RECORD_SIZE_MIN:
             state[FAILED_ROW] = index
             status = BAD_FIELD
@@ -149,7 +173,7 @@ def decode_batches(  # type: ignore[no-untyped-def]
             at += max(value_size, 0)
             header_start = at
             header_count = 0
-            if stop - at != 1 or byte_at(data, at) != 0:
+            if stop - at != 1 or get_byte(data, at) != 0:
                 header_count, at = read_varint(data, at, stop)
                 # A header takes two bytes at least.
                 if header_count <= 0 or header_count > (stop - at) >> 1:
@@ -159,31 +183,31 @@ def decode_batches(  # type: ignore[no-untyped-def]
             offset = base_offset + offset_delta
             if offset < from_offset:
                 continue
-            put(offsets, row, offset)
+            put_word(offsets, row, offset)
             timestamp = base_timestamp if append_time else base_timestamp + timestamp_delta
-            put(timestamps, row, timestamp)
+            put_word(timestamps, row, timestamp)
             if timestamp == NO_TIMESTAMP:
                 missing += 1
-            put(timestamp_types, row, timestamp_type)
+            put_byte(timestamp_types, row, timestamp_type)
             if key_size < 0:
                 key_nulls += 1
                 clear_bit(key_valid, row)
             else:
-                copy_bytes(key_data, key_at, data, key_start, key_size)
+                copy_bytes(key_data, key_at, key_end, data, key_start, data_end, key_size)
                 key_at += key_size
             if value_size < 0:
                 value_nulls += 1
                 clear_bit(value_valid, row)
             else:
-                copy_bytes(value_data, value_at, data, value_start, value_size)
+                copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
                 value_at += value_size
-            if header_at.size > 0:
-                header_at[row] = header_start if entry[SOURCE] == 0 else ~header_start
-                header_stop[row] = stop
+            if spans_wanted:
+                put_word(spans_start, row, header_start if get_word(entry, SOURCE) == 0 else ~header_start)
+                put_word(spans_stop, row, stop)
                 headers += header_count
             row += 1
-            put(key_ends, row, key_at)
-            put(value_ends, row, value_at)
+            put_half(key_ends, row, key_at)
+            put_half(value_ends, row, value_at)
         if status == OK and at != end:
             status = BAD_RECORD
         if status != OK:
@@ -215,20 +239,38 @@ def decode_messages(  # type: ignore[no-untyped-def]
     state,
 ):
     """Append the messages of uncompressed format 0 and 1 entries table[first:last]; as `decode_batches`."""
-    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
-    key_ends, key_valid, key_data = binary_column(slab, parts, KEY_ENDS_AT)
-    value_ends, value_valid, value_data = binary_column(slab, parts, VALUE_ENDS_AT)
+    offsets = pointer(part(slab, parts, OFFSETS_AT).view(np.int64))
+    timestamps = pointer(part(slab, parts, TIMESTAMPS_AT).view(np.int64))
+    timestamp_types = pointer(part(slab, parts, TIMESTAMP_TYPES_AT).view(np.int8))
+    key_ends = pointer(part(slab, parts, KEY_ENDS_AT).view(np.int32))
+    key_valid = pointer(part(slab, parts, KEY_VALID_AT))
+    key_data = pointer(part(slab, parts, KEY_DATA_AT))
+    key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
+    value_ends = pointer(part(slab, parts, VALUE_ENDS_AT).view(np.int32))
+    value_valid = pointer(part(slab, parts, VALUE_VALID_AT))
+    value_data = pointer(part(slab, parts, VALUE_DATA_AT))
+    value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
+    rows_at = pointer(table)
+    raw_at = pointer(raw)
+    arena_at = pointer(arena)
+    spans_start = pointer(header_at)
+    spans_stop = pointer(header_stop)
+    spans_wanted = header_at.size > 0
     row = state[ROWS]
     if row == 0:
-        begin_column(key_ends, key_valid)
-        begin_column(value_ends, value_valid)
+        begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
+        begin_column(value_ends, value_valid, parts[VALUE_VALID_AT + 1] - parts[VALUE_VALID_AT])
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     for index in range(first, last):
-        entry = table[index]
-        at = entry[START]
-        end = entry[END]
-        data = arena if entry[SOURCE] == 1 else raw
+        entry = row_of(rows_at, index, ENTRY_COLUMNS)
+        at = get_word(entry, START)
+        end = get_word(entry, END)
+        data = raw_at
+        data_end = raw.size
+        if get_word(entry, SOURCE) == 1:
+            data = arena_at
+            data_end = arena.size
         # Both lengths are there: the scan refused anything smaller.
         key_size = read_int32(data, at)
         key_start = at + 4
@@ -242,34 +284,34 @@ def decode_messages(  # type: ignore[no-untyped-def]
         if value_size < -1 or max(value_size, 0) != end - value_start:
             state[FAILED_ROW] = index
             return BAD_RECORD
-        if entry[BASE_OFFSET] < from_offset:
+        if get_word(entry, BASE_OFFSET) < from_offset:
             continue
-        put(offsets, row, entry[BASE_OFFSET])
-        timestamp = entry[BASE_TIMESTAMP]
-        put(timestamps, row, timestamp)
+        put_word(offsets, row, get_word(entry, BASE_OFFSET))
+        timestamp = get_word(entry, BASE_TIMESTAMP)
+        put_word(timestamps, row, timestamp)
         if timestamp == NO_TIMESTAMP:
             state[TIMESTAMPS_MISSING] += 1
-        put(timestamp_types, row, NO_TIMESTAMP_TYPE)
-        if entry[MAGIC] == 1:
-            put(timestamp_types, row, 1 if entry[ATTRIBUTES] & LOG_APPEND_TIME else 0)
+        put_byte(timestamp_types, row, NO_TIMESTAMP_TYPE)
+        if get_word(entry, MAGIC) == 1:
+            put_byte(timestamp_types, row, 1 if get_word(entry, ATTRIBUTES) & LOG_APPEND_TIME else 0)
         if key_size < 0:
             state[KEY_NULLS] += 1
             clear_bit(key_valid, row)
         else:
-            copy_bytes(key_data, key_at, data, key_start, key_size)
+            copy_bytes(key_data, key_at, key_end, data, key_start, data_end, key_size)
             key_at += key_size
         if value_size < 0:
             state[VALUE_NULLS] += 1
             clear_bit(value_valid, row)
         else:
-            copy_bytes(value_data, value_at, data, value_start, value_size)
+            copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
             value_at += value_size
-        if header_at.size > 0:
-            header_at[row] = 0
-            header_stop[row] = 0
+        if spans_wanted:
+            put_word(spans_start, row, 0)
+            put_word(spans_stop, row, 0)
         row += 1
-        put(key_ends, row, key_at)
-        put(value_ends, row, value_at)
+        put_half(key_ends, row, key_at)
+        put_half(value_ends, row, value_at)
         state[ROWS] = row
         state[KEY_BYTES] = key_at
         state[VALUE_BYTES] = value_at

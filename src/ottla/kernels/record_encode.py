@@ -8,18 +8,19 @@ no instruction for it.
 
 from __future__ import annotations
 
-from ottla.kernels.byte_copy import copy_bytes
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import crc32c
-from ottla.kernels.integers import byte_at, varint_size, write_int16, write_int32, write_int64, write_varint
+from ottla.kernels.integers import varint_size, write_int16, write_int32, write_int64, write_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     BAD_FIELD,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_OVERHEAD,
+    ENCODED_COLUMNS,
     ENCODED_END,
     ENCODED_START,
+    ENCODED_TIMESTAMP_LIMIT,
     ENTRY_OVERHEAD,
     FULL,
     LEGACY_BODY_AT_V0,
@@ -31,42 +32,39 @@ from ottla.kernels.layout import (
     STAMP_PRODUCER_EPOCH,
     STAMP_PRODUCER_ID,
     STAMP_SEQUENCE,
-    TIMESTAMP_LIMIT,
     VERIFY_HERE,
+)
+from ottla.kernels.memory import (
+    copy_bytes,
+    get_byte,
+    get_half,
+    get_word,
+    pointer,
+    put_byte,
+    put_word,
+    row_of,
 )
 
 
 @inlined
-def _size_of(ends, valid, valid_at, index):  # type: ignore[no-untyped-def]
+def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):  # type: ignore[no-untyped-def]
     """Length of value `index`, -1 for null."""
-    if ends.size == 0:
+    if not has_ends:
         return -1
-    if valid.size > 0:
+    if has_nulls:
         bit = valid_at + index
-        if not (byte_at(valid, bit >> 3) >> (bit & 7)) & 1:
+        if not (get_byte(valid, bit >> 3) >> (bit & 7)) & 1:
             return -1
-    return int(ends[index + 1]) - int(ends[index])
+    return get_half(ends, index + 1) - get_half(ends, index)
 
 
 @inlined
-def _write_value(out, at, ends, data, index, size):  # type: ignore[no-untyped-def]
+def _write_value(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
     at = write_varint(out, at, size)
     if size > 0:
-        copy_bytes(out, at, data, int(ends[index]), size)
+        copy_bytes(out, at, out_end, data, get_half(ends, index), data_end, size)
         at += size
     return at
-
-
-@inlined
-def _headers_size(  # type: ignore[no-untyped-def]
-    first, last, key_ends, value_ends, value_valid, value_valid_at
-):
-    size = 0
-    for index in range(first, last):
-        key_size = int(key_ends[index + 1]) - int(key_ends[index])
-        value_size = _size_of(value_ends, value_valid, value_valid_at, index)
-        size += varint_size(key_size) + key_size + varint_size(value_size) + max(value_size, 0)
-    return size
 
 
 @inlined
@@ -75,17 +73,17 @@ def _close_batch(  # type: ignore[no-untyped-def]
 ):
     """Write the 61 bytes in front of a batch, and its row of the table. `row` is behind its last record."""
     first = row - count
-    write_int64(out, start, stamp[STAMP_OFFSET] + first)
+    write_int64(out, start, get_word(stamp, STAMP_OFFSET) + first)
     write_int32(out, start + 8, at - start - ENTRY_OVERHEAD)
     write_int32(out, start + 12, -1)
-    out[start + MAGIC_AT] = 2
-    write_int16(out, start + BATCH_ATTRIBUTES_AT, stamp[STAMP_ATTRIBUTES])
+    put_byte(out, start + MAGIC_AT, 2)
+    write_int16(out, start + BATCH_ATTRIBUTES_AT, get_word(stamp, STAMP_ATTRIBUTES))
     write_int32(out, start + 23, count - 1)
     write_int64(out, start + 27, base_timestamp)
     write_int64(out, start + 35, max_timestamp)
-    write_int64(out, start + 43, stamp[STAMP_PRODUCER_ID])
-    write_int16(out, start + 51, stamp[STAMP_PRODUCER_EPOCH])
-    sequence = stamp[STAMP_SEQUENCE]
+    write_int64(out, start + 43, get_word(stamp, STAMP_PRODUCER_ID))
+    write_int16(out, start + 51, get_word(stamp, STAMP_PRODUCER_EPOCH))
+    sequence = get_word(stamp, STAMP_SEQUENCE)
     if sequence >= 0:
         sequence = (sequence + first) & 0x7FFFFFFF  # sequences wrap to 0
     write_int32(out, start + 53, sequence)
@@ -94,8 +92,9 @@ def _close_batch(  # type: ignore[no-untyped-def]
     if verify == VERIFY_HERE:
         crc = crc32c(out, start + BATCH_ATTRIBUTES_AT, at)
     write_int32(out, start + BATCH_CRC_AT, crc)
-    table[batch, ENCODED_START] = start
-    table[batch, ENCODED_END] = at
+    row = row_of(table, batch, ENCODED_COLUMNS)
+    put_word(row, ENCODED_START, start)
+    put_word(row, ENCODED_END, at)
 
 
 @kernel
@@ -130,6 +129,14 @@ def encode_batches(  # type: ignore[no-untyped-def]
     `verify`: whether checksums are made here or left to the caller, as for the scan.
     `table` gets (start, end) of each batch, `progress` (batches written, row reached).
     """
+    keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
+    values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
+    header_keys, header_key_bytes = pointer(header_key_ends), pointer(header_key_data)
+    header_values, header_value_bytes = pointer(header_value_ends), pointer(header_value_data)
+    header_value_bits = pointer(header_value_valid)
+    lists, times, target = pointer(header_ends), pointer(timestamps), pointer(out)
+    stamp_at, table_at = pointer(stamp), pointer(table)
+    has_headers = header_ends.size > 0
     at = 0
     batches = 0
     start = 0
@@ -137,32 +144,47 @@ def encode_batches(  # type: ignore[no-untyped-def]
     base_timestamp = 0
     max_timestamp = 0
     for row in range(rows):
-        timestamp = int(timestamps[row])
+        timestamp = get_word(times, row)
         progress[1] = row
-        if not -TIMESTAMP_LIMIT // 2 < timestamp < TIMESTAMP_LIMIT // 2:
+        if not -ENCODED_TIMESTAMP_LIMIT < timestamp < ENCODED_TIMESTAMP_LIMIT:
             return BAD_FIELD
-        key_size = _size_of(key_ends, key_valid, key_valid_at, row)
-        value_size = _size_of(value_ends, value_valid, value_valid_at, row)
+        key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
+        value_size = _size_of(
+            values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
+        )
+        fixed = 1 + varint_size(key_size) + varint_size(value_size) + max(key_size, 0) + max(value_size, 0)
         first_header = 0
         last_header = 0
-        if header_ends.size > 0:
-            first_header = int(header_ends[row])
-            last_header = int(header_ends[row + 1])
-        fixed = 1 + varint_size(key_size) + varint_size(value_size) + max(key_size, 0) + max(value_size, 0)
+        if has_headers:
+            first_header = get_half(lists, row)
+            last_header = get_half(lists, row + 1)
+            for header in range(first_header, last_header):
+                size = get_half(header_keys, header + 1) - get_half(header_keys, header)
+                fixed += varint_size(size) + size
+                size = _size_of(
+                    header_values,
+                    header_value_ends.size > 0,
+                    header_value_bits,
+                    header_value_valid.size > 0,
+                    header_value_valid_at,
+                    header,
+                )
+                fixed += varint_size(size) + max(size, 0)
         fixed += varint_size(last_header - first_header)
-        if last_header > first_header:
-            fixed += _headers_size(
-                first_header,
-                last_header,
-                header_key_ends,
-                header_value_ends,
-                header_value_valid,
-                header_value_valid_at,
-            )
         size = fixed + varint_size(timestamp - base_timestamp) + varint_size(count)
         if count > 0 and at + varint_size(size) + size - start > batch_bytes:
             _close_batch(
-                out, start, at, count, row, base_timestamp, max_timestamp, stamp, verify, table, batches
+                target,
+                start,
+                at,
+                count,
+                row,
+                base_timestamp,
+                max_timestamp,
+                stamp_at,
+                verify,
+                table_at,
+                batches,
             )
             batches += 1
             count = 0
@@ -178,23 +200,34 @@ def encode_batches(  # type: ignore[no-untyped-def]
             return BAD_FIELD
         if at + size + 5 > out.size:
             return FULL
-        at = write_varint(out, at, size)
-        out[at] = 0
-        at = write_varint(out, at + 1, timestamp - base_timestamp)
-        at = write_varint(out, at, count)
-        at = _write_value(out, at, key_ends, key_data, row, key_size)
-        at = _write_value(out, at, value_ends, value_data, row, value_size)
-        at = write_varint(out, at, last_header - first_header)
+        at = write_varint(target, at, size)
+        put_byte(target, at, 0)
+        at = write_varint(target, at + 1, timestamp - base_timestamp)
+        at = write_varint(target, at, count)
+        at = _write_value(target, at, out.size, keys, key_bytes, key_data.size, row, key_size)
+        at = _write_value(target, at, out.size, values, value_bytes, value_data.size, row, value_size)
+        at = write_varint(target, at, last_header - first_header)
         for header in range(first_header, last_header):
-            header_size = int(header_key_ends[header + 1]) - int(header_key_ends[header])
-            at = _write_value(out, at, header_key_ends, header_key_data, header, header_size)
-            header_size = _size_of(header_value_ends, header_value_valid, header_value_valid_at, header)
-            at = _write_value(out, at, header_value_ends, header_value_data, header, header_size)
+            size = get_half(header_keys, header + 1) - get_half(header_keys, header)
+            at = _write_value(
+                target, at, out.size, header_keys, header_key_bytes, header_key_data.size, header, size
+            )
+            size = _size_of(
+                header_values,
+                header_value_ends.size > 0,
+                header_value_bits,
+                header_value_valid.size > 0,
+                header_value_valid_at,
+                header,
+            )
+            at = _write_value(
+                target, at, out.size, header_values, header_value_bytes, header_value_data.size, header, size
+            )
         max_timestamp = max(max_timestamp, timestamp)
         count += 1
     if count > 0:
         _close_batch(
-            out, start, at, count, rows, base_timestamp, max_timestamp, stamp, verify, table, batches
+            target, start, at, count, rows, base_timestamp, max_timestamp, stamp_at, verify, table_at, batches
         )
         batches += 1
     progress[0] = batches
@@ -203,12 +236,11 @@ def encode_batches(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _write_sized(out, at, ends, data, index, size):  # type: ignore[no-untyped-def]
+def _write_sized(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
     write_int32(out, at, size)
     if size > 0:
-        copy_bytes(out, at + 4, data, int(ends[index]), size)
-        return at + 4 + size
-    return at + 4
+        copy_bytes(out, at + 4, out_end, data, get_half(ends, index), data_end, size)
+    return at + 4 + max(size, 0)
 
 
 @kernel
@@ -232,26 +264,31 @@ def encode_messages(  # type: ignore[no-untyped-def]
 
     `progress` gets (bytes written, row reached).
     """
-    at = 0
+    keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
+    values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
+    times, target = pointer(timestamps), pointer(out)
     overhead = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
+    at = 0
     for row in range(rows):
         progress[1] = row
-        key_size = _size_of(key_ends, key_valid, key_valid_at, row)
-        value_size = _size_of(value_ends, value_valid, value_valid_at, row)
+        key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
+        value_size = _size_of(
+            values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
+        )
         stop = at + overhead + 8 + max(key_size, 0) + max(value_size, 0)
         if stop - at > 0x7FFFFFFF:
             return BAD_FIELD
         if stop > out.size:
             return FULL
-        write_int64(out, at, base_offset + row)
-        write_int32(out, at + 8, stop - at - ENTRY_OVERHEAD)
-        out[at + MAGIC_AT] = magic
-        out[at + MAGIC_AT + 1] = 0
+        write_int64(target, at, base_offset + row)
+        write_int32(target, at + 8, stop - at - ENTRY_OVERHEAD)
+        put_byte(target, at + MAGIC_AT, magic)
+        put_byte(target, at + MAGIC_AT + 1, 0)
         if magic == 1:
-            write_int64(out, at + LEGACY_BODY_AT_V0, int(timestamps[row]))
-        body = _write_sized(out, at + overhead, key_ends, key_data, row, key_size)
-        _write_sized(out, body, value_ends, value_data, row, value_size)
-        write_int32(out, at + ENTRY_OVERHEAD, crc32(out, at + MAGIC_AT, stop))
+            write_int64(target, at + LEGACY_BODY_AT_V0, get_word(times, row))
+        body = _write_sized(target, at + overhead, out.size, keys, key_bytes, key_data.size, row, key_size)
+        _write_sized(target, body, out.size, values, value_bytes, value_data.size, row, value_size)
+        write_int32(target, at + ENTRY_OVERHEAD, crc32(target, at + MAGIC_AT, stop))
         at = stop
     progress[0] = at
     progress[1] = rows

@@ -89,18 +89,23 @@ def timestamp_input(
 ) -> npt.NDArray[np.int64]:
     """Milliseconds since 1970; `default_ms` where there is none."""
     if column is None:
-        milliseconds = np.full(rows, default_ms, np.int64)
-    else:
-        array = _whole(column)
-        try:
-            # Finer units are cut to milliseconds, which is all that Kafka keeps.
-            array = array.cast(pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP, safe=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
-        filled = pc.fill_null(array.cast(pa.int64()), default_ms)
-        milliseconds = filled.to_numpy(zero_copy_only=False)
-    milliseconds.flags.writeable = False
-    return milliseconds
+        return _frozen(np.full(rows, default_ms, np.int64))
+    array = _whole(column)
+    try:
+        # Finer units are cut to milliseconds, which is all that Kafka keeps.
+        if not pa.types.is_integer(array.type):
+            array = array.cast(TIMESTAMP, safe=False)
+        array = array.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
+    if array.null_count:
+        array = pc.fill_null(array, default_ms)
+    return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]  # type: ignore[return-value]
+
+
+def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    array.flags.writeable = False
+    return array
 
 
 def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput:
