@@ -74,7 +74,7 @@ def test_an_empty_record_set_makes_no_part() -> None:
 def test_a_prefix_starts_the_first_part_and_can_be_overwritten() -> None:
     parts = encode(response(b"records"), 12, prefix=bytes(4))
     first = parts[0]
-    assert isinstance(first, memoryview)
+    assert isinstance(first, bytearray)
     first[:4] = b"size"
     assert b"".join(parts) == b"size" + b"".join(encode(response(b"records"), 12))
 

@@ -7,14 +7,15 @@ before the first element is read. Lists of plain numbers go through `struct` in 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.primitives import (
     Codec,
     Decoder,
     Encoder,
+    LengthReader,
     Place,
     Sink,
     length_reader,
@@ -24,7 +25,6 @@ from ottla.wire.primitives import (
 )
 
 T = TypeVar("T")
-Counter: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
 
 COUNT_LIMIT = 0x7FFF_FFFF
 
@@ -45,10 +45,9 @@ class Array(Codec[list[T]]):
 
     def decoder(self, place: Place) -> Decoder:
         inner = Place(place.label, place.version, place.flexible)
-        count = _counter(place, self._element.minimum_bytes(inner))
         if self._element.pack:
-            return _numbers_decoder(count, self._element.unpack)
-        return _items_decoder(count, self._element.decoder(inner))
+            return _numbers_decoder(place, self._element.unpack)
+        return _items_decoder(place, self._element.minimum_bytes(inner), self._element.decoder(inner))
 
     def encoder(self, place: Place) -> Encoder:
         inner = Place(place.label, place.version, place.flexible)
@@ -75,17 +74,62 @@ class Array(Codec[list[T]]):
         return encode
 
 
-def _counter(place: Place, minimum_bytes: int) -> Counter:
-    """A closure that reads a count and makes sure that so many elements can follow; -1 for null."""
-    label, compact = place.label, place.flexible
-    read_count = length_reader(place, ">i", COUNT_LIMIT)
+def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
+    quick = 0x7F if place.flexible else -1
+    read_count = _count_reader(place, minimum_bytes)
 
-    def count_elements(view: memoryview, position: int) -> tuple[int, int]:
-        if compact and position < len(view) and 0 < view[position] < 0x80:
-            count = view[position] - 1
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        try:
+            count = view[position] - 1  # nearly always a compact count of one byte
+        except IndexError:
+            count = -1
+        if 0 <= count < quick and count * minimum_bytes < len(view) - position:
             position += 1
         else:
             count, position = read_count(view, position)
+            if count < 0:
+                out.append(None)
+                return position
+        values: list[object] = []
+        while count:
+            position = item(view, position, values)
+            count -= 1
+        out.append(values)
+        return position
+
+    return decode
+
+
+def _numbers_decoder(place: Place, character: str) -> Decoder:
+    quick = 0x7F if place.flexible else -1
+    width = struct.calcsize(">" + character)
+    read_count = _count_reader(place, width)
+
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        try:
+            count = view[position] - 1
+        except IndexError:
+            count = -1
+        if 0 <= count < quick and count * width < len(view) - position:
+            position += 1
+        else:
+            count, position = read_count(view, position)
+            if count < 0:
+                out.append(None)
+                return position
+        out.append(list(struct.unpack_from(f">{count}{character}", view, position)) if count else [])
+        return position + width * count
+
+    return decode
+
+
+def _count_reader(place: Place, minimum_bytes: int) -> LengthReader:
+    """A closure that reads a count, -1 for null, and makes sure that so many elements can follow."""
+    label = place.label
+    read_length = length_reader(place, ">i", COUNT_LIMIT)
+
+    def read(view: memoryview, position: int) -> tuple[int, int]:
+        count, position = read_length(view, position)
         if count * minimum_bytes > len(view) - position:
             raise RemoteProtocolError(
                 f"{label}: {count} elements of at least {minimum_bytes} bytes at position {position}, "
@@ -93,36 +137,7 @@ def _counter(place: Place, minimum_bytes: int) -> Counter:
             )
         return count, position
 
-    return count_elements
-
-
-def _items_decoder(count_elements: Counter, item: Decoder) -> Decoder:
-    def decode(view: memoryview, position: int, out: list[object]) -> int:
-        count, position = count_elements(view, position)
-        if count < 0:
-            out.append(None)
-            return position
-        values: list[object] = []
-        for _ in range(count):
-            position = item(view, position, values)
-        out.append(values)
-        return position
-
-    return decode
-
-
-def _numbers_decoder(count_elements: Counter, character: str) -> Decoder:
-    width = struct.calcsize(">" + character)
-
-    def decode(view: memoryview, position: int, out: list[object]) -> int:
-        count, position = count_elements(view, position)
-        if count < 0:
-            out.append(None)
-            return position
-        out.append(list(struct.unpack_from(f">{count}{character}", view, position)))
-        return position + width * count
-
-    return decode
+    return read
 
 
 def _write_numbers(out: Sink, value: Sequence[Any], character: str, write_item: Encoder) -> None:

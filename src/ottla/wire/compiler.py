@@ -33,7 +33,6 @@ from ottla.wire.primitives import (
 
 T = TypeVar("T")
 Getter: TypeAlias = Callable[[object], Any]
-Maker: TypeAlias = Callable[[Sequence[object]], object]
 WritingStep: TypeAlias = tuple[Getter, Encoder]
 
 
@@ -82,23 +81,24 @@ class Struct(Codec[T]):
     def decoder(self, place: Place) -> Decoder:
         plain, tagged = self._plain(place.version), self._tagged(place.version)
         absent = [field for field in self._fields if not field.exists(place.version)]
-        wire_order = [*plain, *tagged, *absent]
-        indexes = [wire_order.index(field) for field in self._fields]
-        make = _maker(self._kind, indexes, [*tagged, *absent])
         steps = list(_reading_steps(plain, place))
         if not place.flexible:
-            decoder = _legacy_decoder(steps, make)
+            decoder = _legacy_decoder(steps, self._maker(plain, absent))
         else:
-            tags = _tags_decoder(tagged, place)
-            decoder = _flexible_decoder(steps, make, tags, _maker(self._kind, indexes, absent))
+            makers = self._maker(plain, [*tagged, *absent]), self._maker([*plain, *tagged], absent)
+            decoder = _flexible_decoder(steps, _tags_decoder(tagged, place), *makers)
         if plain and all(field.codec.unpack for field in plain):
-            return _flat_decoder(plain, make, decoder, place)
+            return _flat_decoder(plain, self._maker(plain, [*tagged, *absent]), decoder, place)
         return decoder
+
+    def _maker(self, read: Sequence[Field], missing: Sequence[Field]) -> Maker:
+        order = [*read, *missing]
+        return Maker(self._kind, [order.index(field) for field in self._fields], missing)
 
     def encoder(self, place: Place) -> Encoder:
         lost = [field for field in self._fields if not (field.exists(place.version) or field.ignorable)]
         tagged = self._tagged(place.version)
-        steps = [_absence_step(field, place) for field in lost]
+        steps = [_absence_step(lost, place)] if lost else []
         steps += _writing_steps(self._plain(place.version), place)
         if tagged:
             steps.append((_tuple_getter(tagged), _tags_encoder(tagged, place)))
@@ -139,64 +139,86 @@ def _runs(fields: Iterable[Field], fuses: Callable[[Field], str]) -> Iterator[li
 # --- reading --------------------------------------------------------------------------------------------
 
 
-def _maker(kind: Callable[..., object], indexes: list[int], missing: Sequence[Field]) -> Maker:
-    """A closure that makes the object from the values read, in wire order, and defaults for the rest."""
-    if any(not field.shared_default for field in missing):
-        # Lists must not be shared between objects.
-        makers = [field.make_default for field in missing]
-        place_values = itemgetter(*indexes)
-        return lambda values: kind(*place_values([*values, *[make() for make in makers]]))
-    shared = tuple(field.make_default() for field in missing)
-    if indexes == sorted(indexes):
-        return lambda values: kind(*values, *shared)
-    pick = itemgetter(*indexes)
-    return lambda values: kind(*pick((*values, *shared)))
+class Maker:
+    """How to make an object from the values read, in wire order, and defaults for the rest.
+
+    The decoders below take its attributes apart and do this inline, because a call per object is too slow:
+
+        values += shared if fresh is None else fresh()
+        kind(*(pick(values) if pick else values))
+    """
+
+    def __init__(self, kind: Callable[..., object], indexes: list[int], missing: Sequence[Field]) -> None:
+        self.kind = kind
+        self.pick = itemgetter(*indexes) if indexes != sorted(indexes) else None
+        self.shared = tuple(field.make_default() for field in missing)
+        self.fresh = None
+        if not all(field.shared_default for field in missing):
+            # Lists must not be shared between objects.
+            self.fresh = lambda: [field.make_default() for field in missing]
 
 
-def _legacy_decoder(steps: Sequence[Decoder], make: Maker) -> Decoder:
+def _legacy_decoder(steps: Sequence[Decoder], maker: Maker) -> Decoder:
+    kind, pick, shared, fresh = maker.kind, maker.pick, maker.shared, maker.fresh
+
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         values: list[object] = []
         for step in steps:
             position = step(view, position, values)
-        out.append(make(values))
+        if shared:
+            values += shared if fresh is None else fresh()
+        out.append(kind(*(pick(values) if pick else values)))
         return position
 
     return decode
 
 
-def _flexible_decoder(steps: Sequence[Decoder], make: Maker, tags: Decoder, make_with_tags: Maker) -> Decoder:
+def _flexible_decoder(steps: Sequence[Decoder], tags: Decoder, maker: Maker, tags_maker: Maker) -> Decoder:
+    """`maker` is for the usual empty tag buffer, `tags_maker` for values that include the tagged fields."""
+    kind, pick, shared, fresh = maker.kind, maker.pick, maker.shared, maker.fresh
+
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         values: list[object] = []
         for step in steps:
             position = step(view, position, values)
-        if position < len(view) and view[position] == 0:
-            out.append(make(values))
-            return position + 1
+        try:
+            tag_count = view[position]
+        except IndexError:
+            tag_count = -1
+        if tag_count:
+            return decode_tags(view, position, out, values)
+        if shared:
+            values += shared if fresh is None else fresh()
+        out.append(kind(*(pick(values) if pick else values)))
+        return position + 1
+
+    def decode_tags(view: memoryview, position: int, out: list[object], values: list[object]) -> int:
         position = tags(view, position, values)
-        out.append(make_with_tags(values))
+        values += tags_maker.shared if tags_maker.fresh is None else tags_maker.fresh()
+        out.append(kind(*(tags_maker.pick(values) if tags_maker.pick else values)))
         return position
 
     return decode
 
 
-def _flat_decoder(plain: Sequence[Field], make: Maker, careful: Decoder, place: Place) -> Decoder:
+def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, place: Place) -> Decoder:
     """A struct of fixed width, the usual element of an array: one call reads it.
 
     Tags on the wire, and a message that ends too early, are left to the careful decoder.
     """
     compiled = struct.Struct(">" + "".join(field.codec.unpack for field in plain))
-    unpack_from, size = compiled.unpack_from, compiled.size
-    whole_size = size + place.flexible
-    flexible = place.flexible
+    unpack_from, size, flexible = compiled.unpack_from, compiled.size + place.flexible, place.flexible
+    kind, pick, shared = maker.kind, maker.pick, maker.shared
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
-        stop = position + whole_size
+        stop = position + size
         if stop > len(view) or (flexible and view[stop - 1]):
             return careful(view, position, out)
-        out.append(make(unpack_from(view, position)))
+        values = unpack_from(view, position) + shared
+        out.append(kind(*(pick(values) if pick else values)))
         return stop
 
-    return decode
+    return decode if maker.fresh is None else careful
 
 
 def _reading_steps(plain: Sequence[Field], place: Place) -> Iterator[Decoder]:
@@ -270,15 +292,22 @@ def _run_encoder(run: Sequence[Field], place: Place) -> Encoder:
     return encode
 
 
-def _absence_step(field: Field, place: Place) -> WritingStep:
+def _absence_step(lost: Sequence[Field], place: Place) -> WritingStep:
     """Refuse a value that this version would drop in silence."""
-    default, inner = field.make_default(), field.place(place)
+    defaults = tuple(field.make_default() for field in lost)
+    wanted = defaults if len(lost) > 1 else defaults[0]
+    get = attrgetter(*(field.name for field in lost))
 
-    def check(_out: Sink, value: object) -> None:
-        if value != default:
-            refuse(inner, value, "this version has no such field")
+    def check(_out: Sink, values: object) -> None:
+        if values != wanted:
+            blame(values if isinstance(values, tuple) else (values,))
 
-    return attrgetter(field.name), check
+    def blame(values: tuple[object, ...]) -> None:
+        for field, value, default in zip(lost, values, defaults, strict=True):
+            if value != default:
+                refuse(field.place(place), value, "this version has no such field")
+
+    return get, check
 
 
 def _tuple_getter(fields: Sequence[Field]) -> Getter:

@@ -47,16 +47,16 @@ class Sink(bytearray):
         """The message as buffers in wire order; the ones in `cuts` are the caller's objects themselves."""
         if not self.cuts:
             return [self]
-        view = memoryview(self)
         parts: list[Buffer] = []
         start = 0
         for position, buffer in self.cuts:
+            # What lies between two record sets is short: copying it costs less than a view of it.
             if position > start:
-                parts.append(view[start:position])
+                parts.append(self[start:position])
             parts.append(buffer)
             start = position
-        if start < len(view):
-            parts.append(view[start:])
+        if start < len(self):
+            parts.append(self[start:])
         return parts
 
 
@@ -121,14 +121,15 @@ def truncated(label: str, view: memoryview, position: int, needed: int) -> Remot
 
 def read_varint(view: memoryview, position: int, label: str) -> tuple[int, int]:
     """Read an unsigned varint: the value and the position behind it."""
-    value = shift = 0
     try:
-        for index in range(position, position + VARINT_LIMIT_BYTES):
-            byte = view[index]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, index + 1
-            shift += 7
+        value = view[position]
+        if value < 0x80:
+            return value, position + 1
+        for size in range(1, VARINT_LIMIT_BYTES):
+            # The bit that said "more follows" is taken away as the next seven bits are put in its place.
+            value += (view[position + size] - 1) << (7 * size)
+            if view[position + size] < 0x80:
+                return value, position + size + 1
     except IndexError:
         raise RemoteProtocolError(f"{label}: the message ends in a varint at position {position}") from None
     raise RemoteProtocolError(f"{label}: varint of over {VARINT_LIMIT_BYTES} bytes at position {position}")
@@ -186,7 +187,11 @@ def length_writer(place: Place, legacy_format: str) -> Callable[[bytearray, int]
 
 def write_compact(out: bytearray, length: int) -> None:
     """Append a compact length."""
-    write_varint(out, length + 1)
+    length += 1
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    out.append(length)
 
 
 def null_bytes(place: Place, legacy_width: int) -> bytes:
@@ -269,7 +274,7 @@ class Uuid(Fixed[bytes]):
 _TAKE = [struct.Struct(f"{length}s").unpack_from for length in range(256)]
 # What a hot path may meet; it then leaves the case to the careful path, which finds and names the fault.
 _FAULTS = (IndexError, struct.error, UnicodeDecodeError)
-_BUFFERS = (bytes, bytearray, memoryview)
+_BUFFERS = (memoryview, bytes, bytearray)
 
 
 class String(Codec[str]):
@@ -282,7 +287,7 @@ class String(Codec[str]):
         return 1 if place.flexible else 2
 
     def decoder(self, place: Place) -> Decoder:
-        careful = _careful_string_decoder(place)
+        careful, nullable = _careful_string_decoder(place), place.nullable
 
         def decode_compact(view: memoryview, position: int, out: list[object]) -> int:
             try:
@@ -290,6 +295,9 @@ class String(Codec[str]):
                 if 0 < head < 0x80:
                     out.append(_TAKE[head - 1](view, position + 1)[0].decode())
                     return position + head
+                if head == 0 and nullable:
+                    out.append(None)
+                    return position + 1
             except _FAULTS:
                 pass
             return careful(view, position, out)

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, o
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import FIELDS, Field, Struct
-from ottla.wire.primitives import Blob, Buffer, Codec, Decoder, Encoder, Fixed, Place, String, Uuid, sink
+from ottla.wire.primitives import Blob, Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, String, Uuid
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -258,8 +258,9 @@ def decode(kind: type[M], version: int, data: Buffer) -> M:
         RemoteProtocolError: the bytes are not such a message.
         LocalProtocolError: there is no such version; check `API.supports` before.
     """
-    run = _DECODERS.get((kind, version))
-    if run is None:
+    try:
+        run = _DECODERS[kind, version]
+    except KeyError:
         run = _DECODERS[kind, version] = Struct(kind).decoder(_root_place(kind, version))
     view = data if isinstance(data, memoryview) else memoryview(data)
     out: list[Any] = []
@@ -281,10 +282,12 @@ def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
         LocalProtocolError: the version does not exist or cannot carry a value.
     """
     kind = type(message)
-    run = _ENCODERS.get((kind, version))
-    if run is None:
+    try:
+        run = _ENCODERS[kind, version]
+    except KeyError:
         run = _ENCODERS[kind, version] = Struct(kind).encoder(_root_place(kind, version))
-    out = sink(prefix)
+    out = Sink(prefix)
+    out.cuts = []
     try:
         run(out, message)
     except (AttributeError, TypeError) as error:
