@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import Field, Struct
-from ottla.wire.primitives import Blob, Codec, Fixed, String, Uuid
+from ottla.wire.primitives import Codec, Fixed, Uuid
 from ottla.wire.registry import apis
 from ottla.wire.schema import Message, boolean, fields
+from ottla.wire.strings import Blob, String
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl"
 KINDS = [kind for api in apis().values() for kind in (api.request, api.response)]

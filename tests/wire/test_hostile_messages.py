@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.api.fetch import FetchRequest, FetchTopic
-from ottla.wire.api.metadata import MetadataResponse
+from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
-from ottla.wire.schema import Message, decode, encode
+from ottla.wire.schema import Message, decode, decode_prefix, encode
 from tests.wire.messages import KINDS, Row, messages, rows_of
 
 HUGE_COUNTS = [
@@ -63,10 +63,18 @@ def test_a_message_cut_anywhere_is_refused() -> None:
             assert attempt(row.kind, row.version, row.data[:length]) is None, (row.label, length)
 
 
-def test_bytes_behind_a_message_are_refused() -> None:
+def test_bytes_behind_a_message_are_refused_or_left_to_the_caller() -> None:
     for row in rows_of("null"):
         assert row.data is not None
         assert attempt(row.kind, row.version, row.data + b"\0") is None
+        assert decode_prefix(row.kind, row.version, row.data + b"\0") == (row.message, len(row.data))
+
+
+def test_librdkafka_asks_for_all_topics_with_bytes_too_many() -> None:
+    """As confluent-kafka 2.16.1 sends it: after the compact null follow three bytes of a legacy count."""
+    request, position = decode_prefix(MetadataRequest, 12, bytes.fromhex("00 00 00 00 01 00 00"))
+    assert request.topics is None
+    assert position == 4
 
 
 def test_damaged_messages_are_refused_or_stay_readable() -> None:

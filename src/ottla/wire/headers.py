@@ -16,8 +16,9 @@ import struct
 from dataclasses import dataclass
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
-from ottla.wire.primitives import STRING_LIMIT_BYTES, Buffer, read_varint, truncated
+from ottla.wire.primitives import Buffer, read_varint, truncated
 from ottla.wire.schema import Api
+from ottla.wire.strings import STRING_LIMIT_BYTES
 
 API_VERSIONS_KEY = 18
 

@@ -35,7 +35,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, o
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import FIELDS, Field, Struct
-from ottla.wire.primitives import Blob, Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, String, Uuid
+from ottla.wire.primitives import Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, Uuid
+from ottla.wire.strings import Blob, String
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -250,13 +251,28 @@ _ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def decode(kind: type[M], version: int, data: Buffer) -> M:
-    """Read a message that fills `data` exactly.
+    """Read the message that fills `data`.
 
     Record sets come back as slices of `data`, so they live as long as its memory stays untouched.
 
     Raises:
         RemoteProtocolError: the bytes are not such a message.
         LocalProtocolError: there is no such version; check `API.supports` before.
+    """
+    message, position = decode_prefix(kind, version, data)
+    if position != len(data):
+        behind = len(data) - position
+        raise RemoteProtocolError(
+            f"{kind.__name__} v{version}: {behind} bytes behind the end at position {position}"
+        )
+    return message
+
+
+def decode_prefix(kind: type[M], version: int, data: Buffer) -> tuple[M, int]:
+    """Read the message at the start of `data`; also return the position behind it.
+
+    For a broker that ignores what follows a request, as Kafka's does: librdkafka 2.x asks for all topics with
+    three bytes too many (a legacy count where a compact one belongs).
     """
     try:
         run = _DECODERS[kind, version]
@@ -265,12 +281,7 @@ def decode(kind: type[M], version: int, data: Buffer) -> M:
     view = data if isinstance(data, memoryview) else memoryview(data)
     out: list[Any] = []
     position = run(view, 0, out)
-    if position != len(view):
-        raise RemoteProtocolError(
-            f"{kind.__name__} v{version}: {len(view) - position} bytes behind the end at position {position}"
-        )
-    made: M = out[0]
-    return made
+    return out[0], position
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
