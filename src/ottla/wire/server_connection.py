@@ -33,7 +33,7 @@ from ottla.wire.frames import SIZE_ROOM, FrameReceiver, seal
 from ottla.wire.headers import RequestHeader, decode_request_header, encode_response_header, request_body
 from ottla.wire.primitives import Buffer
 from ottla.wire.registry import apis
-from ottla.wire.schema import Api, Request, Response, decode, encode
+from ottla.wire.schema import Api, Request, Response, decode_prefix, encode
 from ottla.wire.transitions import advance
 from ottla.wire.versions import VersionRange
 
@@ -243,7 +243,8 @@ class ServerConnection:
             self._count_call()
             self._finish(sequence, self._refusal(header))
             return None
-        message = decode(api.request, header.version, request_body(api, header.version, rest))
+        # Bytes behind the message are ignored, as Kafka does: librdkafka leaves some in Metadata v9+.
+        message, _ = decode_prefix(api.request, header.version, request_body(api, header.version, rest))
         self._count_call()
         return Call(
             sequence,
