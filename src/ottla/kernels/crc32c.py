@@ -18,7 +18,7 @@ import numpy as np
 from ottla.kernels import kernel
 from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
 from ottla.kernels.kernel import inlined
-from ottla.kernels.memory import get_byte, get_word
+from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer
 
 
 def has_instruction() -> bool:
@@ -52,42 +52,35 @@ if IN_KERNEL:
         return types.int64(types.int64, types.int64), generate
 
     @inlined
-    def _step(crc, data, at):  # type: ignore[no-untyped-def]
-        return _instruction(crc, get_word(data + at, 0))
-
-    @inlined
-    def _shifted_byte(position, byte):  # type: ignore[no-untyped-def]
-        return int(CRC32C_SHIFT[np.uint64(position), np.uint64(byte)]) & 0xFFFFFFFF
-
-    @inlined
     def _shift(crc):  # type: ignore[no-untyped-def]
         """The CRC after CRC32C_STRIDE more zero bytes."""
+        table = pointer(CRC32C_SHIFT)
         return (
-            _shifted_byte(0, crc & 0xFF)
-            ^ _shifted_byte(1, (crc >> 8) & 0xFF)
-            ^ _shifted_byte(2, (crc >> 16) & 0xFF)
-            ^ _shifted_byte(3, crc >> 24)
+            get_uint32(table, crc & 0xFF)
+            ^ get_uint32(table, 256 + ((crc >> 8) & 0xFF))
+            ^ get_uint32(table, 512 + ((crc >> 16) & 0xFF))
+            ^ get_uint32(table, 768 + (crc >> 24))
         )
 
     @inlined
     def crc32c(data, start, end):  # type: ignore[no-untyped-def]
         """CRC-32C of data[start:end], `data` being an address; the caller has checked the range."""
-        crc = 0xFFFFFFFF
+        table = pointer(CRC32C_BYTES)
+        crc = np.int64(0xFFFFFFFF)
         while start + 3 * CRC32C_STRIDE <= end:
-            second = 0
-            third = 0
+            second = np.int64(0)
+            third = np.int64(0)
             for at in range(start, start + CRC32C_STRIDE, 8):
-                crc = _step(crc, data, at)
-                second = _step(second, data, at + CRC32C_STRIDE)
-                third = _step(third, data, at + 2 * CRC32C_STRIDE)
+                crc = _instruction(crc, get_int64(data + at, 0))
+                second = _instruction(second, get_int64(data + at + CRC32C_STRIDE, 0))
+                third = _instruction(third, get_int64(data + at + 2 * CRC32C_STRIDE, 0))
             crc = _shift(_shift(crc) ^ second) ^ third
             start += 3 * CRC32C_STRIDE
         while start + 8 <= end:
-            crc = _step(crc, data, start)
+            crc = _instruction(crc, get_int64(data + start, 0))
             start += 8
         while start < end:
-            index = np.uint64((crc ^ get_byte(data, start)) & 0xFF)
-            crc = (int(CRC32C_BYTES[index]) & 0xFFFFFFFF) ^ (crc >> 8)
+            crc = get_uint32(table, (crc ^ get_byte(data, start)) & 0xFF) ^ (crc >> 8)
             start += 1
         return crc ^ 0xFFFFFFFF
 

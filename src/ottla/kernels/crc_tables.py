@@ -17,19 +17,19 @@ def _byte_table(polynomial: int) -> npt.NDArray[np.uint32]:
 
 
 def _slices(polynomial: int, count: int) -> npt.NDArray[np.uint32]:
-    """Row k is the CRC of a byte followed by k zero bytes."""
+    """256 entries for each k: the CRC of a byte followed by k zero bytes."""
     tables = [_byte_table(polynomial)]
     for _ in range(count - 1):
         tables.append((tables[-1] >> 8) ^ tables[0][tables[-1] & 0xFF])
-    return np.stack(tables)
+    return np.concatenate(tables)
 
 
 def _shift_tables(byte_table: npt.NDArray[np.uint32], zeros: int) -> npt.NDArray[np.uint32]:
-    """Row k maps byte k of a CRC to what it contributes to the CRC after `zeros` more zero bytes."""
+    """256 entries for each k: what byte k of a CRC contributes to the CRC after `zeros` more zero bytes."""
     shifted = np.array([[byte << (8 * k) for byte in range(256)] for k in range(4)], np.uint32)
     for _ in range(zeros):
         shifted = (shifted >> 8) ^ byte_table[shifted & 0xFF]
-    return shifted
+    return shifted.reshape(-1)
 
 
 CRC32_SLICES = _slices(CRC32, 8)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import crc32c
-from ottla.kernels.integers import read_int16, read_int32, read_int64, read_uint32
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -50,7 +49,17 @@ from ottla.kernels.layout import (
     VERIFY_LATER,
     VERIFY_NOTHING,
 )
-from ottla.kernels.memory import get_byte, get_word, pointer, put_word, row_of
+from ottla.kernels.memory import (
+    get_byte,
+    get_int64,
+    pointer,
+    put_int64,
+    read_int16,
+    read_int32,
+    read_int64,
+    read_uint32,
+    row_of,
+)
 
 
 @inlined
@@ -59,18 +68,18 @@ def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
     base_timestamp = read_int64(data, at + 27)
     max_timestamp = read_int64(data, at + 35)
     count = read_int32(data, at + 57)
-    put_word(row, START, at + BATCH_OVERHEAD)
-    put_word(row, ATTRIBUTES, read_int16(data, at + BATCH_ATTRIBUTES_AT))
-    put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET) + last_delta)
-    put_word(row, BASE_TIMESTAMP, base_timestamp)
-    put_word(row, MAX_TIMESTAMP, max_timestamp)
-    put_word(row, COUNT, count)
-    put_word(row, PRODUCER_ID, read_int64(data, at + 43))
-    put_word(row, CRC, -1)
+    put_int64(row, START, at + BATCH_OVERHEAD)
+    put_int64(row, ATTRIBUTES, read_int16(data, at + BATCH_ATTRIBUTES_AT))
+    put_int64(row, LAST_OFFSET, get_int64(row, BASE_OFFSET) + last_delta)
+    put_int64(row, BASE_TIMESTAMP, base_timestamp)
+    put_int64(row, MAX_TIMESTAMP, max_timestamp)
+    put_int64(row, COUNT, count)
+    put_int64(row, PRODUCER_ID, read_int64(data, at + 43))
+    put_int64(row, CRC, -1)
     if verify != VERIFY_NOTHING:
         crc = read_uint32(data, at + BATCH_CRC_AT)
         if verify == VERIFY_LATER:
-            put_word(row, CRC, crc)
+            put_int64(row, CRC, crc)
         elif crc32c(data, at + BATCH_ATTRIBUTES_AT, end) != crc:
             return BAD_CRC
     if last_delta < 0 or count < 0:
@@ -84,17 +93,17 @@ def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
 def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped-def]
     if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
-    put_word(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
-    put_word(row, ATTRIBUTES, get_byte(data, at + LEGACY_ATTRIBUTES_AT))
-    put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET))
+    put_int64(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
+    put_int64(row, ATTRIBUTES, get_byte(data, at + LEGACY_ATTRIBUTES_AT))
+    put_int64(row, LAST_OFFSET, get_int64(row, BASE_OFFSET))
     timestamp = NO_TIMESTAMP
     if magic == 1:
         timestamp = read_int64(data, at + LEGACY_BODY_AT_V0)
-    put_word(row, BASE_TIMESTAMP, timestamp)
-    put_word(row, MAX_TIMESTAMP, timestamp)
-    put_word(row, COUNT, 1)
-    put_word(row, PRODUCER_ID, -1)
-    put_word(row, CRC, -1)
+    put_int64(row, BASE_TIMESTAMP, timestamp)
+    put_int64(row, MAX_TIMESTAMP, timestamp)
+    put_int64(row, COUNT, 1)
+    put_int64(row, PRODUCER_ID, -1)
+    put_int64(row, CRC, -1)
     return OK
 
 
@@ -108,22 +117,22 @@ def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
     unverified = 0
     for index in range(rows):
         row = row_of(table, index, ENTRY_COLUMNS)
-        size = get_word(row, END) - get_word(row, START)
-        formats |= 1 << get_word(row, MAGIC)
-        next_offset = max(next_offset, get_word(row, LAST_OFFSET) + 1)
+        size = get_int64(row, END) - get_int64(row, START)
+        formats |= 1 << get_int64(row, MAGIC)
+        next_offset = max(next_offset, get_int64(row, LAST_OFFSET) + 1)
         total += size
         if size > 0:
-            attributes |= get_word(row, ATTRIBUTES)
+            attributes |= get_int64(row, ATTRIBUTES)
             # A count is only believed as far as the bytes can hold so many records.
-            records += min(get_word(row, COUNT), max(1, size // RECORD_SIZE_MIN))
-        if get_word(row, CRC) >= 0:
+            records += min(get_int64(row, COUNT), max(1, size // RECORD_SIZE_MIN))
+        if get_int64(row, CRC) >= 0:
             unverified += 1
-    put_word(summary, 0, next_offset)
-    put_word(summary, 1, formats)
-    put_word(summary, 2, attributes)
-    put_word(summary, 3, records)
-    put_word(summary, 4, total)
-    put_word(summary, 5, unverified)
+    put_int64(summary, 0, next_offset)
+    put_int64(summary, 1, formats)
+    put_int64(summary, 2, attributes)
+    put_int64(summary, 3, records)
+    put_int64(summary, 4, total)
+    put_int64(summary, 5, unverified)
 
 
 @kernel
@@ -147,18 +156,18 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):  # ty
             status = FULL
             break
         row = row_of(rows_at, rows, ENTRY_COLUMNS)
-        put_word(row, ENTRY, at)
-        put_word(row, BASE_OFFSET, read_int64(memory, at))
-        put_word(row, LAST_OFFSET, get_word(row, BASE_OFFSET))
-        put_word(row, SOURCE, source)
+        put_int64(row, ENTRY, at)
+        put_int64(row, BASE_OFFSET, read_int64(memory, at))
+        put_int64(row, LAST_OFFSET, get_int64(row, BASE_OFFSET))
+        put_int64(row, SOURCE, source)
         status = BAD_SIZE
         stop = at + ENTRY_OVERHEAD + size
-        if not 0 <= get_word(row, BASE_OFFSET) < OFFSET_LIMIT:
+        if not 0 <= get_int64(row, BASE_OFFSET) < OFFSET_LIMIT:
             status = BAD_FIELD
         elif size >= SIZE_MIN_V0:
             magic = get_byte(memory, at + MAGIC_AT)
-            put_word(row, MAGIC, magic)
-            put_word(row, END, stop)
+            put_int64(row, MAGIC, magic)
+            put_int64(row, END, stop)
             if magic == 2:
                 if size >= SIZE_MIN_V2:
                     status = _scan_batch(memory, at, stop, verify, row)

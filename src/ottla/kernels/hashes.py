@@ -7,7 +7,7 @@ two such numbers stay below 2**63 because murmur2's multiplier is below 2**31.
 from __future__ import annotations
 
 from ottla.kernels.kernel import inlined, kernel
-from ottla.kernels.memory import get_byte, get_half, pointer, put_half
+from ottla.kernels.memory import get_byte, get_int32, pointer, put_int32
 
 MURMUR_SEED = 0x9747B28C
 MURMUR_MULTIPLIER = 0x5BD1E995
@@ -45,8 +45,8 @@ def murmur2_column(ends, data, out):  # type: ignore[no-untyped-def]
     """Kafka's murmur2 of each value as a signed 32-bit number; nulls are the caller's to mask."""
     ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
-        h = _murmur2_of(data_at, get_half(ends_at, row), get_half(ends_at, row + 1))
-        put_half(out_at, row, signed32(h))
+        h = _murmur2_of(data_at, get_int32(ends_at, row), get_int32(ends_at, row + 1))
+        put_int32(out_at, row, signed32(h))
 
 
 @inlined
@@ -82,5 +82,5 @@ def java_hash_column(ends, data, out):  # type: ignore[no-untyped-def]
     """String.hashCode of each value of a valid UTF-8 column; nulls are the caller's to mask."""
     ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
-        h = _java_hash_of(data_at, get_half(ends_at, row), get_half(ends_at, row + 1))
-        put_half(out_at, row, signed32(h))
+        h = _java_hash_of(data_at, get_int32(ends_at, row), get_int32(ends_at, row + 1))
+        put_int32(out_at, row, signed32(h))

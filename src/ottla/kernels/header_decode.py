@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ottla.kernels.integers import read_varint
 from ottla.kernels.kernel import kernel
 from ottla.kernels.layout import (
     BAD_HEADER,
@@ -20,8 +17,9 @@ from ottla.kernels.layout import (
     VALUE_BYTES,
     VALUE_NULLS,
 )
-from ottla.kernels.memory import copy_bytes, get_word, pointer, put_half
-from ottla.kernels.record_decode import begin_column, clear_bit, part
+from ottla.kernels.memory import bytes_at, copy_bytes, get_int64, halves_at, pointer, put_int32
+from ottla.kernels.record_decode import begin_column, clear_bit
+from ottla.kernels.varint import read_varint
 
 
 @kernel
@@ -40,13 +38,13 @@ def decode_headers(  # type: ignore[no-untyped-def]
 
     Room is the caller's promise: `capacity` headers (counted by the decode), data for the sum of stop - at.
     """
-    list_ends = pointer(part(slab, parts, 0).view(np.int32))
-    key_ends = pointer(part(slab, parts, HEADER_KEY_ENDS_AT).view(np.int32))
-    key_data = pointer(part(slab, parts, HEADER_KEY_DATA_AT))
+    list_ends = halves_at(slab, parts[0])
+    key_ends = halves_at(slab, parts[HEADER_KEY_ENDS_AT])
+    key_data = bytes_at(slab, parts[HEADER_KEY_DATA_AT])
     key_end = parts[HEADER_KEY_DATA_AT + 1] - parts[HEADER_KEY_DATA_AT]
-    value_ends = pointer(part(slab, parts, HEADER_VALUE_ENDS_AT).view(np.int32))
-    value_valid = pointer(part(slab, parts, HEADER_VALUE_VALID_AT))
-    value_data = pointer(part(slab, parts, HEADER_VALUE_DATA_AT))
+    value_ends = halves_at(slab, parts[HEADER_VALUE_ENDS_AT])
+    value_valid = bytes_at(slab, parts[HEADER_VALUE_VALID_AT])
+    value_data = bytes_at(slab, parts[HEADER_VALUE_DATA_AT])
     value_end = parts[HEADER_VALUE_DATA_AT + 1] - parts[HEADER_VALUE_DATA_AT]
     raw_at = pointer(raw)
     arena_at = pointer(arena)
@@ -54,14 +52,14 @@ def decode_headers(  # type: ignore[no-untyped-def]
     spans_stop = pointer(header_stop)
     begin_column(key_ends, value_valid, 0)
     begin_column(value_ends, value_valid, parts[HEADER_VALUE_VALID_AT + 1] - parts[HEADER_VALUE_VALID_AT])
-    put_half(list_ends, 0, 0)
+    put_int32(list_ends, 0, 0)
     header = 0
     nulls = 0
     key_at = 0
     value_at = 0
     for row in range(rows):
-        at = get_word(spans_start, row)
-        stop = get_word(spans_stop, row)
+        at = get_int64(spans_start, row)
+        stop = get_int64(spans_stop, row)
         data = raw_at
         data_end = raw.size
         if at < 0:
@@ -91,12 +89,12 @@ def decode_headers(  # type: ignore[no-untyped-def]
                 value_at += value_size
                 at += value_size
             header += 1
-            put_half(key_ends, header, key_at)
-            put_half(value_ends, header, value_at)
+            put_int32(key_ends, header, key_at)
+            put_int32(value_ends, header, value_at)
         if stop > 0 and at != stop:
             state[FAILED_ROW] = row
             return BAD_HEADER
-        put_half(list_ends, row + 1, header)
+        put_int32(list_ends, row + 1, header)
         # Totals move at the end of a sound record, so that a damaged one leaves nothing behind.
         state[ROWS] = header
         state[KEY_BYTES] = key_at

@@ -29,6 +29,13 @@ SIZE_MIN_V2 = BATCH_OVERHEAD - ENTRY_OVERHEAD
 # length, attributes, two deltas, two null lengths, header count: a byte each.
 RECORD_SIZE_MIN = 7
 
+# What a record takes beside its key and value at most, with room to move it by a few bytes: varints of
+# length, timestamp, offset, key, value and header count, and attributes (format 2); 34 bytes (format 1).
+# A header takes less.
+RECORD_OVERHEAD_MAX = 48
+# A record must be within what 31 bits can say, and so must the batch around it.
+SIZE_MAX = 0x7FFFFFFF - 2 * BATCH_OVERHEAD
+
 # Attribute bits, the same in all formats.
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08

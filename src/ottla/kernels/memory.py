@@ -1,16 +1,26 @@
 """Access to arrays by address, for the insides of kernels.
 
 Numba counts references of every array that is passed to a function, atomically, also where LLVM inlines
-it; in a loop over records that costs more than the record. And it tests every signed index for Python's
-counting from the end. So a kernel takes addresses of its arrays at its start, `pointer(array)`, and its
-parts work on those. Run as plain Python, a "pointer" is the array itself, so that NumPy checks bounds.
+it; in a loop over records that costs more than the record. It also tests every signed index for Python's
+counting from the end, and compiles a helper anew for every literal it is called with. So a kernel takes
+addresses of its arrays at its start (`pointer`, `words_at`, …), and its parts work on those with the
+functions below, each of which is one machine instruction or two:
 
-Whoever calls these has checked the range, and holds the array.
+    get_byte get_uint32 get_int32 get_int64     element `index` of an array of that kind, as int64
+    put_byte put_int32 put_int64                the same, written, cut to the width
+    read_int16 read_int32 read_uint32 read_int64, write_int16 write_int32 write_int64
+                                                big-endian, at byte position `at`
+    copy_bytes                                  short strings of bytes
+
+Run as plain Python, an "address" is the array itself, so that NumPy checks bounds. Compiled, whoever calls
+these has checked the range, and holds the array.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from ottla.kernels import kernel
 from ottla.kernels.kernel import inlined
@@ -23,92 +33,106 @@ if kernel.JIT:
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    _BYTE, _HALF, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+    _WORD = ir.IntType(64)
+    _INT64 = types.int64
 
-    def _address(builder: Any, base: Any, index: Any, kind: Any) -> Any:
+    def _element(builder: Any, base: Any, index: Any, kind: Any) -> Any:
         return builder.gep(builder.inttoptr(base, kind.as_pointer()), [index])
 
-    def _loader(kind: Any, *, signed: bool) -> Any:
-        """Code for: the element at base[index], as a 64-bit number."""
+    def _swapped(builder: Any, value: Any) -> Any:
+        return value if value.type.width == 8 else builder.bswap(value)
+
+    def _getter(bits: int, *, signed: bool, big_endian: bool = False) -> Any:
+        kind = ir.IntType(bits)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-            value = builder.load(_address(builder, arguments[0], arguments[1], kind), align=1)
-            if kind == _WORD:
+            base, index = arguments
+            if big_endian:
+                base, index = builder.add(base, index), ir.Constant(_WORD, 0)
+            value = builder.load(_element(builder, base, index, kind), align=1)
+            value = _swapped(builder, value) if big_endian else value
+            if bits == 64:
                 return value
             return builder.sext(value, _WORD) if signed else builder.zext(value, _WORD)
 
-        return generate
+        @intrinsic  # type: ignore[untyped-decorator]
+        def get(typing: Any, base: Any, index: Any) -> Any:  # noqa: ARG001 - Numba gives their types
+            return _INT64(_INT64, _INT64), generate
 
-    def _storer(kind: Any) -> Any:
-        """Code for: base[index] = value, cut to the width."""
+        return get
+
+    def _putter(bits: int, *, big_endian: bool = False) -> Any:
+        kind = ir.IntType(bits)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-            value = arguments[2] if kind == _WORD else builder.trunc(arguments[2], kind)
-            builder.store(value, _address(builder, arguments[0], arguments[1], kind), align=1)
+            base, index, value = arguments
+            if big_endian:
+                base, index = builder.add(base, index), ir.Constant(_WORD, 0)
+            value = value if bits == 64 else builder.trunc(value, kind)
+            value = _swapped(builder, value) if big_endian else value
+            builder.store(value, _element(builder, base, index, kind), align=1)
             return context.get_dummy_value()
 
-        return generate
+        @intrinsic  # type: ignore[untyped-decorator]
+        def put(typing: Any, base: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
+            return types.none(_INT64, _INT64, _INT64), generate
 
-    _LOAD = types.int64(types.int64, types.int64)
-    _STORE = types.none(types.int64, types.int64, types.int64)
+        return put
 
-    # Numba calls these with its typing context and the argument types, which the signatures settle.
-    # ruff: noqa: ARG001
+    def _part(typing: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
+        """The address of the byte at a position of a byte array."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            proxy = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+            return builder.add(builder.ptrtoint(proxy.data, _WORD), arguments[1])
+
+        return _INT64(array, _INT64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def pointer(typing: Any, array: Any) -> Any:
+    def pointer(typing: Any, array: Any) -> Any:  # noqa: ARG001
         """The address of an array's first element."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             proxy = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
             return builder.ptrtoint(proxy.data, _WORD)
 
-        return types.int64(array), generate
+        return _INT64(array), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def get_byte(typing: Any, base: Any, index: Any) -> Any:
-        return _LOAD, _loader(_BYTE, signed=False)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def get_half(typing: Any, base: Any, index: Any) -> Any:
-        return _LOAD, _loader(_HALF, signed=True)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def get_word(typing: Any, base: Any, index: Any) -> Any:
-        return _LOAD, _loader(_WORD, signed=True)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def put_byte(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        return _STORE, _storer(_BYTE)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def put_half(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        return _STORE, _storer(_HALF)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def put_word(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        return _STORE, _storer(_WORD)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            block = ir.VectorType(_BYTE, BLOCK).as_pointer()
-            source = builder.bitcast(_address(builder, arguments[2], arguments[3], _BYTE), block)
-            target = builder.bitcast(_address(builder, arguments[0], arguments[1], _BYTE), block)
-            builder.store(builder.load(source, align=1), target, align=1)
-            return context.get_dummy_value()
-
-        return types.none(types.int64, types.int64, types.int64, types.int64), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def row_of(typing: Any, table: Any, index: Any, columns: Any) -> Any:
+    def row_of(typing: Any, table: Any, index: Any, columns: Any) -> Any:  # noqa: ARG001
         """The address of a row of a table of 64-bit numbers."""
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             cells = builder.mul(arguments[1], arguments[2])
             return builder.add(arguments[0], builder.mul(cells, ir.Constant(_WORD, 8)))
 
-        return types.int64(types.int64, types.int64, types.int64), generate
+        return _INT64(_INT64, _INT64, _INT64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            block = ir.VectorType(ir.IntType(8), BLOCK)
+            target, source = (builder.add(*arguments[i : i + 2]) for i in (0, 2))
+            value = builder.load(builder.inttoptr(source, block.as_pointer()), align=1)
+            builder.store(value, builder.inttoptr(target, block.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.none(_INT64, _INT64, _INT64, _INT64), generate
+
+    # What lies at an address makes no difference to it; plain Python needs to know.
+    bytes_at, chars_at, halves_at, words_at = (intrinsic(_part) for _ in range(4))
+
+    get_byte = _getter(8, signed=False)
+    get_uint32 = _getter(32, signed=False)
+    get_int32 = _getter(32, signed=True)
+    get_int64 = _getter(64, signed=True)
+    put_byte, put_int32, put_int64 = _putter(8), _putter(32), _putter(64)
+
+    read_int16 = _getter(16, signed=True, big_endian=True)
+    read_int32 = _getter(32, signed=True, big_endian=True)
+    read_uint32 = _getter(32, signed=False, big_endian=True)
+    read_int64 = _getter(64, signed=True, big_endian=True)
+    write_int16, write_int32, write_int64 = (_putter(bits, big_endian=True) for bits in (16, 32, 64))
 
 else:
 
@@ -116,25 +140,55 @@ else:
         """An array stands for its own address."""
         return array
 
+    def row_of(table: Any, index: int, columns: int) -> Any:  # noqa: ARG001
+        return table[index]
+
+    def _part_as(kind: str) -> Any:
+        size = np.dtype(kind).itemsize
+
+        def part(array: Any, position: int) -> Any:
+            whole = (array.size - position) // size * size
+            return array[position : position + whole].view(kind)
+
+        return part
+
+    bytes_at, chars_at, halves_at, words_at = map(_part_as, ("u1", "i1", "i4", "i8"))
+
     def get_byte(base: Any, index: int) -> int:
         return int(base[index])
 
     def put_byte(base: Any, index: int, value: int) -> None:
         base[index] = value & 0xFF if base.dtype.kind == "u" else value
 
-    def get_word(base: Any, index: int) -> int:
-        return int(base[index])
-
-    def put_word(base: Any, index: int, value: int) -> None:
+    def put_int64(base: Any, index: int, value: int) -> None:
         base[index] = value
 
-    get_half, put_half = get_word, put_word
+    get_uint32 = get_int32 = get_int64 = get_byte
+    put_int32 = put_int64
+
+    def _reader(size: int, *, signed: bool) -> Any:
+        def read(data: Any, at: int) -> int:
+            if not 0 <= at <= data.size - size:
+                raise IndexError(f"{size} bytes at {at} of {data.size}")
+            return int.from_bytes(data[at : at + size].tobytes(), "big", signed=signed)
+
+        return read
+
+    def _writer(size: int) -> Any:
+        def write(out: Any, at: int, value: int) -> None:
+            if not 0 <= at <= out.size - size:
+                raise IndexError(f"{size} bytes at {at} of {out.size}")
+            cut = int(value) & ((1 << 8 * size) - 1)
+            out[at : at + size] = np.frombuffer(cut.to_bytes(size, "big"), np.uint8)
+
+        return write
+
+    read_int16, read_int32, read_int64 = (_reader(size, signed=True) for size in (2, 4, 8))
+    read_uint32 = _reader(4, signed=False)
+    write_int16, write_int32, write_int64 = map(_writer, (2, 4, 8))
 
     def _copy_block(out: Any, at: int, data: Any, start: int) -> None:
         out[at : at + BLOCK] = data[start : start + BLOCK]
-
-    def row_of(table: Any, index: int, columns: int) -> Any:  # noqa: ARG001
-        return table[index]
 
 
 @inlined

@@ -14,9 +14,6 @@ checked against its entry, an entry's records against its count, so the promise 
 
 from __future__ import annotations
 
-import numpy as np
-
-from ottla.kernels.integers import read_int32, read_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -55,15 +52,21 @@ from ottla.kernels.layout import (
     VALUE_VALID_AT,
 )
 from ottla.kernels.memory import (
+    bytes_at,
+    chars_at,
     copy_bytes,
     get_byte,
-    get_word,
+    get_int64,
+    halves_at,
     pointer,
     put_byte,
-    put_half,
-    put_word,
+    put_int32,
+    put_int64,
+    read_int32,
     row_of,
+    words_at,
 )
+from ottla.kernels.varint import read_varint
 
 
 @inlined
@@ -72,15 +75,9 @@ def clear_bit(bitmap, index):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def part(slab, parts, index):  # type: ignore[no-untyped-def]
-    """A column's bytes: up to where the next column begins."""
-    return slab[parts[index] : parts[index + 1]]
-
-
-@inlined
 def begin_column(ends, valid, valid_bytes):  # type: ignore[no-untyped-def]
     """The first end is 0; validity starts all ones, and a null clears its bit."""
-    put_half(ends, 0, 0)
+    put_int32(ends, 0, 0)
     for i in range(valid_bytes):
         put_byte(valid, i, 0xFF)
 
@@ -104,16 +101,16 @@ def decode_batches(  # type: ignore[no-untyped-def]
     `header_at`, `header_stop`: empty, or get for each record where its headers begin and end in its
     source; the begin is inverted (~) for the arena.
     """
-    offsets = pointer(part(slab, parts, OFFSETS_AT).view(np.int64))
-    timestamps = pointer(part(slab, parts, TIMESTAMPS_AT).view(np.int64))
-    timestamp_types = pointer(part(slab, parts, TIMESTAMP_TYPES_AT).view(np.int8))
-    key_ends = pointer(part(slab, parts, KEY_ENDS_AT).view(np.int32))
-    key_valid = pointer(part(slab, parts, KEY_VALID_AT))
-    key_data = pointer(part(slab, parts, KEY_DATA_AT))
+    offsets = words_at(slab, parts[OFFSETS_AT])
+    timestamps = words_at(slab, parts[TIMESTAMPS_AT])
+    timestamp_types = chars_at(slab, parts[TIMESTAMP_TYPES_AT])
+    key_ends = halves_at(slab, parts[KEY_ENDS_AT])
+    key_valid = bytes_at(slab, parts[KEY_VALID_AT])
+    key_data = bytes_at(slab, parts[KEY_DATA_AT])
     key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
-    value_ends = pointer(part(slab, parts, VALUE_ENDS_AT).view(np.int32))
-    value_valid = pointer(part(slab, parts, VALUE_VALID_AT))
-    value_data = pointer(part(slab, parts, VALUE_DATA_AT))
+    value_ends = halves_at(slab, parts[VALUE_ENDS_AT])
+    value_valid = bytes_at(slab, parts[VALUE_VALID_AT])
+    value_data = bytes_at(slab, parts[VALUE_DATA_AT])
     value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
     rows_at = pointer(table)
     raw_at = pointer(raw)
@@ -134,16 +131,16 @@ def decode_batches(  # type: ignore[no-untyped-def]
     status = OK
     for index in range(first, last):
         entry = row_of(rows_at, index, ENTRY_COLUMNS)
-        at = get_word(entry, START)
-        end = get_word(entry, END)
-        count = get_word(entry, COUNT)
-        base_offset = get_word(entry, BASE_OFFSET)
-        append_time = (get_word(entry, ATTRIBUTES) & LOG_APPEND_TIME) != 0
+        at = get_int64(entry, START)
+        end = get_int64(entry, END)
+        count = get_int64(entry, COUNT)
+        base_offset = get_int64(entry, BASE_OFFSET)
+        append_time = (get_int64(entry, ATTRIBUTES) & LOG_APPEND_TIME) != 0
         timestamp_type = 1 if append_time else 0
-        base_timestamp = get_word(entry, MAX_TIMESTAMP) if append_time else get_word(entry, BASE_TIMESTAMP)
+        base_timestamp = get_int64(entry, MAX_TIMESTAMP) if append_time else get_int64(entry, BASE_TIMESTAMP)
         data = raw_at
         data_end = raw.size
-        if get_word(entry, SOURCE) == 1:
+        if get_int64(entry, SOURCE) == 1:
             data = arena_at
             data_end = arena.size
         if count > (end - at) // RECORD_SIZE_MIN:
@@ -183,9 +180,9 @@ def decode_batches(  # type: ignore[no-untyped-def]
             offset = base_offset + offset_delta
             if offset < from_offset:
                 continue
-            put_word(offsets, row, offset)
+            put_int64(offsets, row, offset)
             timestamp = base_timestamp if append_time else base_timestamp + timestamp_delta
-            put_word(timestamps, row, timestamp)
+            put_int64(timestamps, row, timestamp)
             if timestamp == NO_TIMESTAMP:
                 missing += 1
             put_byte(timestamp_types, row, timestamp_type)
@@ -202,12 +199,12 @@ def decode_batches(  # type: ignore[no-untyped-def]
                 copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
                 value_at += value_size
             if spans_wanted:
-                put_word(spans_start, row, header_start if get_word(entry, SOURCE) == 0 else ~header_start)
-                put_word(spans_stop, row, stop)
+                put_int64(spans_start, row, header_start if get_int64(entry, SOURCE) == 0 else ~header_start)
+                put_int64(spans_stop, row, stop)
                 headers += header_count
             row += 1
-            put_half(key_ends, row, key_at)
-            put_half(value_ends, row, value_at)
+            put_int32(key_ends, row, key_at)
+            put_int32(value_ends, row, value_at)
         if status == OK and at != end:
             status = BAD_RECORD
         if status != OK:
@@ -239,16 +236,16 @@ def decode_messages(  # type: ignore[no-untyped-def]
     state,
 ):
     """Append the messages of uncompressed format 0 and 1 entries table[first:last]; as `decode_batches`."""
-    offsets = pointer(part(slab, parts, OFFSETS_AT).view(np.int64))
-    timestamps = pointer(part(slab, parts, TIMESTAMPS_AT).view(np.int64))
-    timestamp_types = pointer(part(slab, parts, TIMESTAMP_TYPES_AT).view(np.int8))
-    key_ends = pointer(part(slab, parts, KEY_ENDS_AT).view(np.int32))
-    key_valid = pointer(part(slab, parts, KEY_VALID_AT))
-    key_data = pointer(part(slab, parts, KEY_DATA_AT))
+    offsets = words_at(slab, parts[OFFSETS_AT])
+    timestamps = words_at(slab, parts[TIMESTAMPS_AT])
+    timestamp_types = chars_at(slab, parts[TIMESTAMP_TYPES_AT])
+    key_ends = halves_at(slab, parts[KEY_ENDS_AT])
+    key_valid = bytes_at(slab, parts[KEY_VALID_AT])
+    key_data = bytes_at(slab, parts[KEY_DATA_AT])
     key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
-    value_ends = pointer(part(slab, parts, VALUE_ENDS_AT).view(np.int32))
-    value_valid = pointer(part(slab, parts, VALUE_VALID_AT))
-    value_data = pointer(part(slab, parts, VALUE_DATA_AT))
+    value_ends = halves_at(slab, parts[VALUE_ENDS_AT])
+    value_valid = bytes_at(slab, parts[VALUE_VALID_AT])
+    value_data = bytes_at(slab, parts[VALUE_DATA_AT])
     value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
     rows_at = pointer(table)
     raw_at = pointer(raw)
@@ -264,11 +261,11 @@ def decode_messages(  # type: ignore[no-untyped-def]
     value_at = state[VALUE_BYTES]
     for index in range(first, last):
         entry = row_of(rows_at, index, ENTRY_COLUMNS)
-        at = get_word(entry, START)
-        end = get_word(entry, END)
+        at = get_int64(entry, START)
+        end = get_int64(entry, END)
         data = raw_at
         data_end = raw.size
-        if get_word(entry, SOURCE) == 1:
+        if get_int64(entry, SOURCE) == 1:
             data = arena_at
             data_end = arena.size
         # Both lengths are there: the scan refused anything smaller.
@@ -284,16 +281,16 @@ def decode_messages(  # type: ignore[no-untyped-def]
         if value_size < -1 or max(value_size, 0) != end - value_start:
             state[FAILED_ROW] = index
             return BAD_RECORD
-        if get_word(entry, BASE_OFFSET) < from_offset:
+        if get_int64(entry, BASE_OFFSET) < from_offset:
             continue
-        put_word(offsets, row, get_word(entry, BASE_OFFSET))
-        timestamp = get_word(entry, BASE_TIMESTAMP)
-        put_word(timestamps, row, timestamp)
+        put_int64(offsets, row, get_int64(entry, BASE_OFFSET))
+        timestamp = get_int64(entry, BASE_TIMESTAMP)
+        put_int64(timestamps, row, timestamp)
         if timestamp == NO_TIMESTAMP:
             state[TIMESTAMPS_MISSING] += 1
         put_byte(timestamp_types, row, NO_TIMESTAMP_TYPE)
-        if get_word(entry, MAGIC) == 1:
-            put_byte(timestamp_types, row, 1 if get_word(entry, ATTRIBUTES) & LOG_APPEND_TIME else 0)
+        if get_int64(entry, MAGIC) == 1:
+            put_byte(timestamp_types, row, 1 if get_int64(entry, ATTRIBUTES) & LOG_APPEND_TIME else 0)
         if key_size < 0:
             state[KEY_NULLS] += 1
             clear_bit(key_valid, row)
@@ -307,11 +304,11 @@ def decode_messages(  # type: ignore[no-untyped-def]
             copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
             value_at += value_size
         if spans_wanted:
-            put_word(spans_start, row, 0)
-            put_word(spans_stop, row, 0)
+            put_int64(spans_start, row, 0)
+            put_int64(spans_stop, row, 0)
         row += 1
-        put_half(key_ends, row, key_at)
-        put_half(value_ends, row, value_at)
+        put_int32(key_ends, row, key_at)
+        put_int32(value_ends, row, value_at)
         state[ROWS] = row
         state[KEY_BYTES] = key_at
         state[VALUE_BYTES] = value_at

@@ -8,9 +8,10 @@ no instruction for it.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import crc32c
-from ottla.kernels.integers import varint_size, write_int16, write_int32, write_int64, write_varint
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     BAD_FIELD,
@@ -27,6 +28,8 @@ from ottla.kernels.layout import (
     LEGACY_BODY_AT_V1,
     MAGIC_AT,
     OK,
+    RECORD_OVERHEAD_MAX,
+    SIZE_MAX,
     STAMP_ATTRIBUTES,
     STAMP_OFFSET,
     STAMP_PRODUCER_EPOCH,
@@ -37,13 +40,17 @@ from ottla.kernels.layout import (
 from ottla.kernels.memory import (
     copy_bytes,
     get_byte,
-    get_half,
-    get_word,
+    get_int32,
+    get_int64,
     pointer,
     put_byte,
-    put_word,
+    put_int64,
     row_of,
+    write_int16,
+    write_int32,
+    write_int64,
 )
+from ottla.kernels.varint import varint_size, write_varint
 
 
 @inlined
@@ -55,46 +62,60 @@ def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):  # type: ignore
         bit = valid_at + index
         if not (get_byte(valid, bit >> 3) >> (bit & 7)) & 1:
             return -1
-    return get_half(ends, index + 1) - get_half(ends, index)
+    return get_int32(ends, index + 1) - get_int32(ends, index)
 
 
 @inlined
 def _write_value(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
     at = write_varint(out, at, size)
     if size > 0:
-        copy_bytes(out, at, out_end, data, get_half(ends, index), data_end, size)
+        copy_bytes(out, at, out_end, data, get_int32(ends, index), data_end, size)
         at += size
     return at
 
 
 @inlined
 def _close_batch(  # type: ignore[no-untyped-def]
-    out, start, at, count, row, base_timestamp, max_timestamp, stamp, verify, table, batch
+    out, start, end, first, count, base_timestamp, max_timestamp, stamp, verify, entry
 ):
-    """Write the 61 bytes in front of a batch, and its row of the table. `row` is behind its last record."""
-    first = row - count
-    write_int64(out, start, get_word(stamp, STAMP_OFFSET) + first)
-    write_int32(out, start + 8, at - start - ENTRY_OVERHEAD)
+    """Write the 61 bytes in front of a batch of records `first` and on, and its row of the table."""
+    write_int64(out, start, get_int64(stamp, STAMP_OFFSET) + first)
+    write_int32(out, start + 8, end - start - ENTRY_OVERHEAD)
     write_int32(out, start + 12, -1)
     put_byte(out, start + MAGIC_AT, 2)
-    write_int16(out, start + BATCH_ATTRIBUTES_AT, get_word(stamp, STAMP_ATTRIBUTES))
+    write_int16(out, start + BATCH_ATTRIBUTES_AT, get_int64(stamp, STAMP_ATTRIBUTES))
     write_int32(out, start + 23, count - 1)
     write_int64(out, start + 27, base_timestamp)
     write_int64(out, start + 35, max_timestamp)
-    write_int64(out, start + 43, get_word(stamp, STAMP_PRODUCER_ID))
-    write_int16(out, start + 51, get_word(stamp, STAMP_PRODUCER_EPOCH))
-    sequence = get_word(stamp, STAMP_SEQUENCE)
+    write_int64(out, start + 43, get_int64(stamp, STAMP_PRODUCER_ID))
+    write_int16(out, start + 51, get_int64(stamp, STAMP_PRODUCER_EPOCH))
+    sequence = get_int64(stamp, STAMP_SEQUENCE)
     if sequence >= 0:
-        sequence = (sequence + first) & 0x7FFFFFFF  # sequences wrap to 0
+        sequence = (sequence + first) & 0x7FFFFFFF  # behind the largest comes 0
     write_int32(out, start + 53, sequence)
     write_int32(out, start + 57, count)
     crc = 0
     if verify == VERIFY_HERE:
-        crc = crc32c(out, start + BATCH_ATTRIBUTES_AT, at)
+        crc = crc32c(out, start + BATCH_ATTRIBUTES_AT, end)
     write_int32(out, start + BATCH_CRC_AT, crc)
-    row = row_of(table, batch, ENCODED_COLUMNS)
-    put_word(row, ENCODED_START, start)
-    put_word(row, ENCODED_END, at)
+    put_int64(entry, ENCODED_START, start)
+    put_int64(entry, ENCODED_END, end)
+
+
+@inlined
+def _write_length(out, at, guess, end):  # type: ignore[no-untyped-def]
+    """Put the length in front of a record that was written behind `guess` bytes: (bytes it took, new end)."""
+    size = end - at - guess
+    length_size = varint_size(size)
+    shift = length_size - guess
+    if shift > 0:
+        for i in range(size):
+            put_byte(out, end + shift - 1 - i, get_byte(out, end - 1 - i))
+    elif shift < 0:
+        for i in range(size):
+            put_byte(out, at + length_size + i, get_byte(out, at + guess + i))
+    write_varint(out, at, size)
+    return length_size, end + shift
 
 
 @kernel
@@ -128,6 +149,10 @@ def encode_batches(  # type: ignore[no-untyped-def]
     `stamp`: what goes into the batch headers (see `layout`); offset and sequence are the first record's.
     `verify`: whether checksums are made here or left to the caller, as for the scan.
     `table` gets (start, end) of each batch, `progress` (batches written, row reached).
+
+    A record is written before its length is known, behind as many bytes as the length before took, and
+    moved if that was wrong. If it made its batch too large, the batch is closed in front of it and the
+    record is written again: its deltas differ.
     """
     keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
     values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
@@ -135,101 +160,80 @@ def encode_batches(  # type: ignore[no-untyped-def]
     header_values, header_value_bytes = pointer(header_value_ends), pointer(header_value_data)
     header_value_bits = pointer(header_value_valid)
     lists, times, target = pointer(header_ends), pointer(timestamps), pointer(out)
-    stamp_at, table_at = pointer(stamp), pointer(table)
+    stamps, entries = pointer(stamp), pointer(table)
     has_headers = header_ends.size > 0
-    at = 0
-    batches = 0
-    start = 0
-    count = 0
-    base_timestamp = 0
-    max_timestamp = 0
-    for row in range(rows):
-        timestamp = get_word(times, row)
+    # Typed zeros: Numba would compile the parts for a literal 0 as well.
+    row = at = start = batches = count = base_timestamp = max_timestamp = np.int64(0)
+    length_size = np.int64(1)
+    first_header = last_header = np.int64(0)
+    while row < rows:
         progress[1] = row
+        timestamp = get_int64(times, row)
         if not -ENCODED_TIMESTAMP_LIMIT < timestamp < ENCODED_TIMESTAMP_LIMIT:
             return BAD_FIELD
         key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
         value_size = _size_of(
             values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
         )
-        fixed = 1 + varint_size(key_size) + varint_size(value_size) + max(key_size, 0) + max(value_size, 0)
-        first_header = 0
-        last_header = 0
+        room = key_size + value_size + RECORD_OVERHEAD_MAX
         if has_headers:
-            first_header = get_half(lists, row)
-            last_header = get_half(lists, row + 1)
-            for header in range(first_header, last_header):
-                size = get_half(header_keys, header + 1) - get_half(header_keys, header)
-                fixed += varint_size(size) + size
-                size = _size_of(
-                    header_values,
-                    header_value_ends.size > 0,
-                    header_value_bits,
-                    header_value_valid.size > 0,
-                    header_value_valid_at,
-                    header,
-                )
-                fixed += varint_size(size) + max(size, 0)
-        fixed += varint_size(last_header - first_header)
-        size = fixed + varint_size(timestamp - base_timestamp) + varint_size(count)
-        if count > 0 and at + varint_size(size) + size - start > batch_bytes:
-            _close_batch(
-                target,
-                start,
-                at,
-                count,
-                row,
-                base_timestamp,
-                max_timestamp,
-                stamp_at,
-                verify,
-                table_at,
-                batches,
-            )
-            batches += 1
-            count = 0
+            first_header = get_int32(lists, row)
+            last_header = get_int32(lists, row + 1)
+            room += get_int32(header_keys, last_header) - get_int32(header_keys, first_header)
+            room += get_int32(header_values, last_header) - get_int32(header_values, first_header)
+            room += (last_header - first_header) * RECORD_OVERHEAD_MAX
         if count == 0:
             start = at
             at += BATCH_OVERHEAD
             base_timestamp = timestamp
             max_timestamp = timestamp
-            size = fixed + 2
-            if batches == table.shape[0]:
-                return FULL
-        if size > 0x7FFFFFFF - BATCH_OVERHEAD:
+        if room > SIZE_MAX:
             return BAD_FIELD
-        if at + size + 5 > out.size:
+        if at + room > out.size or batches == table.shape[0]:
             return FULL
-        at = write_varint(target, at, size)
-        put_byte(target, at, 0)
-        at = write_varint(target, at + 1, timestamp - base_timestamp)
-        at = write_varint(target, at, count)
-        at = _write_value(target, at, out.size, keys, key_bytes, key_data.size, row, key_size)
-        at = _write_value(target, at, out.size, values, value_bytes, value_data.size, row, value_size)
-        at = write_varint(target, at, last_header - first_header)
+        end = at + length_size
+        put_byte(target, end, 0)
+        end = write_varint(target, end + 1, timestamp - base_timestamp)
+        end = write_varint(target, end, count)
+        end = _write_value(target, end, out.size, keys, key_bytes, key_data.size, row, key_size)
+        end = _write_value(target, end, out.size, values, value_bytes, value_data.size, row, value_size)
+        end = write_varint(target, end, last_header - first_header)
         for header in range(first_header, last_header):
-            size = get_half(header_keys, header + 1) - get_half(header_keys, header)
-            at = _write_value(
-                target, at, out.size, header_keys, header_key_bytes, header_key_data.size, header, size
+            size = get_int32(header_keys, header + 1) - get_int32(header_keys, header)
+            end = _write_value(
+                target, end, out.size, header_keys, header_key_bytes, header_key_data.size, header, size
             )
             size = _size_of(
-                header_values,
-                header_value_ends.size > 0,
-                header_value_bits,
-                header_value_valid.size > 0,
-                header_value_valid_at,
-                header,
+                header_values, True, header_value_bits, header_value_valid.size > 0, header_value_valid_at, header
             )
-            at = _write_value(
-                target, at, out.size, header_values, header_value_bytes, header_value_data.size, header, size
+            end = _write_value(
+                target, end, out.size, header_values, header_value_bytes, header_value_data.size, header, size
             )
-        max_timestamp = max(max_timestamp, timestamp)
-        count += 1
-    if count > 0:
+        length_size, end = _write_length(target, at, length_size, end)
+        is_last = row == rows - 1
+        if end - start > batch_bytes and count > 0:
+            is_last = False
+        else:
+            at = end
+            count += 1
+            row += 1
+            max_timestamp = max(max_timestamp, timestamp)
+            if not is_last:
+                continue
         _close_batch(
-            target, start, at, count, rows, base_timestamp, max_timestamp, stamp_at, verify, table_at, batches
+            target,
+            start,
+            at,
+            row - count,
+            count,
+            base_timestamp,
+            max_timestamp,
+            stamps,
+            verify,
+            row_of(entries, batches, ENCODED_COLUMNS),
         )
         batches += 1
+        count = np.int64(0)
     progress[0] = batches
     progress[1] = rows
     return OK
@@ -239,7 +243,7 @@ def encode_batches(  # type: ignore[no-untyped-def]
 def _write_sized(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
     write_int32(out, at, size)
     if size > 0:
-        copy_bytes(out, at + 4, out_end, data, get_half(ends, index), data_end, size)
+        copy_bytes(out, at + 4, out_end, data, get_int32(ends, index), data_end, size)
     return at + 4 + max(size, 0)
 
 
@@ -268,7 +272,7 @@ def encode_messages(  # type: ignore[no-untyped-def]
     values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
     times, target = pointer(timestamps), pointer(out)
     overhead = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
-    at = 0
+    at = np.int64(0)
     for row in range(rows):
         progress[1] = row
         key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
@@ -276,7 +280,7 @@ def encode_messages(  # type: ignore[no-untyped-def]
             values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
         )
         stop = at + overhead + 8 + max(key_size, 0) + max(value_size, 0)
-        if stop - at > 0x7FFFFFFF:
+        if stop - at > SIZE_MAX:
             return BAD_FIELD
         if stop > out.size:
             return FULL
@@ -285,7 +289,7 @@ def encode_messages(  # type: ignore[no-untyped-def]
         put_byte(target, at + MAGIC_AT, magic)
         put_byte(target, at + MAGIC_AT + 1, 0)
         if magic == 1:
-            write_int64(target, at + LEGACY_BODY_AT_V0, get_word(times, row))
+            write_int64(target, at + LEGACY_BODY_AT_V0, get_int64(times, row))
         body = _write_sized(target, at + overhead, out.size, keys, key_bytes, key_data.size, row, key_size)
         _write_sized(target, body, out.size, values, value_bytes, value_data.size, row, value_size)
         write_int32(target, at + ENTRY_OVERHEAD, crc32(target, at + MAGIC_AT, stop))

@@ -131,9 +131,4 @@ def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput:
 
 def record_bytes_max(rows: int, *inputs: BinaryInput) -> int:
     """More bytes than `rows` records of these columns can take in any format."""
-    return rows * _RECORD_OVERHEAD_MAX + sum(column.data_bytes for column in inputs)
-
-
-# Varints of length, timestamp, offset, key, value and header count, and attributes; an entry of formats 0
-# and 1 has 34 bytes around key and value.
-_RECORD_OVERHEAD_MAX = max(5 + 1 + 9 + 5 + 5 + 5 + 5, layout.LEGACY_BODY_AT_V1 + 8)
+    return rows * layout.RECORD_OVERHEAD_MAX + sum(column.data_bytes for column in inputs)

@@ -1,4 +1,4 @@
-"""Reading and writing of integers inside kernels: big-endian, and zig-zag varints, at addresses.
+"""Zig-zag varints inside kernels, at addresses.
 
 A failed varint read answers a position past `end`; every later read from there fails too, so a caller
 checks once before it uses what it read.
@@ -8,53 +8,6 @@ from __future__ import annotations
 
 from ottla.kernels.kernel import inlined
 from ottla.kernels.memory import get_byte, put_byte
-
-
-@inlined
-def read_int16(data, at):  # type: ignore[no-untyped-def]
-    value = (get_byte(data, at) << 8) | get_byte(data, at + 1)
-    return value - ((value & 0x8000) << 1)
-
-
-@inlined
-def read_uint32(data, at):  # type: ignore[no-untyped-def]
-    return (
-        (get_byte(data, at) << 24)
-        | (get_byte(data, at + 1) << 16)
-        | (get_byte(data, at + 2) << 8)
-        | get_byte(data, at + 3)
-    )
-
-
-@inlined
-def read_int32(data, at):  # type: ignore[no-untyped-def]
-    value = read_uint32(data, at)
-    return value - ((value & 0x80000000) << 1)
-
-
-@inlined
-def read_int64(data, at):  # type: ignore[no-untyped-def]
-    return (read_int32(data, at) << 32) | read_uint32(data, at + 4)
-
-
-@inlined
-def write_int16(out, at, value):  # type: ignore[no-untyped-def]
-    put_byte(out, at, value >> 8)
-    put_byte(out, at + 1, value)
-
-
-@inlined
-def write_int32(out, at, value):  # type: ignore[no-untyped-def]
-    put_byte(out, at, value >> 24)
-    put_byte(out, at + 1, value >> 16)
-    put_byte(out, at + 2, value >> 8)
-    put_byte(out, at + 3, value)
-
-
-@inlined
-def write_int64(out, at, value):  # type: ignore[no-untyped-def]
-    write_int32(out, at, value >> 32)
-    write_int32(out, at + 4, value)
 
 
 @inlined
