@@ -40,7 +40,7 @@ def attempt(kind: type[Message], version: int, data: bytes) -> Message | None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_values_survive_the_round_trip_in_every_version(
     kind: type[Message], data: st.DataObject

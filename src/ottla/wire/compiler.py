@@ -91,10 +91,6 @@ class Struct(Codec[T]):
             return _flat_decoder(plain, self._maker(plain, [*tagged, *absent]), decoder, place)
         return decoder
 
-    def _maker(self, read: Sequence[Field], missing: Sequence[Field]) -> Maker:
-        order = [*read, *missing]
-        return Maker(self._kind, [order.index(field) for field in self._fields], missing)
-
     def encoder(self, place: Place) -> Encoder:
         lost = [field for field in self._fields if not (field.exists(place.version) or field.ignorable)]
         tagged = self._tagged(place.version)
@@ -113,6 +109,10 @@ class Struct(Codec[T]):
             out.append(0)
 
         return encode_without_tags if place.flexible and not tagged else encode
+
+    def _maker(self, read: Sequence[Field], missing: Sequence[Field]) -> Maker:
+        order = [*read, *missing]
+        return Maker(self._kind, [order.index(field) for field in self._fields], missing)
 
     def _plain(self, version: int) -> list[Field]:
         """The fields that `version` has outside of the tag buffer, in wire order."""

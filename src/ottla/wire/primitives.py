@@ -122,8 +122,11 @@ def read_varint(view: memoryview, position: int, label: str) -> tuple[int, int]:
         value = view[position]
         if value < 0x80:
             return value, position + 1
-        for size in range(1, VARINT_LIMIT_BYTES):
-            # The bit that said "more follows" is taken away as the next seven bits are put in its place.
+        # The bit that said "more follows" is taken away as the next seven bits are put in its place.
+        value += (view[position + 1] - 1) << 7
+        if value < 0x4000:
+            return value, position + 2
+        for size in range(2, VARINT_LIMIT_BYTES):
             value += (view[position + size] - 1) << (7 * size)
             if view[position + size] < 0x80:
                 return value, position + size + 1

@@ -1,4 +1,4 @@
-"""The notation in which Kafka's messages are declared, and the two functions that use it.
+"""The notation in which Kafka's messages are declared, and the functions that use it.
 
 One class describes an API's request (or response) in all versions; what changed lies in the fields'
 ranges:

@@ -1,8 +1,8 @@
 """OffsetFetch, key 9: a group's stored positions.
 
-Version notes: 0 reads from ZooKeeper, 1 from Kafka. From 2 on None asks for every partition. 7 can wait
-for pending transactions. 8 asks for several groups at once and replaces the fields of one group by
-`groups`. 10 names topics by id.
+Version notes: 0 reads from ZooKeeper, 1 from Kafka. From 2 on None asks for every partition. 7 can ask
+for settled offsets only (error 88 while a transaction is open). 8 asks for several groups at once and
+replaces the fields of one group by `groups`. 10 names topics by id.
 """
 
 from __future__ import annotations
