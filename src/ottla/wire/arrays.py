@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TypeVar
 
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.primitives import (
@@ -51,27 +52,15 @@ class Array(Codec[list[T]]):
 
     def encoder(self, place: Place) -> Encoder:
         inner = Place(place.label, place.version, place.flexible)
-        write_count, null = length_writer(place, ">i"), null_bytes(place, 4)
-        write_item = self._element.encoder(inner)
-        number = self._element.pack
-        quick = 0x7F if place.flexible else 0
+        if self._element.pack:
+            return _numbers_encoder(place, self._element.pack, self._element.encoder(inner))
+        return _items_encoder(place, self._element.encoder(inner))
 
-        def encode(out: Sink, value: Sequence[T] | None) -> None:
-            if value is None:
-                out += null or refuse(place, value, "not nullable in this version")
-                return
-            count = len(value)
-            if count < quick:
-                out.append(count + 1)
-            else:
-                write_count(out, count)
-            if number:
-                _write_numbers(out, value, number, write_item)
-            else:
-                for item in value:
-                    write_item(out, item)
 
-        return encode
+@lru_cache(maxsize=256)
+def _numbers(count: int, character: str) -> struct.Struct:
+    """So many numbers in a row; most lists are short, so few of these are in use."""
+    return struct.Struct(f">{count}{character}")
 
 
 def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
@@ -117,7 +106,7 @@ def _numbers_decoder(place: Place, character: str) -> Decoder:
             if count < 0:
                 out.append(None)
                 return position
-        out.append(list(struct.unpack_from(f">{count}{character}", view, position)) if count else [])
+        out.append(list(_numbers(count, character).unpack_from(view, position)))
         return position + width * count
 
     return decode
@@ -140,10 +129,43 @@ def _count_reader(place: Place, minimum_bytes: int) -> LengthReader:
     return read
 
 
-def _write_numbers(out: Sink, value: Sequence[Any], character: str, write_item: Encoder) -> None:
-    try:
-        out += struct.pack(f">{len(value)}{character}", *value)
-    except struct.error:
-        # Only to name the guilty element: one of these raises.
+def _items_encoder(place: Place, write_item: Encoder) -> Encoder:
+    quick = 0x7F if place.flexible else 0
+    write_count, null = length_writer(place, ">i"), null_bytes(place, 4)
+
+    def encode(out: Sink, value: Sequence[object] | None) -> None:
+        if value is None:
+            out += null or refuse(place, value, "not nullable in this version")
+            return
+        count = len(value)
+        if count < quick:
+            out.append(count + 1)
+        else:
+            write_count(out, count)
         for item in value:
             write_item(out, item)
+
+    return encode
+
+
+def _numbers_encoder(place: Place, character: str, write_item: Encoder) -> Encoder:
+    quick = 0x7F if place.flexible else 0
+    write_count, null = length_writer(place, ">i"), null_bytes(place, 4)
+
+    def encode(out: Sink, value: Sequence[object] | None) -> None:
+        if value is None:
+            out += null or refuse(place, value, "not nullable in this version")
+            return
+        count = len(value)
+        if count < quick:
+            out.append(count + 1)
+        else:
+            write_count(out, count)
+        try:
+            out += _numbers(count, character).pack(*value)
+        except struct.error:
+            # Only to name the guilty element: one of these raises.
+            for item in value:
+                write_item(out, item)
+
+    return encode
