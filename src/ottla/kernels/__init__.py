@@ -1,48 +1,35 @@
-"""Hot loops over bytes and arrays: the Numba kernels, or their NumPy stand-ins where Numba does not work."""
+"""Hot loops over bytes and arrays: the Numba kernels, or their NumPy stand-ins where Numba does not work.
+
+Both have the same names, arguments and results; each kernel's own file tells what it does.
+"""
 
 from __future__ import annotations
 
+import importlib
 import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ottla.kernels import kernel
 
-if kernel.AVAILABLE:
-    from ottla.kernels.crc32c import IN_KERNEL as CRC32C_IN_KERNEL
-    from ottla.kernels.entry_scan import scan_entries, summarize_entries
-    from ottla.kernels.hashes import java_hash_column, murmur2_column
-    from ottla.kernels.header_decode import decode_headers
-    from ottla.kernels.record_decode import decode_batches, decode_messages
-    from ottla.kernels.record_encode import encode_batches, encode_messages
-else:
-    from ottla.kernels.numpy_path import (
-        CRC32C_IN_KERNEL,
-        decode_batches,
-        decode_headers,
-        decode_messages,
-        encode_batches,
-        encode_messages,
-        java_hash_column,
-        murmur2_column,
-        scan_entries,
-        summarize_entries,
+Kernel: TypeAlias = Callable[..., int]
+
+_path: Any = importlib.import_module(f"ottla.kernels.{'compiled' if kernel.AVAILABLE else 'numpy_path'}")
+
+CRC32C_IN_KERNEL: bool = _path.CRC32C_IN_KERNEL
+scan_entries: Kernel = _path.scan_entries
+summarize_entries: Kernel = _path.summarize_entries
+decode_batches: Kernel = _path.decode_batches
+decode_messages: Kernel = _path.decode_messages
+decode_headers: Kernel = _path.decode_headers
+encode_batches: Kernel = _path.encode_batches
+encode_messages: Kernel = _path.encode_messages
+murmur2_column: Kernel = _path.murmur2_column
+java_hash_column: Kernel = _path.java_hash_column
+
+if not kernel.AVAILABLE and kernel.REQUESTED != "numpy":
+    warnings.warn(
+        f"ottla runs without Numba ({kernel.UNAVAILABLE_BECAUSE}): decoding is 3 to 27 times slower",
+        RuntimeWarning,
+        stacklevel=2,
     )
-
-    if kernel.REQUESTED != "numpy":
-        warnings.warn(
-            f"ottla runs without Numba ({kernel.UNAVAILABLE_BECAUSE}): decoding is 3 to 27 times slower",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-__all__ = [
-    "CRC32C_IN_KERNEL",
-    "decode_batches",
-    "decode_headers",
-    "decode_messages",
-    "encode_batches",
-    "encode_messages",
-    "java_hash_column",
-    "murmur2_column",
-    "scan_entries",
-    "summarize_entries",
-]

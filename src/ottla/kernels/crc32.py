@@ -11,7 +11,7 @@ SLICE = 256
 
 
 @inlined
-def crc32(data, start, end):  # type: ignore[no-untyped-def]
+def crc32(data, start, end):
     """CRC-32 of data[start:end], `data` being an address; the caller has checked the range."""
     table = pointer(CRC32_SLICES)
     crc = 0xFFFFFFFF

@@ -40,7 +40,7 @@ if IN_KERNEL:
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def _instruction(typing: Any, crc: Any, word: Any) -> Any:  # noqa: ARG001 - Numba calls it by position
         """The CRC after eight more bytes."""
 
@@ -52,7 +52,7 @@ if IN_KERNEL:
         return types.int64(types.int64, types.int64), generate
 
     @inlined
-    def _shift(crc):  # type: ignore[no-untyped-def]
+    def _shift(crc):
         """The CRC after CRC32C_STRIDE more zero bytes."""
         table = pointer(CRC32C_SHIFT)
         return (
@@ -63,7 +63,7 @@ if IN_KERNEL:
         )
 
     @inlined
-    def crc32c(data, start, end):  # type: ignore[no-untyped-def]
+    def crc32c(data, start, end):
         """CRC-32C of data[start:end], `data` being an address; the caller has checked the range."""
         table = pointer(CRC32C_BYTES)
         crc = np.int64(0xFFFFFFFF)
@@ -87,6 +87,6 @@ if IN_KERNEL:
 else:
 
     @inlined
-    def crc32c(data, start, end):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def crc32c(data, start, end):  # noqa: ARG001
         """Never called: the caller asks the library."""
         return -1

@@ -63,7 +63,7 @@ from ottla.kernels.memory import (
 
 
 @inlined
-def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
+def _scan_batch(data, at, end, verify, row):
     last_delta = read_int32(data, at + 23)
     base_timestamp = read_int64(data, at + 27)
     max_timestamp = read_int64(data, at + 35)
@@ -90,7 +90,7 @@ def _scan_batch(data, at, end, verify, row):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped-def]
+def _scan_message(data, at, end, magic, verify, row):
     if verify != VERIFY_NOTHING and crc32(data, at + MAGIC_AT, end) != read_uint32(data, at + LEGACY_CRC_AT):
         return BAD_CRC
     put_int64(row, START, at + (LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1))
@@ -108,7 +108,7 @@ def _scan_message(data, at, end, magic, verify, row):  # type: ignore[no-untyped
 
 
 @inlined
-def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
+def _summarize(table, rows, summary):
     next_offset = 0
     formats = 0
     attributes = 0
@@ -136,7 +136,7 @@ def _summarize(table, rows, summary):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def scan_entries(data, at, end, source, verify, table, progress, summary):  # type: ignore[no-untyped-def]
+def scan_entries(data, at, end, source, verify, table, progress, summary):
     """Fill `table` from data[at:end].
 
     `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later.
@@ -150,7 +150,7 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):  # ty
     rows_at = pointer(table)
     while end - at >= ENTRY_OVERHEAD:
         size = read_int32(memory, at + 8)
-        if 0 <= size and size > end - at - ENTRY_OVERHEAD:
+        if size >= 0 and size > end - at - ENTRY_OVERHEAD:
             break
         if rows == capacity:
             status = FULL
@@ -187,7 +187,7 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):  # ty
 
 
 @kernel
-def summarize_entries(table, summary):  # type: ignore[no-untyped-def]
+def summarize_entries(table, summary):
     """What the whole table says, so that the usual record set needs no look at single entries.
 
     `summary` gets: the offset behind the largest, formats (a bit a magic), attribute bits of entries that

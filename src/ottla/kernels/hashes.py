@@ -7,24 +7,28 @@ two such numbers stay below 2**63 because murmur2's multiplier is below 2**31.
 from __future__ import annotations
 
 from ottla.kernels.kernel import inlined, kernel
+from ottla.kernels.layout import MURMUR_MULTIPLIER, MURMUR_SEED
 from ottla.kernels.memory import get_byte, get_int32, pointer, put_int32
 
-MURMUR_SEED = 0x9747B28C
-MURMUR_MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
 
 
 @inlined
-def signed32(value):  # type: ignore[no-untyped-def]
+def signed32(value):
     return (value & 0x7FFFFFFF) - (value & 0x80000000)
 
 
 @inlined
-def _murmur2_of(data, start, end):  # type: ignore[no-untyped-def]
+def _murmur2_of(data, start, end):
     h = (MURMUR_SEED ^ (end - start)) & MASK
     at = start
     while at + 4 <= end:
-        k = get_byte(data, at) | (get_byte(data, at + 1) << 8) | (get_byte(data, at + 2) << 16) | (get_byte(data, at + 3) << 24)
+        k = (
+            get_byte(data, at)
+            | (get_byte(data, at + 1) << 8)
+            | (get_byte(data, at + 2) << 16)
+            | (get_byte(data, at + 3) << 24)
+        )
         k = (k * MURMUR_MULTIPLIER) & MASK
         k ^= k >> 24
         k = (k * MURMUR_MULTIPLIER) & MASK
@@ -41,7 +45,7 @@ def _murmur2_of(data, start, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def murmur2_column(ends, data, out):  # type: ignore[no-untyped-def]
+def murmur2_column(ends, data, out):
     """Kafka's murmur2 of each value as a signed 32-bit number; nulls are the caller's to mask."""
     ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
@@ -50,7 +54,7 @@ def murmur2_column(ends, data, out):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _java_hash_of(data, start, end):  # type: ignore[no-untyped-def]
+def _java_hash_of(data, start, end):
     """String.hashCode of valid UTF-8: 31-fold over UTF-16 units, so four-byte characters count twice."""
     h = 0
     at = start
@@ -64,7 +68,11 @@ def _java_hash_of(data, start, end):  # type: ignore[no-untyped-def]
             unit = ((byte & 0x1F) << 6) | (get_byte(data, at + 1) & 0x3F)
             at += 2
         elif width == 3:
-            unit = ((byte & 0x0F) << 12) | ((get_byte(data, at + 1) & 0x3F) << 6) | (get_byte(data, at + 2) & 0x3F)
+            unit = (
+                ((byte & 0x0F) << 12)
+                | ((get_byte(data, at + 1) & 0x3F) << 6)
+                | (get_byte(data, at + 2) & 0x3F)
+            )
             at += 3
         else:
             point = ((byte & 0x07) << 18) | ((get_byte(data, at + 1) & 0x3F) << 12)
@@ -78,7 +86,7 @@ def _java_hash_of(data, start, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def java_hash_column(ends, data, out):  # type: ignore[no-untyped-def]
+def java_hash_column(ends, data, out):
     """String.hashCode of each value of a valid UTF-8 column; nulls are the caller's to mask."""
     ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):

@@ -23,7 +23,7 @@ from ottla.kernels.varint import read_varint
 
 
 @kernel
-def decode_headers(  # type: ignore[no-untyped-def]
+def decode_headers(
     raw,
     arena,
     header_at,

@@ -55,7 +55,7 @@ if kernel.JIT:
                 return value
             return builder.sext(value, _WORD) if signed else builder.zext(value, _WORD)
 
-        @intrinsic  # type: ignore[untyped-decorator]
+        @intrinsic
         def get(typing: Any, base: Any, index: Any) -> Any:  # noqa: ARG001 - Numba gives their types
             return _INT64(_INT64, _INT64), generate
 
@@ -73,7 +73,7 @@ if kernel.JIT:
             builder.store(value, _element(builder, base, index, kind), align=1)
             return context.get_dummy_value()
 
-        @intrinsic  # type: ignore[untyped-decorator]
+        @intrinsic
         def put(typing: Any, base: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
             return types.none(_INT64, _INT64, _INT64), generate
 
@@ -88,7 +88,7 @@ if kernel.JIT:
 
         return _INT64(array, _INT64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pointer(typing: Any, array: Any) -> Any:  # noqa: ARG001
         """The address of an array's first element."""
 
@@ -98,7 +98,7 @@ if kernel.JIT:
 
         return _INT64(array), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def row_of(typing: Any, table: Any, index: Any, columns: Any) -> Any:  # noqa: ARG001
         """The address of a row of a table of 64-bit numbers."""
 
@@ -108,7 +108,7 @@ if kernel.JIT:
 
         return _INT64(_INT64, _INT64, _INT64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             block = ir.VectorType(ir.IntType(8), BLOCK)
@@ -192,7 +192,7 @@ else:
 
 
 @inlined
-def copy_bytes(out, at, out_end, data, start, data_end, size):  # type: ignore[no-untyped-def]
+def copy_bytes(out, at, out_end, data, start, data_end, size):
     """out[at:at+size] = data[start:start+size], knowing that the arrays go on to out_end and data_end.
 
     Keys and values are mostly shorter than two hundred bytes, where a call of memcpy or a loop with its

@@ -70,12 +70,12 @@ from ottla.kernels.varint import read_varint
 
 
 @inlined
-def clear_bit(bitmap, index):  # type: ignore[no-untyped-def]
+def clear_bit(bitmap, index):
     put_byte(bitmap, index >> 3, get_byte(bitmap, index >> 3) & ~(1 << (index & 7)))
 
 
 @inlined
-def begin_column(ends, valid, valid_bytes):  # type: ignore[no-untyped-def]
+def begin_column(ends, valid, valid_bytes):
     """The first end is 0; validity starts all ones, and a null clears its bit."""
     put_int32(ends, 0, 0)
     for i in range(valid_bytes):
@@ -83,7 +83,7 @@ def begin_column(ends, valid, valid_bytes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def decode_batches(  # type: ignore[no-untyped-def]
+def decode_batches(
     raw,
     arena,
     table,
@@ -222,7 +222,7 @@ def decode_batches(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def decode_messages(  # type: ignore[no-untyped-def]
+def decode_messages(
     raw,
     arena,
     table,

@@ -54,7 +54,7 @@ from ottla.kernels.varint import varint_size, write_varint
 
 
 @inlined
-def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):  # type: ignore[no-untyped-def]
+def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):
     """Length of value `index`, -1 for null."""
     if not has_ends:
         return -1
@@ -66,7 +66,7 @@ def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):  # type: ignore
 
 
 @inlined
-def _write_value(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
+def _write_value(out, at, out_end, ends, data, data_end, index, size):
     at = write_varint(out, at, size)
     if size > 0:
         copy_bytes(out, at, out_end, data, get_int32(ends, index), data_end, size)
@@ -75,9 +75,7 @@ def _write_value(out, at, out_end, ends, data, data_end, index, size):  # type: 
 
 
 @inlined
-def _close_batch(  # type: ignore[no-untyped-def]
-    out, start, end, first, count, base_timestamp, max_timestamp, stamp, verify, entry
-):
+def _close_batch(out, start, end, first, count, base_timestamp, max_timestamp, stamp, verify, entry):
     """Write the 61 bytes in front of a batch of records `first` and on, and its row of the table."""
     write_int64(out, start, get_int64(stamp, STAMP_OFFSET) + first)
     write_int32(out, start + 8, end - start - ENTRY_OVERHEAD)
@@ -103,7 +101,7 @@ def _close_batch(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _write_length(out, at, guess, end):  # type: ignore[no-untyped-def]
+def _write_length(out, at, guess, end):
     """Put the length in front of a record that was written behind `guess` bytes: (bytes it took, new end)."""
     size = end - at - guess
     length_size = varint_size(size)
@@ -119,7 +117,7 @@ def _write_length(out, at, guess, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def encode_batches(  # type: ignore[no-untyped-def]
+def encode_batches(
     rows,
     key_ends,
     key_data,
@@ -204,7 +202,12 @@ def encode_batches(  # type: ignore[no-untyped-def]
                 target, end, out.size, header_keys, header_key_bytes, header_key_data.size, header, size
             )
             size = _size_of(
-                header_values, True, header_value_bits, header_value_valid.size > 0, header_value_valid_at, header
+                header_values,
+                has_headers,
+                header_value_bits,
+                header_value_valid.size > 0,
+                header_value_valid_at,
+                header,
             )
             end = _write_value(
                 target, end, out.size, header_values, header_value_bytes, header_value_data.size, header, size
@@ -240,7 +243,7 @@ def encode_batches(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _write_sized(out, at, out_end, ends, data, data_end, index, size):  # type: ignore[no-untyped-def]
+def _write_sized(out, at, out_end, ends, data, data_end, index, size):
     write_int32(out, at, size)
     if size > 0:
         copy_bytes(out, at + 4, out_end, data, get_int32(ends, index), data_end, size)
@@ -248,7 +251,7 @@ def _write_sized(out, at, out_end, ends, data, data_end, index, size):  # type: 
 
 
 @kernel
-def encode_messages(  # type: ignore[no-untyped-def]
+def encode_messages(
     rows,
     key_ends,
     key_data,

@@ -11,7 +11,7 @@ from ottla.kernels.memory import get_byte, put_byte
 
 
 @inlined
-def read_varint(data, at, end):  # type: ignore[no-untyped-def]
+def read_varint(data, at, end):
     """Zig-zag varint of at most 63 bits: (value, next position), next position > end on failure."""
     if at >= end:
         return 0, end + 1
@@ -38,7 +38,7 @@ def read_varint(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def varint_size(value):  # type: ignore[no-untyped-def]
+def varint_size(value):
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
         return 1
@@ -53,7 +53,7 @@ def varint_size(value):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def write_varint(out, at, value):  # type: ignore[no-untyped-def]
+def write_varint(out, at, value):
     """Write a zig-zag varint of at most 63 bits; the caller has made room. Answers the next position."""
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:

@@ -1,11 +1,11 @@
 """The exception tree. A class exists when a caller would act on it; protocol codes are data.
 
-    OttlaError
-    ├── ConfigError (also ValueError)   the caller's settings or arguments: fix them
-    ├── LocalProtocolError              we were about to break the protocol: a bug in the caller
-    ├── RemoteProtocolError             the peer broke it: drop the connection
-    │   └── CorruptRecord               stored data is damaged: skip it or stop
-    └── KafkaError                      the peer answered with an error code: look at `retriable`
+OttlaError
+├── ConfigError (also ValueError)   the caller's settings or arguments: fix them
+├── LocalProtocolError              we were about to break the protocol: a bug in the caller
+├── RemoteProtocolError             the peer broke it: drop the connection
+│   └── CorruptRecord               stored data is damaged: skip it or stop
+└── KafkaError                      the peer answered with an error code: look at `retriable`
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class _Records:
     @property
     def bytes_max(self) -> int:
         """More than all records can take, but for batch headers."""
-        headers = record_bytes_max(self.headers.count, self.headers.key, self.headers.value)
+        headers = record_bytes_max(self.headers.total, self.headers.key, self.headers.value)
         return record_bytes_max(self.count, self.key, self.value) + headers
 
 
@@ -169,8 +169,8 @@ def _batches_max(records: _Records, batch_bytes: int) -> int:
 def _raise_unless_ok(status: int, progress: npt.NDArray[np.int64]) -> None:
     if status == layout.BAD_FIELD:
         raise LocalProtocolError(
-            f"record {int(progress[1])} cannot be encoded: it is larger than 2 GiB, or its timestamp is outside"
-            f" of -2**61 to 2**61 ms"
+            f"record {int(progress[1])} cannot be encoded: it is larger than 2 GiB, or its timestamp is not"
+            f" within -2**61 to 2**61 ms"
         )
     if status != layout.OK:
         raise AssertionError(f"encode kernel status {status}: the room was computed too small")

@@ -1,10 +1,10 @@
 """What a decoded record set looks like in Arrow, and the slab that the kernels fill for it.
 
-    offset          int64                    not null
-    timestamp       timestamp[ms, UTC]       null where the record has none
-    timestamp_type  int8                     -1 none (format 0), 0 create time, 1 log append time
-    key, value      binary                   null as the producer sent it
-    headers         list<struct<key: string not null, value: binary>>   only when asked for
+offset          int64                    not null
+timestamp       timestamp[ms, UTC]       null where the record has none
+timestamp_type  int8                     -1 none (format 0), 0 create time, 1 log append time
+key, value      binary                   null as the producer sent it
+headers         list<struct<key: string not null, value: binary>>   only when asked for
 """
 
 from __future__ import annotations

@@ -64,7 +64,6 @@ class Entries:
         return self.cut(row, _damage(self.table[row], reason))
 
 
-
 def summarize(table: Table) -> Summary:
     """What all entries say together."""
     summary = np.empty(len(Summary._fields), np.int64)
@@ -74,7 +73,8 @@ def summarize(table: Table) -> Summary:
 
 def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
     """The bytes as the one array type that kernels are compiled for."""
-    return np.frombuffer(memoryview(data).toreadonly(), np.uint8)
+    view = data.data if isinstance(data, np.ndarray) else memoryview(data)
+    return np.frombuffer(view.toreadonly(), np.uint8)
 
 
 def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) -> Entries:
@@ -149,8 +149,9 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
 
 def _damage(entry: Row, reason: str) -> CorruptRecord:
     offset, last = int(entry[layout.BASE_OFFSET]), int(entry[layout.LAST_OFFSET])
+    place = f"offset {offset}, byte {int(entry[layout.ENTRY])} of the record set"
     return CorruptRecord(
-        f"damaged record batch at offset {offset}, byte {int(entry[layout.ENTRY])} of the record set: {reason}",
+        f"damaged record batch at {place}: {reason}",
         offset=offset,
         next_offset=last + 1 if last >= offset >= 0 else None,
     )

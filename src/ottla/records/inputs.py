@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from ottla.kernels import layout
 from ottla.model.errors import ConfigError, LocalProtocolError
 from ottla.records.columns import HEADERS, TIMESTAMP
 from ottla.records.slabs import U8Array
+
+Element = TypeVar("Element", bound=np.generic)
 
 NO_BYTES: U8Array = np.frombuffer(b"", np.uint8)
 NO_ENDS: npt.NDArray[np.int32] = np.frombuffer(b"", np.int32)
@@ -47,15 +49,15 @@ class HeaderInput(NamedTuple):
     value: BinaryInput
 
     @property
-    def count(self) -> int:
-        """Of all headers together."""
+    def total(self) -> int:
+        """How many headers all records have together."""
         return int(self.ends[-1]) - int(self.ends[0]) if self.ends.size else 0
 
 
 NO_HEADERS = HeaderInput(NO_ENDS, ALL_NULL, ALL_NULL)
 
 
-def _plain(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[np.generic]:
+def _plain(buffer: pa.Buffer | None, kind: type[Element]) -> npt.NDArray[Element]:
     """A buffer as a read-only array: the one type that kernels are compiled for."""
     return np.frombuffer(b"" if buffer is None else memoryview(buffer).toreadonly(), kind)
 
@@ -77,9 +79,9 @@ def binary_input(column: pa.Array | pa.ChunkedArray, name: str) -> BinaryInput:
     valid, ends, data = array.buffers()
     first, count = array.offset, len(array)
     return BinaryInput(
-        _plain(ends, np.int32)[first : first + count + 1],  # type: ignore[arg-type]
-        _plain(data, np.uint8),  # type: ignore[arg-type]
-        _plain(valid, np.uint8) if array.null_count else NO_BYTES,  # type: ignore[arg-type]
+        _plain(ends, np.int32)[first : first + count + 1],
+        _plain(data, np.uint8),
+        _plain(valid, np.uint8) if array.null_count else NO_BYTES,
         first,
     )
 
@@ -100,7 +102,7 @@ def timestamp_input(
         raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
     if array.null_count:
         array = pc.fill_null(array, default_ms)
-    return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]  # type: ignore[return-value]
+    return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]
 
 
 def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,0 +1,116 @@
+"""Hashes that must equal Java's, of one value and of whole Arrow columns.
+
+`murmur2` places a key in a partition, `java_hash` (String.hashCode) places a group in the offsets topic
+and, by `fetcher_id`, a partition in a fetcher. All are signed 32-bit numbers, and wrap like Java's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla import kernels
+from ottla.kernels.layout import MURMUR_MULTIPLIER, MURMUR_SEED
+from ottla.model.errors import ConfigError
+from ottla.records.inputs import binary_input
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+_MASK = 0xFFFFFFFF
+
+
+def signed_32(value: int) -> int:
+    """The int that Java would hold after a computation that overflows."""
+    return ((value & _MASK) ^ 0x80000000) - 0x80000000
+
+
+def java_abs(value: int) -> int:
+    """Kafka's `Utils.abs`: the one number without a counterpart becomes 0."""
+    return 0 if value == -0x80000000 else abs(value)
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2 of a key."""
+    size = len(data)
+    h = MURMUR_SEED ^ size
+    whole = size & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * MURMUR_MULTIPLIER & _MASK
+        k = (k ^ k >> 24) * MURMUR_MULTIPLIER & _MASK
+        h = h * MURMUR_MULTIPLIER & _MASK ^ k
+    if whole < size:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR_MULTIPLIER & _MASK
+    h = (h ^ h >> 13) * MURMUR_MULTIPLIER & _MASK
+    return signed_32(h ^ h >> 15)
+
+
+def murmur2_column(keys: Column) -> pa.Array:
+    """`murmur2` of every key, null for null."""
+    return _hash_column(keys, "key", kernels.murmur2_column)
+
+
+def key_partition(key: bytes, partition_count: int) -> int:
+    """Where Java's default partitioner puts a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % _positive(partition_count)
+
+
+def key_partition_column(keys: Column, partition_count: int) -> pa.Array:
+    """`key_partition` of every key, null for null."""
+    positive = pc.bit_wise_and(murmur2_column(keys), pa.scalar(0x7FFFFFFF, pa.int32()))
+    values = positive.fill_null(0).to_numpy() % _positive(partition_count)
+    return pa.array(values, pa.int32(), mask=keys.is_null().to_numpy(zero_copy_only=False))
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: a 31-fold over UTF-16 units."""
+    h = 0
+    units = array("H")
+    units.frombytes(text.encode("utf-16-le" if _LITTLE_ENDIAN else "utf-16-be", "surrogatepass"))
+    for unit in units:
+        h = 31 * h + unit & _MASK
+    return signed_32(h)
+
+
+def java_hash_column(texts: Column) -> pa.Array:
+    """`java_hash` of every string, null for null."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    if not pa.types.is_string(texts.type):
+        texts = texts.cast(pa.string())
+    return _hash_column(texts, "text", kernels.java_hash_column)
+
+
+def fetcher_id(topic: str, partition: int, fetcher_count: int) -> int:
+    """Which of a broker's `num.consumer.fetchers` fetchers the classic consumer gives a partition to."""
+    return java_abs(signed_32(31 * java_hash(topic) + partition)) % _positive(fetcher_count)
+
+
+def fetcher_id_column(topics: Column, partitions: Column, fetcher_count: int) -> pa.Array:
+    """`fetcher_id` of every (topic, partition)."""
+    hashes = java_hash_column(topics).to_numpy().astype(np.int64)
+    sums = (31 * hashes + partitions.to_numpy().astype(np.int64)).astype(np.int32).astype(np.int64)
+    magnitudes = np.where(sums == -0x80000000, 0, np.abs(sums))
+    return pa.array(magnitudes % _positive(fetcher_count), pa.int32())
+
+
+_LITTLE_ENDIAN = np.little_endian
+
+
+def _positive(count: int) -> int:
+    if count < 1:
+        raise ConfigError(f"a count of {count} leaves nowhere to go: it must be 1 or more")
+    return count
+
+
+def _hash_column(column: Column, name: str, hash_values: object) -> pa.Array:
+    values = binary_input(column, name)
+    out: npt.NDArray[np.int32] = np.zeros(len(column), np.int32)
+    if values.ends.size:
+        hash_values(values.ends, values.data, out)  # type: ignore[operator]
+    nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(out, pa.int32(), mask=nulls)
