@@ -182,9 +182,8 @@ def main() -> None:
     for place in range(PARTITIONS):
         rows = pc.sum(pc.equal(records["partition"], place)).as_py()
         size = sum(map(len, partitions[place]))
-        print(
-            f"  partition {place}: {rows:>7,} records in {len(partitions[place]):>3} batches, {size:>9,} bytes"
-        )
+        batches = len(partitions[place])
+        print(f"  partition {place}: {rows:>7,} records in {batches:>3} batches, {size:>9,} bytes")
     print("\nminute               kind      events")
     for row in per_minute(records).to_pylist():
         print(f"{row['minute']:%Y-%m-%d %H:%M}     {row['kind']:<6} {row['count_all']:>9,}")

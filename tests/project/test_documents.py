@@ -1,0 +1,84 @@
+"""What the documents say is true: code blocks run, tables are current, names exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ottla
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.findall(page.read_text()))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_block_runs_on_its_own(block: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_readme_has_code_blocks() -> None:
+    assert len(BLOCK.findall((ROOT / "README.md").read_text())) >= 3
+
+
+def test_readme_tells_what_its_first_block_prints() -> None:
+    block = BLOCK.findall((ROOT / "README.md").read_text())[0]
+    run = subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert run.stdout.splitlines() == re.findall(r"^print\(.*?\)\s+# (.*)$", block, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_protocol_support_is_made_from_the_registry() -> None:
+    made = subprocess.run(
+        [sys.executable, "tools/protocol_support.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert made.stdout == (ROOT / "docs" / "protocol-support.md").read_text()
+
+
+def test_public_surface_is_what_was_decided() -> None:
+    assert sorted(ottla.__all__) == [
+        "ConfigError",
+        "CorruptRecord",
+        "KafkaError",
+        "LocalProtocolError",
+        "OttlaError",
+        "RemoteProtocolError",
+        "__version__",
+    ]
+    assert all(hasattr(ottla, name) for name in ottla.__all__)
+
+
+def test_importing_the_package_is_light() -> None:
+    """Command lines and test plugins import it: no arrays, no compiler."""
+    heavy = "[m for m in ('numpy', 'pyarrow', 'numba') if m in sys.modules]"
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys, ottla; print({heavy})"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "[]"
+
+
+def test_version_is_the_same_everywhere() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{ottla.__version__}"' in project
