@@ -121,10 +121,11 @@ def _summarize(table, rows, summary):
         formats |= 1 << get_int64(row, MAGIC)
         next_offset = max(next_offset, get_int64(row, LAST_OFFSET) + 1)
         total += size
-        if size > 0:
+        count = get_int64(row, COUNT)
+        if size > 0 or count > 0:  # else it is empty, or hidden
             attributes |= get_int64(row, ATTRIBUTES)
             # A count is only believed as far as the bytes can hold so many records.
-            records += min(get_int64(row, COUNT), max(1, size // RECORD_SIZE_MIN))
+            records += min(count, max(1, size // RECORD_SIZE_MIN))
         if get_int64(row, CRC) >= 0:
             unverified += 1
     put_int64(summary, 0, next_offset)
@@ -191,6 +192,6 @@ def summarize_entries(table, summary):
     """What the whole table says, so that the usual record set needs no look at single entries.
 
     `summary` gets: the offset behind the largest, formats (a bit a magic), attribute bits of entries that
-    hold bytes, records at most, bytes of records, entries with a checksum left to check.
+    are not empty, records at most, bytes of records, entries with a checksum left to check.
     """
     _summarize(pointer(table), table.shape[0], pointer(summary))

@@ -261,6 +261,8 @@ def decode_messages(
     value_at = state[VALUE_BYTES]
     for index in range(first, last):
         entry = row_of(rows_at, index, ENTRY_COLUMNS)
+        if get_int64(entry, COUNT) == 0:
+            continue
         at = get_int64(entry, START)
         end = get_int64(entry, END)
         data = raw_at

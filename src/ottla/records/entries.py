@@ -36,7 +36,7 @@ class Summary(NamedTuple):
 
     next_offset: int  # one past the largest offset
     formats: int  # a bit a magic
-    attributes: int  # all bits that occur in entries that hold bytes
+    attributes: int  # all bits that occur in entries that are not empty
     records: int  # how many there may be at most, by count and by bytes
     data_bytes: int
     unverified: int  # entries whose checksum is left to `verified`
@@ -58,6 +58,10 @@ class Entries:
         table = self.table[:row]
         valid_bytes = int(self.table[row, layout.ENTRY])
         return replace(self, table=table, summary=summarize(table), valid_bytes=valid_bytes, damage=damage)
+
+    def position_of(self, offset: int) -> int:
+        """Where the entry begins that holds an offset."""
+        return int(self.table[int(np.argmax(self.table[:, layout.LAST_OFFSET] >= offset)), layout.ENTRY])
 
     def damaged(self, row: int, reason: str) -> Entries:
         """Only the entries before `row`, which turned out to be damaged."""
@@ -112,10 +116,14 @@ def verified(entries: Entries) -> Entries:
 
 def hidden(entries: Entries, rows: npt.NDArray[np.bool_]) -> Entries:
     """The same entries with some made empty: they keep their place and their offsets, and deliver nothing."""
-    table = entries.table.copy()
+    table = _emptied(entries.table.copy(), rows)
+    return replace(entries, table=table, summary=summarize(table))
+
+
+def _emptied(table: Table, rows: npt.NDArray[np.bool_]) -> Table:
     table[rows, layout.COUNT] = 0
     table[rows, layout.START] = table[rows, layout.END]
-    return replace(entries, table=table, summary=summarize(table))
+    return table
 
 
 def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
@@ -197,9 +205,13 @@ def _unwrapped(data: U8Array, wrapper: Row, codec: Codec, arena: Arena, *, verif
         raise CorruptRecord(f"a compressed message of format {magic} holds messages of another format")
     if (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).any():
         raise CorruptRecord("a compressed message holds another compressed message")
+    if not len(table):
+        return _emptied(wrapper[np.newaxis].copy(), np.ones(1, np.bool_))
     table[:, layout.ENTRY] = wrapper[layout.ENTRY]
-    if magic == 1 and len(table):
+    if magic == 1:
         _settle_wrapped(table, wrapper)
+    # Whatever the inner offsets are, a reader goes on behind the wrapper.
+    table[-1, layout.LAST_OFFSET] = max(table[-1, layout.LAST_OFFSET], wrapper[layout.LAST_OFFSET])
     return table
 
 
@@ -224,12 +236,12 @@ def _settle_wrapped(table: Table, wrapper: Row) -> None:
     wrapper_offset = int(wrapper[layout.BASE_OFFSET])
     inner_last = int(table[-1, layout.BASE_OFFSET])
     if wrapper_offset:
+        if wrapper_offset < inner_last:
+            raise CorruptRecord(
+                f"a compressed message at offset {wrapper_offset} holds relative offsets up to {inner_last}"
+            )
         table[:, layout.BASE_OFFSET] += wrapper_offset - inner_last
         table[:, layout.LAST_OFFSET] = table[:, layout.BASE_OFFSET]
-    if (table[:, layout.BASE_OFFSET] < 0).any():
-        raise CorruptRecord(
-            f"a compressed message at offset {wrapper_offset} holds relative offsets up to {inner_last}"
-        )
     if wrapper[layout.ATTRIBUTES] & layout.LOG_APPEND_TIME:
         table[:, layout.BASE_TIMESTAMP] = wrapper[layout.BASE_TIMESTAMP]
         table[:, layout.ATTRIBUTES] |= layout.LOG_APPEND_TIME

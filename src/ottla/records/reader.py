@@ -83,7 +83,7 @@ def decode(
     spans = HeaderSpans.of(entries.summary.records) if headers else NO_SPANS
     entries = _decode_records(entries, from_offset, columns, spans)
     next_offset = max(from_offset, entries.summary.next_offset)
-    damage = entries.damage
+    damage, valid_bytes = entries.damage, entries.valid_bytes
     arrays = columns.arrays()
     if headers:
         header_array, header_damage = _decode_headers(entries, columns, spans, pool)
@@ -91,10 +91,11 @@ def decode(
         arrays = [*(array[:rows] for array in arrays), header_array]
         if header_damage is not None:
             damage, next_offset = header_damage, columns.offset(rows)
+            valid_bytes = entries.position_of(next_offset)
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
         raise damage
-    return Decoded(batch, next_offset, entries.valid_bytes, damage)
+    return Decoded(batch, next_offset, valid_bytes, damage)
 
 
 def _deliverable(

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from ottla.kernels import layout
 
 ABORT_MARKER = 0
+# Five varints of ten bytes at most, attributes, and the key; a marker's value does not matter.
+MARKER_BYTES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,7 +55,8 @@ def visible(
 
 def _marker_type(data: npt.NDArray[np.uint8], entry: npt.NDArray[np.int64]) -> int | None:
     """The type in a control batch's only record, whose key is version i16, type i16; None if it has none."""
-    record = bytes(data[entry[layout.START] : entry[layout.END]])
+    start = entry[layout.START]
+    record = bytes(data[start : min(entry[layout.END], start + MARKER_BYTES_MAX)])
     try:
         _, at = _varint(record, 0)  # length
         _, at = _varint(record, at + 1)  # attributes, timestamp delta
