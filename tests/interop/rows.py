@@ -33,6 +33,16 @@ class Row(NamedTuple):
     value: bytes | None
     headers: Headers = ()
 
+    def __repr__(self) -> str:
+        """Short, for values of 100 KB are no help in a failure's text."""
+        shown = [_short(field) for field in (self.offset, self.timestamp, self.timestamp_type)]
+        return f"Row({', '.join([*shown, _short(self.key), _short(self.value), _short(self.headers)])})"
+
+
+def _short(field: object) -> str:
+    text = repr(field)
+    return text if len(text) < 60 else f"{text[:40]}… ({len(text):,} characters)"
+
 
 # Times that go back and forth; keys and values that are null, empty, binary, text, and longer than a snappy
 # block (32 KiB) and an lz4 block (64 KiB); all of it compressible, or some writers would not compress.
@@ -63,6 +73,11 @@ def sample(magic: int, *, first_offset: int = 0, copies: int = 1) -> list[Row]:
         )
         for offset, (timestamp, key, value, headers) in enumerate(_SAMPLES * copies, first_offset)
     ]
+
+
+def producible(rows: Sequence[Row]) -> list[Row]:
+    """The same rows without a timestamp of 0, which producers take for "now" and librdkafka for none."""
+    return [row._replace(timestamp=2) if row.timestamp == 0 else row for row in rows]
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
