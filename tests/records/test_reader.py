@@ -1,0 +1,575 @@
+"""Record sets into Arrow, compared with the oracle of `tests.naive`: formats, damage, limits, lifetimes."""
+
+from __future__ import annotations
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.kernels import kernel
+from ottla.model.errors import CorruptRecord
+from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS
+from ottla.records.compression import Codec, compress
+from ottla.records.reader import decode
+from ottla.records.slabs import SlabPool
+from tests.naive.comparison import assert_agreement, expected, read, records_of
+from tests.naive.record_set import (
+    Record,
+    batch,
+    marker,
+    message,
+    record,
+    sealed_batch,
+    sealed_message,
+    varint,
+    wrapper,
+)
+from tests.naive.strategies import ABORTED, record_sets
+from tests.naive.test_record_set import MESSAGES, TIME
+
+COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+LEGACY_CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+each_codec = pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.label)
+
+
+def records(count: int, first: int = 0, size: int = 3) -> list[bytes]:
+    """Records of format 2 with headers, nulls and growing times."""
+    return [
+        record(
+            n,
+            None if n % 3 == 2 else b"k%d" % n,
+            None if n % 4 == 3 else b"v" * size,
+            timestamp_delta=10 * n,
+            headers=[(b"h", b"x"), (b"n", None)][: n % 3],
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def mixed_set() -> bytes:
+    """Every kind of entry, offsets 0 to 37."""
+    inner = [message(1, n, b"k", b"v%d" % n, timestamp=TIME + n) for n in range(3)]
+    parts = [
+        message(0, 0, None, b"hello"),
+        message(0, 1, b"k", None),
+        wrapper(0, 3, [message(0, n, b"a", b"b") for n in (2, 3)], Codec.GZIP),
+        wrapper(0, 5, [message(0, n, b"a", b"b") for n in (4, 5)], Codec.SNAPPY),
+        wrapper(0, 7, [message(0, n, b"a", b"b") for n in (6, 7)], Codec.LZ4),
+        message(1, 8, b"k", b"v", timestamp=TIME),
+        wrapper(1, 11, inner, Codec.GZIP, timestamp=TIME + 2),
+        wrapper(1, 14, inner, Codec.SNAPPY, timestamp=TIME + 2),
+        wrapper(1, 17, inner, Codec.LZ4, timestamp=TIME + 50, attributes=0x08),
+        batch(records(3), base_offset=18, base_timestamp=TIME),
+        marker(1, base_offset=21, kind=1),
+        batch(base_offset=22, last_delta=3),
+        *(batch(records(2), base_offset=26 + 2 * n, codec=codec) for n, codec in enumerate(COMPRESSING)),
+        batch(records(2), base_offset=34, attributes=0x08, max_timestamp=TIME),
+        message(1, 36, None, b"", timestamp=-1, attributes=0x08),
+        message(0, 37, b"", b"last"),
+    ]
+    return b"".join(parts)
+
+
+# ---- agreement with the oracle
+
+
+@given(data=record_sets(), start=st.integers(0, 400), headers=st.booleans(), aborted=ABORTED)
+def test_any_sound_record_set_is_read_as_the_oracle_reads_it(
+    data: bytes, start: int, headers: bool, aborted: list[tuple[int, int]]
+) -> None:
+    outcome = assert_agreement(data, from_offset=start, headers=headers, aborted=aborted)
+    assert outcome.damage is None
+    assert outcome.valid_bytes == len(data)
+
+
+@given(data=record_sets(max_entries=3), cut=st.integers(1, 10_000), headers=st.booleans())
+def test_a_record_set_that_was_cut_gives_its_whole_entries(data: bytes, cut: int, headers: bool) -> None:
+    outcome = assert_agreement(data[: max(0, len(data) - cut)], headers=headers)
+    assert outcome.damage is None
+
+
+@given(
+    data=record_sets(max_entries=3),
+    places=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=3),
+    options=st.fixed_dictionaries(
+        {"verify_crc": st.booleans(), "headers": st.booleans(), "aborted": ABORTED}
+    ),
+)
+def test_damage_is_seen_where_the_oracle_sees_it(
+    data: bytes, places: list[tuple[int, int]], options: dict
+) -> None:
+    damaged = bytearray(data or b"\0")
+    for place, value in places:
+        damaged[place % len(damaged)] = value
+    assert_agreement(bytes(damaged), **options)
+
+
+@given(data=st.binary(max_size=200), headers=st.booleans())
+def test_random_bytes_are_read_or_refused_as_by_the_oracle(data: bytes, headers: bool) -> None:
+    assert_agreement(data, headers=headers, verify_crc=False)
+
+
+@pytest.mark.parametrize(("encoded", "wanted"), MESSAGES)
+def test_messages_of_the_spec_are_read(encoded: str, wanted: Record) -> None:
+    assert read(bytes.fromhex(encoded), headers=True).records == [wanted]
+
+
+# ---- offsets, formats, times
+
+
+def test_a_mixed_set_gives_every_offset_once() -> None:
+    outcome = assert_agreement(mixed_set(), headers=True)
+    wanted = [*range(21), *range(26, 38)]
+    assert [one.offset for one in outcome.records] == wanted
+    assert (outcome.next_offset, outcome.valid_bytes) == (38, len(mixed_set()))
+
+
+def test_a_mixed_set_can_be_entered_at_any_offset() -> None:
+    data = mixed_set()
+    for start in range(40):
+        outcome = assert_agreement(data, from_offset=start)
+        assert all(one.offset >= start for one in outcome.records)
+        assert outcome.next_offset == max(start, 38)
+
+
+def test_a_mixed_set_cut_at_any_byte_gives_the_complete_prefix() -> None:
+    data = mixed_set()
+    whole = expected(data).records
+    for length in range(0, len(data), 1 if kernel.JIT else 5):
+        outcome = assert_agreement(data[:length])
+        assert outcome.records == whole[: len(outcome.records)]
+        assert outcome.valid_bytes <= length
+        assert outcome.damage is None
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS, ids=lambda codec: codec.label)
+@pytest.mark.parametrize(("inner", "wanted"), [((0, 1, 2), [8, 9, 10]), ((0, 2), [8, 10])])
+def test_format_1_counts_back_from_the_wrappers_offset(
+    codec: Codec, inner: tuple[int, ...], wanted: list[int]
+) -> None:
+    data = wrapper(1, 10, [message(1, n, b"k", b"v") for n in inner], codec)
+    assert [one.offset for one in assert_agreement(data).records] == wanted
+    assert read(data).next_offset == 11
+
+
+def test_format_0_keeps_the_offsets_inside_a_wrapper() -> None:
+    data = wrapper(0, 10, [message(0, n, b"k", b"v") for n in (4, 7, 10)], Codec.GZIP)
+    assert [one.offset for one in assert_agreement(data).records] == [4, 7, 10]
+
+
+def test_a_wrapper_at_0_over_several_messages_keeps_their_offsets() -> None:
+    """As some librdkafka producers left them; Java's reader does the same."""
+    data = wrapper(1, 0, [message(1, n, b"k", b"v") for n in range(3)], Codec.GZIP)
+    assert [one.offset for one in assert_agreement(data).records] == [0, 1, 2]
+
+
+def test_a_wrapper_below_its_own_messages_is_damaged() -> None:
+    data = wrapper(1, 2, [message(1, n, b"k", b"v") for n in range(6)], Codec.GZIP)
+    assert assert_agreement(data).damage == (2, 3)
+
+
+def test_log_append_time_of_a_wrapper_is_that_of_its_messages() -> None:
+    inner = [message(1, n, b"k", b"v", timestamp=n) for n in range(2)]
+    own, broker = (wrapper(1, 1, inner, Codec.LZ4, timestamp=99, attributes=bits) for bits in (0, 8))
+    assert [(one.timestamp, one.timestamp_type) for one in assert_agreement(own).records] == [(0, 0), (1, 0)]
+    assert [(one.timestamp, one.timestamp_type) for one in assert_agreement(broker).records] == [(99, 1)] * 2
+
+
+def test_log_append_time_of_a_batch_is_its_largest_timestamp() -> None:
+    data = batch(records(2), base_timestamp=5, max_timestamp=99, attributes=0x08)
+    assert [(one.timestamp, one.timestamp_type) for one in assert_agreement(data).records] == [(99, 1)] * 2
+
+
+def test_a_missing_timestamp_is_null_and_a_negative_one_is_not() -> None:
+    data = message(1, 0, None, b"a", timestamp=-1) + message(1, 1, None, b"b", timestamp=-2)
+    data += batch([record(0, timestamp_delta=-1), record(1, timestamp_delta=-7)], base_offset=2)
+    assert [one.timestamp for one in assert_agreement(data).records] == [None, -2, None, -7]
+
+
+def test_gaps_that_compaction_left_are_kept_and_passed() -> None:
+    data = batch([record(2, b"k"), record(7, b"k")], base_offset=100, last_delta=20)
+    outcome = assert_agreement(data)
+    assert [one.offset for one in outcome.records] == [102, 107]
+    assert outcome.next_offset == 121
+
+
+@pytest.mark.parametrize("attributes", [0, *COMPRESSING, 0x10])
+def test_an_empty_batch_moves_the_next_offset(attributes: int) -> None:
+    data = batch(base_offset=7, last_delta=4, attributes=attributes)
+    assert assert_agreement(data) == ([], 12, len(data), None, False)
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert assert_agreement(b"", from_offset=5) == ([], 5, 0, None, False)
+    decoded = decode(b"", headers=True)
+    assert decoded.batch.schema == SCHEMA_WITH_HEADERS
+    assert decoded.batch.num_rows == 0
+
+
+def test_the_schema_is_the_documented_one() -> None:
+    assert decode(mixed_set()).batch.schema == SCHEMA
+    assert decode(mixed_set(), headers=True).batch.schema == SCHEMA_WITH_HEADERS
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+def test_bytes_may_come_as_any_buffer(kind: type) -> None:
+    assert decode(kind(mixed_set())).batch.equals(decode(mixed_set()).batch)
+
+
+def test_the_brokers_overflow_entry_is_a_partial_tail() -> None:
+    """Down-conversion fills a response with an entry at offset -1 that is larger than what is left."""
+    data = message(1, 3, b"k", b"v")
+    outcome = assert_agreement(data + struct.pack(">qi", -1, 1000) + bytes(40))
+    assert (outcome.next_offset, outcome.valid_bytes, outcome.damage) == (4, len(data), None)
+
+
+def test_more_entries_than_one_table_holds_are_found() -> None:
+    count = 5000 if kernel.JIT else 400
+    data = b"".join(message(1, n, b"k%d" % n, b"v", timestamp=n) for n in range(count))
+    assert len(assert_agreement(data).records) == count
+
+
+def test_formats_may_change_at_every_entry() -> None:
+    parts = []
+    for offset in range(150):
+        if offset % 3 == 2:
+            parts.append(batch([record(0, b"2", b"v", headers=[(b"h", b"%d" % offset)])], base_offset=offset))
+        else:
+            parts.append(message(offset % 3, offset, b"k", b"v%d" % offset))
+    assert [one.offset for one in assert_agreement(b"".join(parts), headers=True).records] == [*range(150)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 65, 127, 128, 8191, 8192, 70_000])
+def test_keys_and_values_of_any_length_are_copied_whole(size: int) -> None:
+    text = bytes(n * 7 % 256 for n in range(min(size, 256))) * (size // 256 + 1)
+    text = text[:size]
+    data = batch([record(0, text, b"next"), record(1, b"", text), record(2, text[::-1], text)])
+    data += message(0, 3, text, text) + message(1, 4, None, text)
+    assert_agreement(data)
+
+
+def test_header_keys_that_are_not_utf_8_are_read_with_replacement_characters() -> None:
+    data = batch([record(0, headers=[(b"a\xff", b"1"), ("é€".encode(), None)])])
+    assert assert_agreement(data, headers=True).records[0].headers == (("a�", b"1"), ("é€", None))
+
+
+# ---- compression
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_format_0_lz4_is_read_with_the_wrong_and_the_right_header_checksum(magic: int) -> None:
+    inner = b"".join(message(magic, n, b"k", b"v") for n in range(2))
+    for written_as in (0, 1, 2):
+        value = bytes(compress(Codec.LZ4, inner, magic=written_as))
+        data = message(magic, 1, None, value, attributes=Codec.LZ4)
+        if magic == 0 or written_as > 0:
+            assert len(assert_agreement(data).records) == 2
+        else:
+            assert assert_agreement(data).damage == (1, 2)
+
+
+def test_zstd_in_formats_0_and_1_is_damage() -> None:
+    for magic in (0, 1):
+        data = message(magic, 4, None, b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", attributes=Codec.ZSTD)
+        with pytest.raises(CorruptRecord, match=f"zstd data in message format {magic}") as caught:
+            decode(data)
+        assert (caught.value.offset, caught.value.next_offset) == (4, 5)
+
+
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_codec_that_does_not_exist_is_damage(number: int) -> None:
+    for data in (batch(records(1), attributes=number), message(1, 0, None, b"v", attributes=number)):
+        with pytest.raises(CorruptRecord, match=f"codec {number}, which does not exist"):
+            decode(data)
+
+
+def test_wrappers_in_wrappers_and_other_formats_in_wrappers_are_damage() -> None:
+    nested = wrapper(1, 0, [wrapper(1, 0, [message(1, 0)], Codec.GZIP)], Codec.GZIP)
+    other = wrapper(1, 0, [message(0, 0)], Codec.GZIP)
+    newer = wrapper(1, 0, [batch(records(1))], Codec.GZIP)
+    for data, text in (
+        (nested, "holds another compressed message"),
+        (other, "of format 1 holds messages of another"),
+        (newer, "of format 1 holds messages of another"),
+    ):
+        assert assert_agreement(data).raised
+        with pytest.raises(CorruptRecord, match=text):
+            decode(data)
+
+
+def test_a_damaged_message_inside_a_wrapper_is_damage_of_the_wrapper() -> None:
+    broken = bytearray(message(1, 1, b"k", b"v"))
+    broken[-1] ^= 1
+    data = message(0, 0) + wrapper(1, 2, [message(1, 0), bytes(broken)], Codec.GZIP)
+    outcome = assert_agreement(data)
+    assert ([one.offset for one in outcome.records], outcome.damage) == ([0], (2, 3))
+    assert "inside a compressed message" in str(decode(data).damage)
+    assert len(assert_agreement(data, verify_crc=False).records) == 3
+
+
+def test_a_wrapper_without_a_value_or_with_wrong_lengths_is_damage() -> None:
+    cases = [
+        message(1, 3, None, None, attributes=1),
+        sealed_message(3, struct.pack(">BBqii", 1, 1, 0, 90, 0)),
+        sealed_message(3, struct.pack(">BBqii", 1, 1, 0, -1, 7)),
+        sealed_message(3, struct.pack(">BBqii", 1, 1, 0, -5, 0)),
+    ]
+    for data in cases:
+        assert assert_agreement(data).damage == (3, 4)
+        with pytest.raises(CorruptRecord, match="does not fit its bytes"):
+            decode(data)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda codec: codec.label)
+def test_a_bomb_stops_at_the_limit(codec: Codec) -> None:
+    bomb = batch([record(0, None, bytes(4_000_000))], codec=codec)
+    with pytest.raises(CorruptRecord, match="become more than the limit of 100,000 bytes") as caught:
+        decode(bomb, decompressed_bytes_max=100_000)
+    assert (caught.value.offset, caught.value.next_offset) == (0, 1)
+    assert decode(bomb).batch.num_rows == 1
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda codec: codec.label)
+def test_data_over_the_limit_are_read_in_several_calls(codec: Codec) -> None:
+    batches = [batch(records(20), base_offset=20 * n, codec=codec) for n in range(10)]
+    data = b"".join(batches)
+    whole = expected(data, headers=True).records
+    limit = 2 * len(b"".join(records(20))) + 10
+    found, at, start, calls = [], 0, 0, 0
+    while at < len(data):
+        outcome = assert_agreement(data[at:], from_offset=start, headers=True, decompressed_bytes_max=limit)
+        assert outcome.damage is None
+        found += outcome.records
+        at, start, calls = at + outcome.valid_bytes, outcome.next_offset, calls + 1
+    assert found == whole
+    assert calls == 5
+
+
+def test_an_entry_that_alone_exceeds_the_limit_is_reported_behind_what_fits() -> None:
+    small, large = (batch([record(0, None, bytes(size))], codec=Codec.ZSTD) for size in (10, 100_000))
+    data = small + batch([record(0, None, b"plain")], base_offset=1) + large
+    first = assert_agreement(data, decompressed_bytes_max=1000)
+    assert (len(first.records), first.damage) == (2, None)
+    rest = assert_agreement(data[first.valid_bytes :], decompressed_bytes_max=1000)
+    assert rest.raised
+
+
+# ---- damage
+
+
+def damage_cases() -> dict[str, tuple[bytes, str, tuple[int, int | None]]]:
+    """Name → (entry at offset 50, words of the message, offset and next offset of the damage)."""
+    sound = batch(records(3), base_offset=50)
+    flipped = bytearray(sound)
+    flipped[-1] ^= 0xFF
+    old = bytearray(message(1, 50, b"k", b"v"))
+    old[-1] ^= 0xFF
+    content = bytearray(sound[21:])
+    magic = bytearray(sound)
+    magic[16] = 3
+
+    def changed(at: int, layout: str, value: int) -> bytes:
+        other = bytearray(content)
+        struct.pack_into(layout, other, at - 21, value)
+        return sealed_batch(50, bytes(other))
+
+    return {
+        "crc": (bytes(flipped), "checksum does not match", (50, 53)),
+        "old crc": (bytes(old), "checksum does not match", (50, 51)),
+        "size 0": (struct.pack(">qi", 50, 0) + bytes(20), "size is smaller", (50, 51)),
+        "size 13": (struct.pack(">qi", 50, 13) + bytes(20), "size is smaller", (50, 51)),
+        "size -1": (struct.pack(">qi", 50, -1) + bytes(20), "size is smaller", (50, 51)),
+        "size of format 1": (struct.pack(">qiIB", 50, 21, 0, 1) + bytes(40), "size is smaller", (50, 51)),
+        "size of format 2": (struct.pack(">qiIB", 50, 48, 0, 2) + bytes(60), "size is smaller", (50, 51)),
+        "format": (bytes(magic), "none of 0, 1, 2", (50, 51)),
+        "negative offset": (struct.pack(">q", -3) + sound[8:], "impossible numbers", (-3, None)),
+        "huge offset": (
+            struct.pack(">q", 1 << 62) + sound[8:],
+            "impossible numbers",
+            (1 << 62, (1 << 62) + 1),
+        ),
+        "last offset": (changed(23, ">i", -1), "impossible numbers", (50, None)),
+        "early": (changed(27, ">q", -(1 << 62)), "impossible numbers", (50, 53)),
+        "late": (changed(27, ">q", 1 << 62), "impossible numbers", (50, 53)),
+        "count -1": (changed(57, ">i", -1), "impossible numbers", (50, 53)),
+        "count 4": (changed(57, ">i", 4), "lengths do not fit", (50, 53)),
+        "count 2": (changed(57, ">i", 2), "lengths do not fit", (50, 53)),
+        "huge count": (changed(57, ">i", 0x7FFFFFFF), "impossible numbers", (50, 53)),
+        "key": (sealed_message(50, struct.pack(">BBii", 0, 0, 5, -1)), "lengths do not fit", (50, 51)),
+        "value": (sealed_message(50, struct.pack(">BBii", 0, 0, -1, 5)), "lengths do not fit", (50, 51)),
+        "behind value": (sealed_message(50, struct.pack(">BBiib", 0, 0, -1, -1, 0)), "do not fit", (50, 51)),
+        "key -2": (sealed_message(50, struct.pack(">BBii", 0, 0, -2, -1)), "lengths do not fit", (50, 51)),
+    }
+
+
+@pytest.mark.parametrize("name", list(damage_cases()))
+def test_damage_names_its_place_and_reason(name: str) -> None:
+    entry, words, place = damage_cases()[name]
+    with pytest.raises(CorruptRecord, match=words) as caught:
+        decode(entry)
+    assert (caught.value.offset, caught.value.next_offset) == place
+    assert f"at offset {place[0]}, byte 0 of the record set" in str(caught.value)
+    assert assert_agreement(entry).damage == place
+
+
+@pytest.mark.parametrize("name", list(damage_cases()))
+def test_what_stands_before_damage_is_delivered_with_it(name: str) -> None:
+    before = message(0, 40, b"k", b"v") + batch(records(4), base_offset=41, codec=Codec.LZ4)
+    entry, words, place = damage_cases()[name]
+    data = before + entry + batch(records(2), base_offset=60)
+    outcome = assert_agreement(data)
+    assert [one.offset for one in outcome.records] == [40, 41, 42, 43, 44]
+    assert (outcome.next_offset, outcome.valid_bytes, outcome.damage) == (45, len(before), place)
+    damage = decode(data).damage
+    assert words in str(damage)
+    assert f"byte {len(before)} of the record set" in str(damage)
+    assert assert_agreement(data, from_offset=45).raised
+
+
+def test_damage_at_the_end_leaves_everything_before_it() -> None:
+    data = b"".join(batch(records(2), base_offset=2 * n) for n in range(5))
+    broken = bytearray(data)
+    broken[-1] ^= 1
+    outcome = assert_agreement(bytes(broken))
+    assert (len(outcome.records), outcome.next_offset, outcome.damage) == (8, 8, (8, 10))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_checksums_are_not_looked_at_when_nobody_asks(magic: int) -> None:
+    data = bytearray(message(magic, 0, b"k", b"value") if magic < 2 else batch(records(1)))
+    data[17 if magic == 2 else 12] ^= 0xFF
+    assert assert_agreement(bytes(data)).raised
+    assert len(assert_agreement(bytes(data), verify_crc=False).records) == 1
+
+
+# A record of format 2 is: attributes, timestamp delta, offset delta, key, value, headers.
+BAD_RECORDS = {
+    "empty": b"",
+    "only attributes": b"\0",
+    "negative offset delta": b"\0\0" + varint(-1) + b"\1\1\0",
+    "large offset delta": b"\0\0" + varint(1 << 31) + b"\1\1\0",
+    "key of -2": b"\0\0\0" + varint(-2) + b"\1\0\0\0",
+    "key beyond the record": b"\0\0\0" + varint(9) + b"\1\0\0\0",
+    "huge key": b"\0\0\0" + varint((1 << 62) - 1) + b"\1\0",
+    "value of -2": b"\0\0\0\1" + varint(-2) + b"\0\0\0",
+    "value beyond the record": b"\0\0\0\1" + varint(4) + b"\0\0\0",
+    "no header count": b"\0\0\0\1\2\0",
+    "negative header count": b"\0\0\0\1\1\1",
+    "header count beyond the record": b"\0\0\0\1\1" + varint(2) + b"\0\1\0",
+    "huge header count": b"\0\0\0\1\1" + varint((1 << 62) - 1) + b"\0\1\0",
+    "bytes behind no headers": b"\0\0\0\1\1\0\0",
+    "zero headers in two bytes": b"\0\0\0\1\1\x80\0",
+    "time in ten bytes": b"\0" + b"\xff" * 9 + b"\x01" + b"\0\1\1\0",
+    "endless varint": b"\0" + b"\xff" * 40,
+}
+
+
+@each_codec
+@pytest.mark.parametrize("name", list(BAD_RECORDS))
+def test_a_record_whose_lengths_do_not_fit_is_damage_of_its_batch(name: str, codec: Codec) -> None:
+    content = BAD_RECORDS[name]
+    data = batch([*records(2), varint(len(content)) + content, *records(3, 3)], base_offset=9, codec=codec)
+    outcome = assert_agreement(batch(records(9)) + data)
+    assert (outcome.damage, outcome.next_offset, len(outcome.records)) == ((9, 15), 9, 9)
+
+
+@pytest.mark.parametrize("length", [-1, 1 << 20, (1 << 62) - 1], ids=str)
+def test_a_record_length_beyond_its_batch_is_damage(length: int) -> None:
+    data = batch([varint(length) + records(1)[0][1:]])
+    with pytest.raises(CorruptRecord, match="a record's lengths do not fit its bytes"):
+        decode(data)
+    assert assert_agreement(data).raised
+
+
+def bad_headers(offset_delta: int, headers: bytes) -> bytes:
+    content = b"\0\0" + varint(offset_delta) + b"\1\1" + headers
+    return varint(len(content)) + content
+
+
+BAD_HEADERS = {
+    "null key": b"\2\1\0",
+    "key beyond": varint(1) + varint(9) + b"abc",
+    "value beyond": b"\2\2k" + varint(9) + b"abc",
+    "value of -2": b"\2\2k" + varint(-2),
+    "no value": b"\2\4kk",
+    "bytes behind": b"\2\2k\2v\0",
+    "one too few": b"\4\2k\2v\0",
+    "huge key": b"\2" + varint((1 << 62) - 1) + b"\0\0\0",
+}
+
+
+@each_codec
+@pytest.mark.parametrize("name", list(BAD_HEADERS))
+def test_damaged_headers_are_damage_only_when_asked_for(name: str, codec: Codec) -> None:
+    rows = [*records(2), bad_headers(2, BAD_HEADERS[name]), *records(2, 3)]
+    data = batch(rows, base_offset=7, codec=codec)
+    assert len(assert_agreement(data).records) == 5
+    decoded = decode(data, headers=True)
+    assert records_of(decoded.batch) == expected(data, headers=True).records
+    assert decoded.next_offset == 9
+    assert decoded.damage is not None
+    assert (decoded.damage.offset, decoded.damage.next_offset) == (9, 10)
+    assert "damaged record at offset 9: a record's headers do not fit its bytes" in str(decoded.damage)
+    with pytest.raises(CorruptRecord, match="damaged record at offset 9"):
+        decode(data, headers=True, from_offset=9)
+    assert len(decode(data, headers=True, from_offset=10).batch) == 2
+
+
+# ---- lifetimes and threads
+
+
+def test_a_held_slice_stays_as_it_is_while_slabs_are_used_again() -> None:
+    pool = SlabPool(reserve_bytes=1 << 20)
+    data = batch(records(50), base_offset=3)
+    held = decode(data, headers=True, pool=pool).batch.slice(20, 1)
+    copy = pa.RecordBatch.from_pylist(held.to_pylist(), schema=held.schema)
+    for n in range(100):
+        other = batch([record(i, b"\xee" * 40, b"\xdd" * 90) for i in range(50)], base_offset=n)
+        assert decode(other, headers=True, pool=pool).batch.num_rows == 50
+    assert held.equals(copy)
+    held.validate(full=True)
+
+
+def test_a_held_column_keeps_what_a_dropped_batch_had() -> None:
+    pool = SlabPool(reserve_bytes=1 << 20)
+    values = decode(batch(records(50, size=30)), pool=pool).batch.column("value")
+    for _ in range(20):
+        decode(batch([record(i, b"\xee" * 40, b"\xdd" * 90) for i in range(50)]), pool=pool)
+    assert values.to_pylist() == [None if n % 4 == 3 else b"v" * 30 for n in range(50)]
+
+
+def test_decompressed_records_do_not_refer_to_the_arena() -> None:
+    first = decode(batch([record(0, b"a" * 50, b"b" * 50)], codec=Codec.ZSTD)).batch
+    decode(batch([record(0, b"c" * 50, b"d" * 50)], codec=Codec.ZSTD))
+    assert first.column("value").to_pylist() == [b"b" * 50]
+
+
+def test_the_record_set_may_be_overwritten_after_the_decode() -> None:
+    data = bytearray(batch(records(5)))
+    found = decode(data, headers=True).batch
+    wanted = expected(bytes(data), headers=True).records
+    data[:] = bytes(len(data))
+    assert records_of(found) == wanted
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    rounds = 40 if kernel.JIT else 3
+    sets = [
+        b"".join(
+            batch(records(30, size=n + 1), base_offset=30 * i, codec=list(Codec)[(n + i) % 5])
+            for i in range(4)
+        )
+        for n in range(8)
+    ]
+    wanted = [expected(data, headers=True) for data in sets]
+
+    def work(n: int) -> bool:
+        return all(read(sets[n], headers=True) == wanted[n] for _ in range(rounds))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(work, range(8))) == [True] * 8
