@@ -98,8 +98,8 @@ def decode_batches(
 ):
     """Append the records of format 2 entries table[first:last] whose offset is from_offset or more.
 
-    `header_at`, `header_stop`: empty, or get for each record where its headers begin and end in its
-    source; the begin is inverted (~) for the arena.
+    `header_at`, `header_stop`: None (Numba then leaves that code out), or get for each record where its
+    headers begin and end in its source; the begin is inverted (~) for the arena.
     """
     offsets = words_at(slab, parts[OFFSETS_AT])
     timestamps = words_at(slab, parts[TIMESTAMPS_AT])
@@ -115,9 +115,6 @@ def decode_batches(
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
-    spans_start = pointer(header_at)
-    spans_stop = pointer(header_stop)
-    spans_wanted = header_at.size > 0
     row = state[ROWS]
     if row == 0:
         begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
@@ -138,9 +135,10 @@ def decode_batches(
         append_time = (get_int64(entry, ATTRIBUTES) & LOG_APPEND_TIME) != 0
         timestamp_type = 1 if append_time else 0
         base_timestamp = get_int64(entry, MAX_TIMESTAMP) if append_time else get_int64(entry, BASE_TIMESTAMP)
+        source = get_int64(entry, SOURCE)
         data = raw_at
         data_end = raw.size
-        if get_int64(entry, SOURCE) == 1:
+        if source == 1:
             data = arena_at
             data_end = arena.size
         if count > (end - at) // RECORD_SIZE_MIN:
@@ -198,9 +196,9 @@ def decode_batches(
             else:
                 copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
                 value_at += value_size
-            if spans_wanted:
-                put_int64(spans_start, row, header_start if get_int64(entry, SOURCE) == 0 else ~header_start)
-                put_int64(spans_stop, row, stop)
+            if header_at is not None:
+                put_int64(pointer(header_at), row, header_start if source == 0 else ~header_start)
+                put_int64(pointer(header_stop), row, stop)
                 headers += header_count
             row += 1
             put_int32(key_ends, row, key_at)
@@ -250,9 +248,6 @@ def decode_messages(
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
-    spans_start = pointer(header_at)
-    spans_stop = pointer(header_stop)
-    spans_wanted = header_at.size > 0
     row = state[ROWS]
     if row == 0:
         begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
@@ -305,9 +300,9 @@ def decode_messages(
         else:
             copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
             value_at += value_size
-        if spans_wanted:
-            put_int64(spans_start, row, 0)
-            put_int64(spans_stop, row, 0)
+        if header_at is not None:
+            put_int64(pointer(header_at), row, 0)
+            put_int64(pointer(header_stop), row, 0)
         row += 1
         put_int32(key_ends, row, key_at)
         put_int32(value_ends, row, value_at)

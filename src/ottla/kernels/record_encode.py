@@ -75,6 +75,32 @@ def _write_value(out, at, out_end, ends, data, data_end, index, size):
 
 
 @inlined
+def _write_headers(
+    out,
+    at,
+    out_end,
+    first,
+    last,
+    key_ends,
+    key_data,
+    key_end,
+    value_ends,
+    value_data,
+    value_end,
+    value_valid,
+    has_nulls,
+    value_valid_at,
+):
+    at = write_varint(out, at, last - first)
+    for header in range(first, last):
+        size = get_int32(key_ends, header + 1) - get_int32(key_ends, header)
+        at = _write_value(out, at, out_end, key_ends, key_data, key_end, header, size)
+        size = _size_of(value_ends, last > first, value_valid, has_nulls, value_valid_at, header)
+        at = _write_value(out, at, out_end, value_ends, value_data, value_end, header, size)
+    return at
+
+
+@inlined
 def _close_batch(out, start, end, first, count, base_timestamp, max_timestamp, stamp, verify, entry):
     """Write the 61 bytes in front of a batch of records `first` and on, and its row of the table."""
     write_int64(out, start, get_int64(stamp, STAMP_OFFSET) + first)
@@ -100,20 +126,30 @@ def _close_batch(out, start, end, first, count, base_timestamp, max_timestamp, s
     put_int64(entry, ENCODED_END, end)
 
 
+@kernel
+def _move(out, start, size, shift):
+    """Move out[start:start+size] by a few bytes. Rarely needed, so not inlined."""
+    if shift > 0:
+        for i in range(size):
+            put_byte(out, start + size - 1 - i + shift, get_byte(out, start + size - 1 - i))
+    else:
+        for i in range(size):
+            put_byte(out, start + i + shift, get_byte(out, start + i))
+
+
 @inlined
 def _write_length(out, at, guess, end):
     """Put the length in front of a record that was written behind `guess` bytes: (bytes it took, new end)."""
     size = end - at - guess
+    if guess == 2 and 64 <= size < 8192:  # the usual case, without a loop
+        put_byte(out, at, ((size << 1) & 0x7F) | 0x80)
+        put_byte(out, at + 1, size >> 6)
+        return guess, end
     length_size = varint_size(size)
-    shift = length_size - guess
-    if shift > 0:
-        for i in range(size):
-            put_byte(out, end + shift - 1 - i, get_byte(out, end - 1 - i))
-    elif shift < 0:
-        for i in range(size):
-            put_byte(out, at + length_size + i, get_byte(out, at + guess + i))
+    if length_size != guess:
+        _move(out, at + guess, size, length_size - guess)
     write_varint(out, at, size)
-    return length_size, end + shift
+    return length_size, end + length_size - guess
 
 
 @kernel
@@ -144,6 +180,7 @@ def encode_batches(
 ):
     """Write `rows` records as batches of at most `batch_bytes` (a larger record gets its own batch).
 
+    The header arrays are all None if no record has headers; Numba then leaves that code out.
     `stamp`: what goes into the batch headers (see `layout`); offset and sequence are the first record's.
     `verify`: whether checksums are made here or left to the caller, as for the scan.
     `table` gets (start, end) of each batch, `progress` (batches written, row reached).
@@ -154,16 +191,11 @@ def encode_batches(
     """
     keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
     values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
-    header_keys, header_key_bytes = pointer(header_key_ends), pointer(header_key_data)
-    header_values, header_value_bytes = pointer(header_value_ends), pointer(header_value_data)
-    header_value_bits = pointer(header_value_valid)
-    lists, times, target = pointer(header_ends), pointer(timestamps), pointer(out)
+    times, target = pointer(timestamps), pointer(out)
     stamps, entries = pointer(stamp), pointer(table)
-    has_headers = header_ends.size > 0
     # Typed zeros: Numba would compile the parts for a literal 0 as well.
-    row = at = start = batches = count = base_timestamp = max_timestamp = np.int64(0)
+    row = at = start = batch_end = batches = count = base_timestamp = max_timestamp = np.int64(0)
     length_size = np.int64(1)
-    first_header = last_header = np.int64(0)
     while row < rows:
         progress[1] = row
         timestamp = get_int64(times, row)
@@ -174,14 +206,15 @@ def encode_batches(
             values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
         )
         room = key_size + value_size + RECORD_OVERHEAD_MAX
-        if has_headers:
-            first_header = get_int32(lists, row)
-            last_header = get_int32(lists, row + 1)
-            room += get_int32(header_keys, last_header) - get_int32(header_keys, first_header)
-            room += get_int32(header_values, last_header) - get_int32(header_values, first_header)
+        if header_ends is not None:
+            first_header = get_int32(pointer(header_ends), row)
+            last_header = get_int32(pointer(header_ends), row + 1)
             room += (last_header - first_header) * RECORD_OVERHEAD_MAX
+            for ends in (pointer(header_key_ends), pointer(header_value_ends)):
+                room += get_int32(ends, last_header) - get_int32(ends, first_header)
         if count == 0:
             start = at
+            batch_end = start + batch_bytes
             at += BATCH_OVERHEAD
             base_timestamp = timestamp
             max_timestamp = timestamp
@@ -195,33 +228,33 @@ def encode_batches(
         end = write_varint(target, end, count)
         end = _write_value(target, end, out.size, keys, key_bytes, key_data.size, row, key_size)
         end = _write_value(target, end, out.size, values, value_bytes, value_data.size, row, value_size)
-        end = write_varint(target, end, last_header - first_header)
-        for header in range(first_header, last_header):
-            size = get_int32(header_keys, header + 1) - get_int32(header_keys, header)
-            end = _write_value(
-                target, end, out.size, header_keys, header_key_bytes, header_key_data.size, header, size
-            )
-            size = _size_of(
-                header_values,
-                has_headers,
-                header_value_bits,
+        if header_ends is None:
+            put_byte(target, end, 0)
+            end += 1
+        else:
+            end = _write_headers(
+                target,
+                end,
+                out.size,
+                first_header,
+                last_header,
+                pointer(header_key_ends),
+                pointer(header_key_data),
+                header_key_data.size,
+                pointer(header_value_ends),
+                pointer(header_value_data),
+                header_value_data.size,
+                pointer(header_value_valid),
                 header_value_valid.size > 0,
                 header_value_valid_at,
-                header,
-            )
-            end = _write_value(
-                target, end, out.size, header_values, header_value_bytes, header_value_data.size, header, size
             )
         length_size, end = _write_length(target, at, length_size, end)
-        is_last = row == rows - 1
-        if end - start > batch_bytes and count > 0:
-            is_last = False
-        else:
+        if end <= batch_end or count == 0:
             at = end
             count += 1
             row += 1
             max_timestamp = max(max_timestamp, timestamp)
-            if not is_last:
+            if row < rows:
                 continue
         _close_batch(
             target,

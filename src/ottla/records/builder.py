@@ -23,7 +23,6 @@ from ottla.model.errors import ConfigError, LocalProtocolError
 from ottla.records.compression import Codec, compress
 from ottla.records.inputs import (
     ALL_NULL,
-    NO_HEADERS,
     BinaryInput,
     HeaderInput,
     binary_input,
@@ -81,7 +80,7 @@ def encode(
         if codec is Codec.NONE:
             return batches
         return [_compressed_batch(batch, codec, level) for batch in batches]
-    if records.headers is not NO_HEADERS:
+    if records.headers is not None:
         raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
     return list(_encode_messages(records, magic, codec, level, batch_bytes, stamp.base_offset))
 
@@ -94,7 +93,7 @@ class _Records:
     key: BinaryInput
     value: BinaryInput
     timestamps: npt.NDArray[np.int64]
-    headers: HeaderInput
+    headers: HeaderInput | None
 
     @classmethod
     def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> _Records:
@@ -107,19 +106,28 @@ class _Records:
             binary_input(columns.column("key"), "key") if "key" in names else ALL_NULL,
             binary_input(columns.column("value"), "value"),
             timestamp_input(timestamps, columns.num_rows, timestamp_ms),
-            header_input(columns.column("headers")) if "headers" in names else NO_HEADERS,
+            header_input(columns.column("headers")) if "headers" in names else None,
         )
 
     def part(self, first: int, last: int) -> _Records:
         """Records first to last, without headers."""
         key, value = self.key.part(first, last), self.value.part(first, last)
-        return _Records(last - first, key, value, self.timestamps[first:last], NO_HEADERS)
+        return _Records(last - first, key, value, self.timestamps[first:last], None)
 
     @property
     def bytes_max(self) -> int:
         """More than all records can take, but for batch headers."""
-        headers = record_bytes_max(self.headers.total, self.headers.key, self.headers.value)
-        return record_bytes_max(self.count, self.key, self.value) + headers
+        records = record_bytes_max(self.count, self.key, self.value)
+        if self.headers is None:
+            return records
+        return records + record_bytes_max(self.headers.total, self.headers.key, self.headers.value)
+
+    @property
+    def header_arrays(self) -> tuple[object, ...]:
+        """The kernel's arguments about headers; all None lets Numba leave that code out."""
+        if self.headers is None:
+            return (None,) * 7
+        return (self.headers.ends, self.headers.key.ends, self.headers.key.data, *self.headers.value)
 
 
 # ---- format 2
@@ -137,10 +145,7 @@ def _encode_batches(records: _Records, batch_bytes: int, stamp: Stamp, pool: Sla
         *records.key,
         *records.value,
         records.timestamps,
-        records.headers.ends,
-        records.headers.key.ends,
-        records.headers.key.data,
-        *records.headers.value,
+        *records.header_arrays,
         batch_bytes,
         np.array(
             [stamp.base_offset, attributes, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence]

@@ -133,16 +133,13 @@ class HeaderSpans(NamedTuple):
 
     @classmethod
     def of(cls, rows: int) -> HeaderSpans:
-        """Room for so many records, and one: an empty array tells a kernel that nobody asks."""
-        return cls(np.empty(rows + 1, np.int64), np.empty(rows + 1, np.int64))
+        """Room for so many records."""
+        return cls(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def total_bytes(self, rows: int) -> int:
         """Of the headers of the first `rows` records."""
         start = self.start[:rows]
         return int((self.stop[:rows] - np.where(start < 0, ~start, start)).sum())
-
-
-NO_SPANS = HeaderSpans(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _text(keys: pa.Array) -> pa.Array:

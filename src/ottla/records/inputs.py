@@ -42,7 +42,7 @@ ALL_NULL = BinaryInput(NO_ENDS, NO_BYTES, NO_BYTES, 0)
 
 
 class HeaderInput(NamedTuple):
-    """Ends of each record's list (empty: no record has headers), and the two columns of all headers."""
+    """Ends of each record's list, and the two columns of all headers."""
 
     ends: npt.NDArray[np.int32]
     key: BinaryInput
@@ -51,10 +51,7 @@ class HeaderInput(NamedTuple):
     @property
     def total(self) -> int:
         """How many headers all records have together."""
-        return int(self.ends[-1]) - int(self.ends[0]) if self.ends.size else 0
-
-
-NO_HEADERS = HeaderInput(NO_ENDS, ALL_NULL, ALL_NULL)
+        return int(self.ends[-1]) - int(self.ends[0])
 
 
 def _plain(buffer: pa.Buffer | None, kind: type[Element]) -> npt.NDArray[Element]:
@@ -69,8 +66,10 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def binary_input(column: pa.Array | pa.ChunkedArray, name: str) -> BinaryInput:
     """A column of bytes or text."""
     array = _whole(column)
-    if pa.types.is_null(array.type):
-        return ALL_NULL
+    return ALL_NULL if array.null_count == len(array) else _binary_arrays(array, name)
+
+
+def _binary_arrays(array: pa.Array, name: str) -> BinaryInput:
     if array.type != pa.binary():
         try:
             array = array.cast(pa.binary())
@@ -95,13 +94,12 @@ def timestamp_input(
     array = _whole(column)
     try:
         # Finer units are cut to milliseconds, which is all that Kafka keeps.
-        if not pa.types.is_integer(array.type):
-            array = array.cast(TIMESTAMP, safe=False)
-        array = array.cast(pa.int64())
+        if array.type not in (TIMESTAMP, pa.int64()):
+            array = array.cast(pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP, safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
     if array.null_count:
-        array = pc.fill_null(array, default_ms)
+        array = pc.fill_null(array.cast(pa.int64()), default_ms)
     return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]
 
 
@@ -110,8 +108,8 @@ def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return array
 
 
-def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput:
-    """A column of list<struct<key, value>>, as `columns.HEADERS`."""
+def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
+    """A column of list<struct<key, value>>, as `columns.HEADERS`; None if no record has any."""
     array = _whole(column)
     try:
         if array.null_count:
@@ -120,14 +118,16 @@ def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigError(f"column 'headers' of type {array.type} is no {HEADERS}: {error}") from error
     if not len(array.values):
-        return NO_HEADERS
+        return None
     keys = array.values.field("key")
     if keys.null_count:
         raise LocalProtocolError("a header has no key: Kafka allows a null value, not a null key")
     ends = array.offsets.to_numpy()
     ends.flags.writeable = False
     return HeaderInput(
-        ends, binary_input(keys, "headers.key"), binary_input(array.values.field("value"), "headers.value")
+        ends,
+        _binary_arrays(keys, "headers.key"),
+        _binary_arrays(array.values.field("value"), "headers.value"),
     )
 
 

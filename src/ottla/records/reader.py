@@ -19,7 +19,6 @@ from ottla import kernels
 from ottla.kernels import layout
 from ottla.model.errors import CorruptRecord
 from ottla.records.columns import (
-    NO_SPANS,
     SCHEMA,
     SCHEMA_WITH_HEADERS,
     HeaderColumns,
@@ -80,12 +79,12 @@ def decode(
     entries = scan(read_only(data), verify_crc=verify_crc)
     entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
-    spans = HeaderSpans.of(entries.summary.records) if headers else NO_SPANS
+    spans = HeaderSpans.of(entries.summary.records) if headers else None
     entries = _decode_records(entries, from_offset, columns, spans)
     next_offset = max(from_offset, entries.summary.next_offset)
     damage, valid_bytes = entries.damage, entries.valid_bytes
     arrays = columns.arrays()
-    if headers:
+    if spans is not None:
         header_array, header_damage = _decode_headers(entries, columns, spans, pool)
         rows = len(header_array)
         arrays = [*(array[:rows] for array in arrays), header_array]
@@ -115,7 +114,7 @@ def _deliverable(
 
 
 def _decode_records(
-    entries: Entries, from_offset: int, columns: RecordColumns, spans: HeaderSpans
+    entries: Entries, from_offset: int, columns: RecordColumns, spans: HeaderSpans | None
 ) -> Entries:
     """Run the kernel of each format over its runs of entries; usually that is one call."""
     for first, last in _runs(entries):
@@ -129,8 +128,8 @@ def _decode_records(
             from_offset,
             columns.slab,
             columns.part_array,
-            spans.start,
-            spans.stop,
+            None if spans is None else spans.start,
+            None if spans is None else spans.stop,
             columns.state,
         )
         if status != layout.OK:

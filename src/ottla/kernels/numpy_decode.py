@@ -1,0 +1,460 @@
+"""The decode without Numba; see `record_decode` for what it promises.
+
+A record begins where the one before it ends, so Python walks from length to length. Everything else is
+read for a chunk of records at once: usually some batches, or a part of a very large one. Whatever is
+written behind the totals in `state` does not count, so those move only where an entry is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ottla.kernels.layout import (
+    ATTRIBUTES,
+    BAD_FIELD,
+    BAD_RECORD,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    COUNT,
+    END,
+    FAILED_ROW,
+    HEADERS,
+    KEY_BYTES,
+    KEY_ENDS_AT,
+    KEY_NULLS,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    NO_TIMESTAMP_TYPE,
+    OFFSETS_AT,
+    OK,
+    RECORD_SIZE_MIN,
+    ROWS,
+    SOURCE,
+    START,
+    TIMESTAMP_TYPES_AT,
+    TIMESTAMPS_AT,
+    TIMESTAMPS_MISSING,
+    VALUE_BYTES,
+    VALUE_ENDS_AT,
+    VALUE_NULLS,
+)
+from ottla.kernels.numpy_bytes import (
+    CHUNK_RECORDS,
+    VARINT_BITS,
+    BinaryColumn,
+    I64Array,
+    U8Array,
+    read_numbers,
+    read_varints,
+    typed_part,
+)
+
+
+class _Damaged(Exception):
+    """Entry `entry` of the table is not sound; those before it have been delivered."""
+
+    def __init__(self, entry: int, status: int) -> None:
+        self.entry = entry
+        self.status = status
+
+
+class _BadRecord(Exception):
+    """Record `index` of a chunk does not fit its bytes."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _refuse(wrong: npt.NDArray[np.bool_]) -> None:
+    if wrong.any():
+        raise _BadRecord(int(wrong.argmax()))
+
+
+# ---- where the records go
+
+
+class _Rows(NamedTuple):
+    """Records to append: a value each, and where key, value and headers lie in their source.
+
+    `header_start` is inverted (~) for the arena, as `header_at` wants it.
+    """
+
+    offset: I64Array
+    timestamp: I64Array
+    timestamp_type: I64Array
+    key_start: I64Array
+    key_size: I64Array
+    value_start: I64Array
+    value_size: I64Array
+    header_start: I64Array
+    header_stop: I64Array
+    header_count: I64Array
+
+    def of(self, selection: npt.NDArray[np.bool_]) -> _Rows:
+        return _Rows(*(column[selection] for column in self))
+
+
+class _Columns:
+    """The columns of one slab, and running totals that become `state` when `commit` is called."""
+
+    def __init__(
+        self, slab: U8Array, parts: I64Array, header_at: I64Array, header_stop: I64Array, state: I64Array
+    ) -> None:
+        self.offsets = typed_part(slab, parts, OFFSETS_AT, np.int64)
+        self.timestamps = typed_part(slab, parts, TIMESTAMPS_AT, np.int64)
+        self.timestamp_types = typed_part(slab, parts, TIMESTAMP_TYPES_AT, np.int8)
+        self.keys = BinaryColumn(slab, parts, KEY_ENDS_AT)
+        self.values = BinaryColumn(slab, parts, VALUE_ENDS_AT)
+        self.header_at = header_at
+        self.header_stop = header_stop
+        self.state = state
+        self.totals: list[int] = state.tolist()
+        if not self.totals[ROWS]:
+            self.keys.begin()
+            self.values.begin()
+
+    def append(self, rows: _Rows, data: U8Array, from_offset: int) -> None:
+        """Those of `rows` whose offset is from_offset or more."""
+        wanted = rows.offset >= from_offset
+        if not wanted.all():
+            rows = rows.of(wanted)
+        totals, first, last = self.totals, self.totals[ROWS], self.totals[ROWS] + rows.offset.size
+        self.offsets[first:last] = rows.offset
+        self.timestamps[first:last] = rows.timestamp
+        self.timestamp_types[first:last] = rows.timestamp_type
+        totals[TIMESTAMPS_MISSING] += int(np.count_nonzero(rows.timestamp == NO_TIMESTAMP))
+        totals[KEY_BYTES], nulls = self.keys.append(
+            first, totals[KEY_BYTES], data, rows.key_start, rows.key_size
+        )
+        totals[KEY_NULLS] += nulls
+        totals[VALUE_BYTES], nulls = self.values.append(
+            first, totals[VALUE_BYTES], data, rows.value_start, rows.value_size
+        )
+        totals[VALUE_NULLS] += nulls
+        if self.header_at.size:
+            self.header_at[first:last] = rows.header_start
+            self.header_stop[first:last] = rows.header_stop
+            totals[HEADERS] += int(rows.header_count.sum())
+        totals[ROWS] = last
+
+    def commit(self) -> None:
+        self.state[:] = self.totals
+
+    def damaged(self, damage: _Damaged) -> int:
+        self.state[FAILED_ROW] = damage.entry
+        return damage.status
+
+
+# ---- format 2
+
+
+class _Fields(NamedTuple):
+    """What a record says."""
+
+    timestamp_delta: I64Array
+    offset_delta: I64Array
+    key_start: I64Array
+    key_size: I64Array
+    value_start: I64Array
+    value_size: I64Array
+    header_start: I64Array
+    header_count: I64Array
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Records from `begins` to `stops` of entries `first` and on, `counts` of each."""
+
+    data: U8Array
+    source: int
+    first: int
+    counts: list[int]
+    begins: I64Array
+    stops: I64Array
+    is_complete: bool  # whether its last entry ends with it
+
+    def before(self, entries: int) -> _Chunk:
+        """Only the first so many entries."""
+        counts = self.counts[:entries]
+        records = sum(counts)
+        begins, stops = self.begins[:records], self.stops[:records]
+        return _Chunk(self.data, self.source, self.first, counts, begins, stops, entries > 0)
+
+
+def decode_batches(
+    raw: U8Array,
+    arena: U8Array,
+    table: I64Array,
+    first: int,
+    last: int,
+    from_offset: int,
+    slab: U8Array,
+    parts: I64Array,
+    header_at: I64Array,
+    header_stop: I64Array,
+    state: I64Array,
+) -> int:
+    """As `record_decode.decode_batches`."""
+    columns = _Columns(slab, parts, header_at, header_stop, state)
+    try:
+        for chunk in _chunks(raw, arena, table, first, last):
+            _append_chunk(columns, chunk, table, from_offset)
+    except _Damaged as damage:
+        return columns.damaged(damage)
+    return OK
+
+
+def _chunks(raw: U8Array, arena: U8Array, table: I64Array, first: int, last: int) -> Iterator[_Chunk]:
+    """Walk entries first to last; damage is raised behind what is sound before it."""
+    gathered: list[_Chunk] = []
+    records = 0
+    damage = None
+    columns = table[first:last, [START, END, COUNT, SOURCE]].tolist()
+    for entry, (start, end, count, source) in enumerate(columns, first):
+        if gathered and (source != gathered[0].source or records + count > CHUNK_RECORDS):
+            yield _joined(gathered)
+            gathered, records = [], 0
+        try:
+            walk = _walked(arena if source == 1 else raw, source, entry, start, end, count)
+            for chunk in walk:
+                if chunk.is_complete:
+                    gathered.append(chunk)
+                    records += count
+                else:
+                    yield chunk
+        except _Damaged as error:
+            damage = error
+            break
+    if gathered:
+        yield _joined(gathered)
+    if damage is not None:
+        raise damage
+
+
+def _joined(chunks: list[_Chunk]) -> _Chunk:
+    """Chunks of successive entries as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    whole = chunks[0]
+    whole.counts = [count for chunk in chunks for count in chunk.counts]
+    whole.begins = np.concatenate([chunk.begins for chunk in chunks])
+    whole.stops = np.concatenate([chunk.stops for chunk in chunks])
+    return whole
+
+
+def _walked(data: U8Array, source: int, entry: int, start: int, end: int, count: int) -> Iterator[_Chunk]:
+    """The records of one entry, usually one chunk."""
+    if count > (end - start) // RECORD_SIZE_MIN:
+        raise _Damaged(entry, BAD_FIELD)
+    positions = _positions(data[start:end].tobytes(), count)
+    begin = next(positions)
+    for done in range(0, max(count, 1), CHUNK_RECORDS):
+        size = min(CHUNK_RECORDS, count - done)
+        bounds = np.empty(size + 1, np.int64)
+        bounds[0] = begin
+        try:
+            bounds[1:] = np.fromiter(islice(positions, size), np.int64, size)
+        except IndexError:
+            raise _Damaged(entry, BAD_RECORD) from None
+        begin = int(bounds[-1])
+        is_complete = done + size == count
+        if is_complete and begin != end - start:
+            raise _Damaged(entry, BAD_RECORD)
+        bounds += start
+        yield _Chunk(data, source, entry, [size], bounds[:-1], bounds[1:], is_complete)
+
+
+def _positions(records: bytes, count: int) -> Iterator[int]:
+    """Where each record begins, and where the last one ends; IndexError if that is outside.
+
+    A negative length, which is an odd zig-zag number, is left to the reading of fields.
+    """
+    at = 0
+    for _ in repeat(None, count):
+        yield at
+        byte = records[at]
+        if byte < 0x80:
+            at += 1 + (byte >> 1)
+        else:
+            second = records[at + 1]
+            # Two bytes, and half of what they say, without the 0x80 of the first.
+            at = at - 62 + (byte >> 1) + (second << 6) if second < 0x80 else _after_long(records, at)
+    yield at
+
+
+def _after_long(records: bytes, at: int) -> int:
+    """Where a record ends whose length takes more than two bytes."""
+    value = 0
+    for shift in range(0, VARINT_BITS, 7):
+        byte = records[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return at + (value >> 1)
+    raise IndexError("a varint of more than nine bytes")
+
+
+def _append_chunk(columns: _Columns, chunk: _Chunk, table: I64Array, from_offset: int) -> None:
+    """Deliver the sound entries of a chunk, then raise if one was not."""
+    damage = None
+    while True:
+        try:
+            fields = _read_fields(chunk.data, chunk.begins, chunk.stops)
+            break
+        except _BadRecord as bad:
+            # What is checked late may be wrong in an earlier record, so the rest is read again.
+            sound = int(np.searchsorted(np.cumsum(chunk.counts), bad.index, side="right"))
+            damage = _Damaged(chunk.first + sound, BAD_RECORD)
+            chunk = chunk.before(sound)
+    columns.append(_placed(fields, chunk, table), chunk.data, from_offset)
+    if chunk.is_complete:
+        columns.commit()
+    if damage is not None:
+        raise damage
+
+
+def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> _Rows:
+    """Deltas added to what the entries say."""
+    entries = table[chunk.first : chunk.first + len(chunk.counts)]
+    is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
+    base_timestamp = np.where(is_append_time, entries[:, MAX_TIMESTAMP], entries[:, BASE_TIMESTAMP])
+    timestamp_type = np.repeat(is_append_time.astype(np.int64), chunk.counts)
+    timestamp_delta = fields.timestamp_delta
+    if is_append_time.any():
+        timestamp_delta = np.where(timestamp_type, 0, timestamp_delta)
+    return _Rows(
+        np.repeat(entries[:, BASE_OFFSET], chunk.counts) + fields.offset_delta,
+        np.repeat(base_timestamp, chunk.counts) + timestamp_delta,
+        timestamp_type,
+        *fields[2:6],
+        ~fields.header_start if chunk.source == 1 else fields.header_start,
+        chunk.stops,
+        fields.header_count,
+    )
+
+
+def _read_fields(data: U8Array, begins: I64Array, stops: I64Array) -> _Fields:
+    """Read records that end where they say; raises _BadRecord if one holds more or less than that."""
+    size, at = read_varints(data, begins, stops)
+    _refuse(size < 0)
+    timestamp_delta, at = read_varints(data, at + 1, stops)
+    offset_delta, at = read_varints(data, at, stops)
+    key_size, key_start = read_varints(data, at, stops)
+    room = stops - key_start
+    _refuse((room < 0) | (key_size < -1) | (key_size > room) | (offset_delta >> 31 != 0))
+    value_size, value_start = read_varints(data, key_start + np.maximum(key_size, 0), stops)
+    room = stops - value_start
+    _refuse((room < 0) | (value_size < -1) | (value_size > room))
+    header_start = value_start + np.maximum(value_size, 0)
+    header_count = _read_header_counts(data, header_start, stops)
+    return _Fields(
+        timestamp_delta,
+        offset_delta,
+        key_start,
+        key_size,
+        value_start,
+        value_size,
+        header_start,
+        header_count,
+    )
+
+
+def _read_header_counts(data: U8Array, at: I64Array, stops: I64Array) -> I64Array:
+    """Usually all are 0, and each is its record's last byte."""
+    counts = np.zeros(at.size, np.int64)
+    rows = np.flatnonzero((stops - at != 1) | (data.take(at, mode="clip") != 0))
+    if rows.size:
+        count, after = read_varints(data, at[rows], stops[rows])
+        room = stops[rows] - after
+        # A header takes two bytes at least.
+        wrong = np.flatnonzero((room < 0) | (count <= 0) | (count > room >> 1))
+        if wrong.size:
+            raise _BadRecord(int(rows[wrong[0]]))
+        counts[rows] = count
+    return counts
+
+
+# ---- formats 0 and 1
+
+
+def decode_messages(
+    raw: U8Array,
+    arena: U8Array,
+    table: I64Array,
+    first: int,
+    last: int,
+    from_offset: int,
+    slab: U8Array,
+    parts: I64Array,
+    header_at: I64Array,
+    header_stop: I64Array,
+    state: I64Array,
+) -> int:
+    """As `record_decode.decode_messages`."""
+    columns = _Columns(slab, parts, header_at, header_stop, state)
+    try:
+        for start, stop in _message_chunks(table, first, last):
+            data = arena if table[start, SOURCE] == 1 else raw
+            _append_messages(columns, data, table, start, stop, from_offset)
+    except _Damaged as damage:
+        return columns.damaged(damage)
+    return OK
+
+
+def _message_chunks(table: I64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Not too many messages, all of one source."""
+    changes = np.flatnonzero(np.diff(table[first:last, SOURCE])) + first + 1
+    bounds = [first, *changes.tolist(), last]
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        for at in range(start, end, CHUNK_RECORDS):
+            yield at, min(at + CHUNK_RECORDS, end)
+
+
+def _append_messages(
+    columns: _Columns, data: U8Array, table: I64Array, first: int, last: int, from_offset: int
+) -> None:
+    """Deliver messages first to last of the table, up to the first that is damaged, and raise for that."""
+    damage = None
+    while True:
+        try:
+            rows = _read_messages(data, table[first:last])
+            break
+        except _BadRecord as bad:
+            last = first + bad.index
+            damage = _Damaged(last, BAD_RECORD)
+    columns.append(rows, data, from_offset)
+    columns.commit()
+    if damage is not None:
+        raise damage
+
+
+def _read_messages(data: U8Array, entries: I64Array) -> _Rows:
+    start, end = entries[:, START], entries[:, END]
+    # Both lengths are there: the scan refused anything smaller.
+    key_size = read_numbers(data, start, ">i4")
+    _refuse((key_size < -1) | (key_size > end - start - 8))
+    value_start = start + 8 + np.maximum(key_size, 0)
+    value_size = read_numbers(data, value_start - 4, ">i4")
+    _refuse((value_size < -1) | (np.maximum(value_size, 0) != end - value_start))
+    is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
+    none = np.zeros(start.size, np.int64)
+    return _Rows(
+        entries[:, BASE_OFFSET],
+        entries[:, BASE_TIMESTAMP],
+        np.where(entries[:, MAGIC] == 1, is_append_time, NO_TIMESTAMP_TYPE),
+        start + 4,
+        key_size,
+        value_start,
+        value_size,
+        none,
+        none,
+        none,
+    )

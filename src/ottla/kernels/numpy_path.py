@@ -1,0 +1,41 @@
+"""The kernels without Numba: the same names, arguments, results and status codes, made of NumPy calls.
+
+`ottla.kernels` imports from here where Numba is missing or broken, or ``OTTLA_KERNELS=numpy`` asks for it.
+Python walks what only a walk can find (where each record begins, since each says how long it is); all
+else is done for thousands of records at a time:
+
+    numpy_bytes     varints, big-endian numbers, and pieces of bytes, at many positions at once
+    numpy_scan      entries of a record set
+    numpy_decode    records into columns
+    numpy_headers   record headers into columns
+    numpy_encode    columns into batches and messages
+    numpy_hashes    murmur2 and String.hashCode
+
+Work is cut into chunks of some thousand records, so that what it takes beside its input and output is
+bounded whatever the bytes claim. Positions are checked before they are used, and NumPy checks them again.
+
+CRC-32C is never computed here: `CRC32C_IN_KERNEL` is false, and callers use the library.
+"""
+
+from __future__ import annotations
+
+from ottla.kernels.numpy_decode import decode_batches, decode_messages
+from ottla.kernels.numpy_encode import encode_batches, encode_messages
+from ottla.kernels.numpy_hashes import java_hash_column, murmur2_column
+from ottla.kernels.numpy_headers import decode_headers
+from ottla.kernels.numpy_scan import scan_entries, summarize_entries
+
+CRC32C_IN_KERNEL = False
+
+__all__ = [
+    "CRC32C_IN_KERNEL",
+    "decode_batches",
+    "decode_headers",
+    "decode_messages",
+    "encode_batches",
+    "encode_messages",
+    "java_hash_column",
+    "murmur2_column",
+    "scan_entries",
+    "summarize_entries",
+]
