@@ -323,14 +323,15 @@ def _deliver_wrapped(
         shift = offset - inner[-1][0]
         if shift < 0:
             raise _Bad("relative offsets beyond the wrapper's")
-    for inner_offset, inner_attributes, inner_timestamp, body in inner:
+    for number, (inner_offset, inner_attributes, inner_timestamp, body) in enumerate(inner, 1):
         where = inner_offset + shift
+        last = max(where, offset) if number == len(inner) else where
         if magic == 1 and attributes & 8:
             inner_attributes, inner_timestamp = inner_attributes | 8, timestamp
         try:
             session.deliver(_message_record(where, magic, inner_attributes, inner_timestamp, body))
         except _Bad as bad:
-            raise Damage(where, where + 1, str(bad)) from bad
+            raise Damage(where, last + 1, str(bad)) from bad
         session.next_offset = max(session.next_offset, where + 1)
 
 

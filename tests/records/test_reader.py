@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -518,6 +519,48 @@ def test_damaged_headers_are_damage_only_when_asked_for(name: str, codec: Codec)
     with pytest.raises(CorruptRecord, match="damaged record at offset 9"):
         decode(data, headers=True, from_offset=9)
     assert len(decode(data, headers=True, from_offset=10).batch) == 2
+
+
+# ---- what hostile or careless writers leave
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_next_offset_passes_a_wrapper_that_holds_nothing(magic: int) -> None:
+    """Else a consumer would ask for it forever."""
+    data = wrapper(magic, 10, [], Codec.GZIP)
+    assert assert_agreement(data, from_offset=10).next_offset == 11
+
+
+def test_the_next_offset_passes_a_wrapper_whose_messages_claim_smaller_offsets() -> None:
+    data = wrapper(0, 10, [message(0, 1, b"k", b"v")], Codec.GZIP)
+    assert assert_agreement(data, from_offset=10).next_offset == 11
+
+
+def test_relative_offsets_beyond_their_wrappers_are_damage() -> None:
+    data = wrapper(1, 5, [message(1, n, b"k", b"v") for n in (6, 7)], Codec.GZIP)
+    assert assert_agreement(data).damage == (5, 6)
+
+
+@pytest.mark.parametrize("behind", [b"", marker(1, base_offset=1, kind=1)], ids=["alone", "with another"])
+def test_a_marker_without_bytes_is_passed_like_any_marker(behind: bytes) -> None:
+    outcome = assert_agreement(batch(count=1, last_delta=0, attributes=0x30) + behind)
+    assert (outcome.records, outcome.damage) == ([], None)
+
+
+@pytest.mark.parametrize("name", list(BAD_HEADERS))
+def test_damaged_headers_end_the_valid_bytes_in_front_of_their_batch(name: str) -> None:
+    """A caller who goes on by `valid_bytes` must not lose what stands behind the damage."""
+    sound = batch(records(2))
+    data = sound + batch([*records(1), bad_headers(1, BAD_HEADERS[name])], base_offset=2)
+    data += batch(records(2), base_offset=4)
+    assert assert_agreement(data, headers=True).valid_bytes == len(sound)
+
+
+def test_a_marker_of_endless_varints_costs_no_time() -> None:
+    content = struct.pack(">hiqqqhii", 0x30, 0, 0, 0, 3, 0, 0, 1) + b"\xff" * 1_000_000
+    started = time.process_time()
+    assert_agreement(sealed_batch(0, content), aborted=[(0, 3)])
+    assert time.process_time() - started < 1
 
 
 # ---- lifetimes and threads
