@@ -6,8 +6,8 @@ socket, and nothing behind it but a list of batches.
         ... bootstrap.servers = broker.address ...
         broker.produced               # record sets as they came in
 
-A thread accepts and each connection has its own; `close` ends and joins them all, and raises what went wrong
-in any of them.
+A thread accepts and each connection has its own; leaving ends and joins them all, and raises what
+went wrong in any of them.
 """
 
 from __future__ import annotations
@@ -79,9 +79,6 @@ class StubBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End all threads and sockets; raises the first failure of any."""
         with self._changed:
             self._is_closed = True
@@ -133,7 +130,7 @@ class StubBroker:
                         connection.received(count) if count else connection.eof()
             except ConnectionError:
                 pass  # clients go as they like
-            except Exception as error:  # noqa: BLE001  (handed to whoever closes the broker)
+            except Exception as error:  # noqa: BLE001  (raised when the broker ends)
                 is_asked_too_much = isinstance(error, RemoteProtocolError) and "served here" in str(error)
                 if not is_asked_too_much:
                     self._failures.append(error)
