@@ -106,7 +106,12 @@ class _Columns:
     """The columns of one slab, and running totals that become `state` when `commit` is called."""
 
     def __init__(
-        self, slab: U8Array, parts: I64Array, header_at: I64Array, header_stop: I64Array, state: I64Array
+        self,
+        slab: U8Array,
+        parts: I64Array,
+        header_at: I64Array | None,
+        header_stop: I64Array | None,
+        state: I64Array,
     ) -> None:
         self.offsets = typed_part(slab, parts, OFFSETS_AT, np.int64)
         self.timestamps = typed_part(slab, parts, TIMESTAMPS_AT, np.int64)
@@ -139,7 +144,7 @@ class _Columns:
             first, totals[VALUE_BYTES], data, rows.value_start, rows.value_size
         )
         totals[VALUE_NULLS] += nulls
-        if self.header_at.size:
+        if self.header_at is not None and self.header_stop is not None:
             self.header_at[first:last] = rows.header_start
             self.header_stop[first:last] = rows.header_stop
             totals[HEADERS] += int(rows.header_count.sum())
@@ -198,8 +203,8 @@ def decode_batches(
     from_offset: int,
     slab: U8Array,
     parts: I64Array,
-    header_at: I64Array,
-    header_stop: I64Array,
+    header_at: I64Array | None,
+    header_stop: I64Array | None,
     state: I64Array,
 ) -> int:
     """As `record_decode.decode_batches`."""
@@ -394,8 +399,8 @@ def decode_messages(
     from_offset: int,
     slab: U8Array,
     parts: I64Array,
-    header_at: I64Array,
-    header_stop: I64Array,
+    header_at: I64Array | None,
+    header_stop: I64Array | None,
     state: I64Array,
 ) -> int:
     """As `record_decode.decode_messages`."""
@@ -423,13 +428,15 @@ def _append_messages(
 ) -> None:
     """Deliver messages first to last of the table, up to the first that is damaged, and raise for that."""
     damage = None
+    # A message without a count is hidden.
+    places = first + np.flatnonzero(table[first:last, COUNT])
     while True:
         try:
-            rows = _read_messages(data, table[first:last])
+            rows = _read_messages(data, table[places])
             break
         except _BadRecord as bad:
-            last = first + bad.index
-            damage = _Damaged(last, BAD_RECORD)
+            damage = _Damaged(int(places[bad.index]), BAD_RECORD)
+            places = places[: bad.index]
     columns.append(rows, data, from_offset)
     columns.commit()
     if damage is not None:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ottla.kernels.hashes import MASK, MURMUR_MULTIPLIER, MURMUR_SEED
+from ottla.kernels.layout import MURMUR_MULTIPLIER, MURMUR_SEED
 from ottla.kernels.numpy_bytes import I32Array, I64Array, U8Array, ranges, read_numbers
 
 U32Array = npt.NDArray[np.uint32]
 
+MASK = 0xFFFFFFFF
 # Fewer keys than this are cheaper to hash one by one than by NumPy calls.
 FEW_KEYS = 16
 CHUNK_BYTES = 1 << 18
@@ -160,7 +161,7 @@ def _polynomials(units: U32Array, bounds: I64Array) -> U32Array:
     powers[0] = 1
     powers = np.cumprod(powers, dtype=np.uint32)
     after = np.repeat(sizes - 1, sizes) - ranges(sizes)
-    hashes[rows] = np.add.reduceat(units[bounds[0] :] * powers[after], bounds[rows], dtype=np.uint32)
+    hashes[rows] = np.add.reduceat(units * powers[after], bounds[rows], dtype=np.uint32)
     return hashes
 
 

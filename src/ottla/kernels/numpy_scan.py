@@ -179,8 +179,9 @@ def _verify_messages(data: U8Array, table: I64Array, status: I64Array) -> None:
 def summarize_entries(table: I64Array, summary: I64Array) -> None:
     """As `entry_scan.summarize_entries`."""
     sizes = table[:, END] - table[:, START]
-    filled: npt.NDArray[np.bool_] = sizes > 0
-    held = np.minimum(table[:, COUNT], np.maximum(1, sizes // RECORD_SIZE_MIN))
+    counts = table[:, COUNT]
+    filled: npt.NDArray[np.bool_] = (sizes > 0) | (counts > 0)  # else it is empty, or hidden
+    held = np.minimum(counts, np.maximum(1, sizes // RECORD_SIZE_MIN))
     summary[0] = (table[:, LAST_OFFSET] + 1).max(initial=0)
     summary[1] = np.bitwise_or.reduce(1 << table[:, MAGIC])
     summary[2] = np.bitwise_or.reduce(table[filled, ATTRIBUTES])
