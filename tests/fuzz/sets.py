@@ -1,0 +1,210 @@
+"""Record sets as structures: damage goes in behind checksums and inside compressed data.
+
+Bytes that are changed from outside die at the checksum, or in the decompressor; what lies behind those
+would never be tried. So an entry is kept in parts, a part is changed, and the entry is put together anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from random import Random
+
+from ottla.model.errors import OttlaError
+from ottla.records.compression import Codec, compress
+from tests.fuzz import mutations
+from tests.fuzz.mutations import INT16, INT32, INT64, mutated
+from tests.naive import record_set
+from tests.naive.record_set import record
+
+# Offsets of the fields of a batch header behind its checksum, with their layouts.
+BATCH_FIELDS = [
+    (0, ">h", [0, 1, 2, 3, 4, 5, 7, 8, 0x10, 0x20, 0x30, 0x38, -1, 0x40]),
+    (2, ">i", INT32),
+    (6, ">q", INT64),
+    (14, ">q", INT64),
+    (22, ">q", [-1, 0, 1, 2]),
+    (30, ">h", INT16),
+    (32, ">i", INT32),
+    (36, ">i", INT32),
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A batch or message in parts; its checksum covers `head` and `body`; `inner` is a wrapper's content."""
+
+    magic: int
+    offset: int
+    head: bytes
+    body: bytes = b""
+    codec: Codec = Codec.NONE
+    inner: tuple[Entry, ...] | None = None
+    checksum: int | None = None
+
+    def build(self) -> bytes:
+        body = self.body if self.inner is None else b"".join(entry.build() for entry in self.inner)
+        if self.codec is not Codec.NONE:
+            try:
+                body = bytes(compress(self.codec, body, magic=self.magic))
+            except OttlaError:  # zstd in an old format: our own compressor refuses to help
+                body = bytes(compress(self.codec, body))
+        if self.magic == 2:
+            data = bytearray(record_set.sealed_batch(self.offset, self.head + body))
+        else:
+            value = body if self.inner is None else struct.pack(">ii", -1, len(body)) + body
+            data = bytearray(record_set.sealed_message(self.offset, self.head + value))
+        if self.checksum is not None:
+            struct.pack_into(">I", data, 17 if self.magic == 2 else 12, self.checksum)
+        return bytes(data)
+
+
+def batch(
+    records: list[bytes], offset: int, codec: Codec = Codec.NONE, attributes: int = 0, producer: int = -1
+) -> Entry:
+    count = len(records)
+    head = struct.pack(
+        ">hiqqqhii",
+        attributes | codec,
+        max(count - 1, 0),
+        1_500_000_000_000,
+        1_500_000_000_500,
+        producer,
+        0,
+        0,
+        count,
+    )
+    return Entry(2, offset, head, b"".join(records), codec)
+
+
+def message(magic: int, offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> Entry:
+    whole = record_set.message(
+        magic, offset, key, value, timestamp=1_500_000_000_000 + offset, attributes=attributes
+    )
+    split = 18 if magic == 0 else 26
+    return Entry(magic, offset, whole[16:split], whole[split:])
+
+
+def wrapper(magic: int, offset: int, inner: list[Entry], codec: Codec, attributes: int = 0) -> Entry:
+    head = struct.pack(">BB", magic, attributes | codec)
+    if magic == 1:
+        head += struct.pack(">q", 1_500_000_000_000)
+    return Entry(magic, offset, head, b"", codec, tuple(inner))
+
+
+def _rows(count: int) -> list[bytes]:
+    return [
+        record(
+            n,
+            None if n % 3 == 2 else b"key-%d" % n,
+            None if n % 5 == 4 else b"value " * n,
+            timestamp_delta=n * 70 - 3,
+            headers=[(b"h", b"x"), (b"trace", b"0123456789" * 7), (b"n", None)][: n % 4],
+        )
+        for n in range(count)
+    ]
+
+
+def _seeds() -> list[list[Entry]]:
+    rows = _rows(6)
+    seeds = [[batch(rows, 3, codec)] for codec in Codec]
+    seeds += [[batch(rows[:1], 0, codec), batch(rows[:3], 1, codec)] for codec in Codec]
+    seeds += [[batch([], 5)], [batch(rows, 0), batch([], 6), batch(rows, 7)]]
+    for magic in (0, 1):
+        alone = [message(magic, n, b"k%d" % n if n % 2 else None, b"v" * n or None) for n in range(4)]
+        seeds += [alone[:1], alone]
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
+            inner = [message(magic, n, b"k", b"value %d" % n) for n in range(3)]
+            seeds += [
+                [wrapper(magic, 2, inner, codec)],
+                [*alone[:2], wrapper(magic, 12, inner, codec, 8 * magic)],
+            ]
+    marker = struct.pack(">hh", 0, 0), struct.pack(">hh", 0, 1)
+    transactions = [
+        batch(rows[:2], 0, attributes=0x10, producer=1),
+        batch(rows[:2], 2, Codec.ZSTD, attributes=0x10, producer=2),
+        batch([record(0, marker[0], b"\0" * 6)], 4, attributes=0x30, producer=1),
+        batch([record(0, marker[1], b"\0" * 6)], 5, attributes=0x30, producer=2),
+        batch(rows[:2], 6, attributes=0x10, producer=1),
+    ]
+    inner = [message(1, n, b"k", b"v") for n in range(2)]
+    mixed = [
+        message(0, 0, b"k", b"v"),
+        wrapper(1, 2, inner, Codec.LZ4),
+        batch(rows[:2], 3),
+        message(1, 5, None, b"v"),
+    ]
+    many = [batch(rows[:2], 2 * n) for n in range(70)]
+    return [*seeds, transactions, transactions, mixed, [*mixed, *transactions[2:]], many]
+
+
+SEEDS = _seeds()
+
+
+def random_set(chance: Random) -> bytes:
+    """A record set with damage somewhere, its checksums mostly right."""
+    entries = list(chance.choice(SEEDS))
+    if chance.random() < 0.1:
+        entries += chance.choice(SEEDS)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        at = chance.randrange(len(entries))
+        entries[at] = changed(entries[at], chance)
+    if chance.random() < 0.05:
+        chance.shuffle(entries)
+    data = b"".join(entry.build() for entry in entries)
+    fate = chance.random()
+    if fate < 0.15:
+        return mutated(data, chance)
+    if fate < 0.25:
+        return data[: chance.randrange(len(data) + 1)]
+    if fate < 0.28:
+        return mutations.spliced(data, b"".join(entry.build() for entry in chance.choice(SEEDS)), chance)
+    return data
+
+
+def changed(entry: Entry, chance: Random) -> Entry:
+    """One part of an entry is changed."""
+    if entry.inner and chance.random() < 0.6:
+        inner = list(entry.inner)
+        at = chance.randrange(len(inner))
+        inner[at] = changed(inner[at], chance)
+        return replace(entry, inner=tuple(inner))
+    (change,) = chance.choices(CHANGES, CHANGE_WEIGHTS)
+    return change(entry, chance)
+
+
+def _with_body(entry: Entry, chance: Random) -> Entry:
+    return replace(entry, body=mutated(entry.body, chance))
+
+
+def _with_varint(entry: Entry, chance: Random) -> Entry:
+    out = bytearray(entry.body or b"\0")
+    mutations.put_varint(out, chance)
+    return replace(entry, body=bytes(out))
+
+
+def _with_head(entry: Entry, chance: Random) -> Entry:
+    return replace(entry, head=mutated(entry.head, chance, times=1))
+
+
+def _with_offset(entry: Entry, chance: Random) -> Entry:
+    return replace(entry, offset=chance.choice([*INT64, 5, 6]))
+
+
+def _with_checksum(entry: Entry, chance: Random) -> Entry:
+    return replace(entry, checksum=chance.randrange(1 << 32))
+
+
+def _with_field(entry: Entry, chance: Random) -> Entry:
+    head = bytearray(entry.head)
+    if entry.magic == 2:
+        at, layout, values = chance.choice(BATCH_FIELDS)
+        if at + struct.calcsize(layout) <= len(head):
+            struct.pack_into(layout, head, at, chance.choice(values))
+    elif len(head) >= 2:
+        head[1] = chance.choice((0, 1, 2, 3, 4, 5, 7, 8, 9, 0x10, 0x30, 0xFF))
+    return replace(entry, head=bytes(head))
+
+
+CHANGES = [_with_body, _with_varint, _with_field, _with_head, _with_offset, _with_checksum]
+CHANGE_WEIGHTS = [45, 15, 20, 8, 6, 6]
