@@ -93,8 +93,9 @@ class Peer:
         is_relative = magic == 2 or (magic == 1 and codec is not Codec.NONE)
         base = first if is_relative else 0
         for row in rows:
+            timestamp = -1 if row.timestamp is None else row.timestamp
             accepted = builder.append(
-                row.offset - base, row.timestamp, row.key, row.value, headers=list(row.headers)
+                row.offset - base, timestamp, row.key, row.value, headers=list(row.headers)
             )
             assert accepted is not None
         data = bytearray(builder.build())

@@ -49,7 +49,6 @@ class StubBroker:
     def __init__(self, versions: Mapping[int, VersionRange] = NEW) -> None:
         self.produced: list[bytes] = []
         self.calls: list[tuple[str, int]] = []
-        self._versions = versions
         self._served = ServedApis(versions)
         self._log: list[bytes] = []
         self._next_offset = 0
@@ -131,14 +130,13 @@ class StubBroker:
             except ConnectionError:
                 pass  # clients go as they like
             except Exception as error:  # noqa: BLE001  (raised when the broker ends)
-                is_asked_too_much = isinstance(error, RemoteProtocolError) and "served here" in str(error)
-                if not is_asked_too_much:
+                if not (isinstance(error, RemoteProtocolError) and "served here" in str(error)):
                     self._failures.append(error)
 
     # ---- APIs
 
     def _api_versions(self, _: Call) -> Response:
-        rows = [api_versions.ApiVersion(key, *astuple(served)) for key, served in self._versions.items()]
+        rows = [api_versions.ApiVersion(key, *astuple(served)) for key, served in self._served.ranges.items()]
         return api_versions.ApiVersionsResponse(api_keys=rows)
 
     def _metadata(self, _: Call) -> Response:
@@ -173,8 +171,7 @@ class StubBroker:
         return produce.ProduceResponse(responses=[topic])
 
     def _list_offsets(self, call: Call) -> Response:
-        is_latest = call.message.topics[0].partitions[0].timestamp == -1
-        offset = self._next_offset if is_latest else 0
+        offset = self._next_offset if call.message.topics[0].partitions[0].timestamp == -1 else 0
         partition = list_offsets.ListOffsetsPartitionResponse()
         if call.version == 0:
             partition.old_style_offsets = [offset]

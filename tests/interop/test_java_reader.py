@@ -68,6 +68,10 @@ POM = """\
 """
 
 
+class ToolFailed(Exception):
+    """Maven, the compiler or the program ended with an error."""
+
+
 @dataclass(frozen=True)
 class Java:
     """What one run of the program left behind."""
@@ -153,9 +157,9 @@ def _jars(version: str, work: Path) -> Path:
         pom.write_text(POM.format(version=version))
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
         try:
-            _run(["mvn", "-q", "-B", "-f", str(pom), *goal], FETCH_SECONDS)
-        except (AssertionError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"Maven could not bring kafka-clients {version}: {str(error)[-300:]}")
+            _run(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goal], FETCH_SECONDS)
+        except (ToolFailed, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"Maven could not bring kafka-clients {version}: {str(error)[:300]}")
         root.mkdir(parents=True, exist_ok=True)
         _publish(fresh, jars)
     return jars
@@ -173,7 +177,8 @@ def _publish(fresh: Path, jars: Path) -> None:
 
 def _run(command: Sequence[str], seconds: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    assert done.returncode == 0, f"{command[0]} failed: {done.stdout}{done.stderr}"
+    if done.returncode:
+        raise ToolFailed(f"{command[0]} failed: {done.stdout.strip()} {done.stderr.strip()}")
 
 
 def _line(row: Row) -> str:
