@@ -1,8 +1,8 @@
-"""The decode without Numba; see `record_decode` for what it promises.
+"""The decode of format 2 without Numba; see `record_decode` for what it promises.
 
 A record begins where the one before it ends, so Python walks from length to length. Everything else is
-read for a chunk of records at once: usually some batches, or a part of a very large one. Whatever is
-written behind the totals in `state` does not count, so those move only where an entry is complete.
+read for a chunk of records at once: usually some batches, or a part of a very large one. Totals move only
+where an entry is complete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from itertools import islice, repeat
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ottla.kernels.layout import (
     ATTRIBUTES,
@@ -23,142 +22,15 @@ from ottla.kernels.layout import (
     BASE_TIMESTAMP,
     COUNT,
     END,
-    FAILED_ROW,
-    HEADERS,
-    KEY_BYTES,
-    KEY_ENDS_AT,
-    KEY_NULLS,
     LOG_APPEND_TIME,
-    MAGIC,
     MAX_TIMESTAMP,
-    NO_TIMESTAMP,
-    NO_TIMESTAMP_TYPE,
-    OFFSETS_AT,
     OK,
     RECORD_SIZE_MIN,
-    ROWS,
     SOURCE,
     START,
-    TIMESTAMP_TYPES_AT,
-    TIMESTAMPS_AT,
-    TIMESTAMPS_MISSING,
-    VALUE_BYTES,
-    VALUE_ENDS_AT,
-    VALUE_NULLS,
 )
-from ottla.kernels.numpy_bytes import (
-    CHUNK_RECORDS,
-    VARINT_BITS,
-    BinaryColumn,
-    I64Array,
-    U8Array,
-    read_numbers,
-    read_varints,
-    typed_part,
-)
-
-
-class _Damaged(Exception):
-    """Entry `entry` of the table is not sound; those before it have been delivered."""
-
-    def __init__(self, entry: int, status: int) -> None:
-        self.entry = entry
-        self.status = status
-
-
-class _BadRecord(Exception):
-    """Record `index` of a chunk does not fit its bytes."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
-def _refuse(wrong: npt.NDArray[np.bool_]) -> None:
-    if wrong.any():
-        raise _BadRecord(int(wrong.argmax()))
-
-
-# ---- where the records go
-
-
-class _Rows(NamedTuple):
-    """Records to append: a value each, and where key, value and headers lie in their source.
-
-    `header_start` is inverted (~) for the arena, as `header_at` wants it.
-    """
-
-    offset: I64Array
-    timestamp: I64Array
-    timestamp_type: I64Array
-    key_start: I64Array
-    key_size: I64Array
-    value_start: I64Array
-    value_size: I64Array
-    header_start: I64Array
-    header_stop: I64Array
-    header_count: I64Array
-
-    def of(self, selection: npt.NDArray[np.bool_]) -> _Rows:
-        return _Rows(*(column[selection] for column in self))
-
-
-class _Columns:
-    """The columns of one slab, and running totals that become `state` when `commit` is called."""
-
-    def __init__(
-        self,
-        slab: U8Array,
-        parts: I64Array,
-        header_at: I64Array | None,
-        header_stop: I64Array | None,
-        state: I64Array,
-    ) -> None:
-        self.offsets = typed_part(slab, parts, OFFSETS_AT, np.int64)
-        self.timestamps = typed_part(slab, parts, TIMESTAMPS_AT, np.int64)
-        self.timestamp_types = typed_part(slab, parts, TIMESTAMP_TYPES_AT, np.int8)
-        self.keys = BinaryColumn(slab, parts, KEY_ENDS_AT)
-        self.values = BinaryColumn(slab, parts, VALUE_ENDS_AT)
-        self.header_at = header_at
-        self.header_stop = header_stop
-        self.state = state
-        self.totals: list[int] = state.tolist()
-        if not self.totals[ROWS]:
-            self.keys.begin()
-            self.values.begin()
-
-    def append(self, rows: _Rows, data: U8Array, from_offset: int) -> None:
-        """Those of `rows` whose offset is from_offset or more."""
-        wanted = rows.offset >= from_offset
-        if not wanted.all():
-            rows = rows.of(wanted)
-        totals, first, last = self.totals, self.totals[ROWS], self.totals[ROWS] + rows.offset.size
-        self.offsets[first:last] = rows.offset
-        self.timestamps[first:last] = rows.timestamp
-        self.timestamp_types[first:last] = rows.timestamp_type
-        totals[TIMESTAMPS_MISSING] += int(np.count_nonzero(rows.timestamp == NO_TIMESTAMP))
-        totals[KEY_BYTES], nulls = self.keys.append(
-            first, totals[KEY_BYTES], data, rows.key_start, rows.key_size
-        )
-        totals[KEY_NULLS] += nulls
-        totals[VALUE_BYTES], nulls = self.values.append(
-            first, totals[VALUE_BYTES], data, rows.value_start, rows.value_size
-        )
-        totals[VALUE_NULLS] += nulls
-        if self.header_at is not None and self.header_stop is not None:
-            self.header_at[first:last] = rows.header_start
-            self.header_stop[first:last] = rows.header_stop
-            totals[HEADERS] += int(rows.header_count.sum())
-        totals[ROWS] = last
-
-    def commit(self) -> None:
-        self.state[:] = self.totals
-
-    def damaged(self, damage: _Damaged) -> int:
-        self.state[FAILED_ROW] = damage.entry
-        return damage.status
-
-
-# ---- format 2
+from ottla.kernels.numpy_bytes import CHUNK_RECORDS, VARINT_BITS, I64Array, U8Array, read_varints
+from ottla.kernels.numpy_columns import BadRecord, Damaged, RecordColumns, Rows, refuse
 
 
 class _Fields(NamedTuple):
@@ -208,11 +80,11 @@ def decode_batches(
     state: I64Array,
 ) -> int:
     """As `record_decode.decode_batches`."""
-    columns = _Columns(slab, parts, header_at, header_stop, state)
+    columns = RecordColumns(slab, parts, header_at, header_stop, state)
     try:
         for chunk in _chunks(raw, arena, table, first, last):
             _append_chunk(columns, chunk, table, from_offset)
-    except _Damaged as damage:
+    except Damaged as damage:
         return columns.damaged(damage)
     return OK
 
@@ -235,7 +107,7 @@ def _chunks(raw: U8Array, arena: U8Array, table: I64Array, first: int, last: int
                     records += count
                 else:
                     yield chunk
-        except _Damaged as error:
+        except Damaged as error:
             damage = error
             break
     if gathered:
@@ -258,7 +130,7 @@ def _joined(chunks: list[_Chunk]) -> _Chunk:
 def _walked(data: U8Array, source: int, entry: int, start: int, end: int, count: int) -> Iterator[_Chunk]:
     """The records of one entry, usually one chunk."""
     if count > (end - start) // RECORD_SIZE_MIN:
-        raise _Damaged(entry, BAD_FIELD)
+        raise Damaged(entry, BAD_FIELD)
     positions = _positions(data[start:end].tobytes(), count)
     begin = next(positions)
     for done in range(0, max(count, 1), CHUNK_RECORDS):
@@ -268,11 +140,11 @@ def _walked(data: U8Array, source: int, entry: int, start: int, end: int, count:
         try:
             bounds[1:] = np.fromiter(islice(positions, size), np.int64, size)
         except IndexError:
-            raise _Damaged(entry, BAD_RECORD) from None
+            raise Damaged(entry, BAD_RECORD) from None
         begin = int(bounds[-1])
         is_complete = done + size == count
         if is_complete and begin != end - start:
-            raise _Damaged(entry, BAD_RECORD)
+            raise Damaged(entry, BAD_RECORD)
         bounds += start
         yield _Chunk(data, source, entry, [size], bounds[:-1], bounds[1:], is_complete)
 
@@ -307,17 +179,17 @@ def _after_long(records: bytes, at: int) -> int:
     raise IndexError("a varint of more than nine bytes")
 
 
-def _append_chunk(columns: _Columns, chunk: _Chunk, table: I64Array, from_offset: int) -> None:
+def _append_chunk(columns: RecordColumns, chunk: _Chunk, table: I64Array, from_offset: int) -> None:
     """Deliver the sound entries of a chunk, then raise if one was not."""
     damage = None
     while True:
         try:
             fields = _read_fields(chunk.data, chunk.begins, chunk.stops)
             break
-        except _BadRecord as bad:
+        except BadRecord as bad:
             # What is checked late may be wrong in an earlier record, so the rest is read again.
             sound = int(np.searchsorted(np.cumsum(chunk.counts), bad.index, side="right"))
-            damage = _Damaged(chunk.first + sound, BAD_RECORD)
+            damage = Damaged(chunk.first + sound, BAD_RECORD)
             chunk = chunk.before(sound)
     columns.append(_placed(fields, chunk, table), chunk.data, from_offset)
     if chunk.is_complete:
@@ -326,7 +198,7 @@ def _append_chunk(columns: _Columns, chunk: _Chunk, table: I64Array, from_offset
         raise damage
 
 
-def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> _Rows:
+def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> Rows:
     """Deltas added to what the entries say."""
     entries = table[chunk.first : chunk.first + len(chunk.counts)]
     is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
@@ -335,7 +207,7 @@ def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> _Rows:
     timestamp_delta = fields.timestamp_delta
     if is_append_time.any():
         timestamp_delta = np.where(timestamp_type, 0, timestamp_delta)
-    return _Rows(
+    return Rows(
         np.repeat(entries[:, BASE_OFFSET], chunk.counts) + fields.offset_delta,
         np.repeat(base_timestamp, chunk.counts) + timestamp_delta,
         timestamp_type,
@@ -347,17 +219,17 @@ def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> _Rows:
 
 
 def _read_fields(data: U8Array, begins: I64Array, stops: I64Array) -> _Fields:
-    """Read records that end where they say; raises _BadRecord if one holds more or less than that."""
+    """Read records that end where they say; raises BadRecord if one holds more or less than that."""
     size, at = read_varints(data, begins, stops)
-    _refuse(size < 0)
+    refuse(size < 0)
     timestamp_delta, at = read_varints(data, at + 1, stops)
     offset_delta, at = read_varints(data, at, stops)
     key_size, key_start = read_varints(data, at, stops)
     room = stops - key_start
-    _refuse((room < 0) | (key_size < -1) | (key_size > room) | (offset_delta >> 31 != 0))
+    refuse((room < 0) | (key_size < -1) | (key_size > room) | (offset_delta >> 31 != 0))
     value_size, value_start = read_varints(data, key_start + np.maximum(key_size, 0), stops)
     room = stops - value_start
-    _refuse((room < 0) | (value_size < -1) | (value_size > room))
+    refuse((room < 0) | (value_size < -1) | (value_size > room))
     header_start = value_start + np.maximum(value_size, 0)
     header_count = _read_header_counts(data, header_start, stops)
     return _Fields(
@@ -382,86 +254,6 @@ def _read_header_counts(data: U8Array, at: I64Array, stops: I64Array) -> I64Arra
         # A header takes two bytes at least.
         wrong = np.flatnonzero((room < 0) | (count <= 0) | (count > room >> 1))
         if wrong.size:
-            raise _BadRecord(int(rows[wrong[0]]))
+            raise BadRecord(int(rows[wrong[0]]))
         counts[rows] = count
     return counts
-
-
-# ---- formats 0 and 1
-
-
-def decode_messages(
-    raw: U8Array,
-    arena: U8Array,
-    table: I64Array,
-    first: int,
-    last: int,
-    from_offset: int,
-    slab: U8Array,
-    parts: I64Array,
-    header_at: I64Array | None,
-    header_stop: I64Array | None,
-    state: I64Array,
-) -> int:
-    """As `record_decode.decode_messages`."""
-    columns = _Columns(slab, parts, header_at, header_stop, state)
-    try:
-        for start, stop in _message_chunks(table, first, last):
-            data = arena if table[start, SOURCE] == 1 else raw
-            _append_messages(columns, data, table, start, stop, from_offset)
-    except _Damaged as damage:
-        return columns.damaged(damage)
-    return OK
-
-
-def _message_chunks(table: I64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Not too many messages, all of one source."""
-    changes = np.flatnonzero(np.diff(table[first:last, SOURCE])) + first + 1
-    bounds = [first, *changes.tolist(), last]
-    for start, end in zip(bounds, bounds[1:], strict=False):
-        for at in range(start, end, CHUNK_RECORDS):
-            yield at, min(at + CHUNK_RECORDS, end)
-
-
-def _append_messages(
-    columns: _Columns, data: U8Array, table: I64Array, first: int, last: int, from_offset: int
-) -> None:
-    """Deliver messages first to last of the table, up to the first that is damaged, and raise for that."""
-    damage = None
-    # A message without a count is hidden.
-    places = first + np.flatnonzero(table[first:last, COUNT])
-    while True:
-        try:
-            rows = _read_messages(data, table[places])
-            break
-        except _BadRecord as bad:
-            damage = _Damaged(int(places[bad.index]), BAD_RECORD)
-            places = places[: bad.index]
-    columns.append(rows, data, from_offset)
-    columns.commit()
-    if damage is not None:
-        raise damage
-
-
-def _read_messages(data: U8Array, entries: I64Array) -> _Rows:
-    start, end = entries[:, START], entries[:, END]
-    # Both lengths are there: the scan refused anything smaller.
-    key_size = read_numbers(data, start, ">i4")
-    _refuse((key_size < -1) | (key_size > end - start - 8))
-    value_start = start + 8 + np.maximum(key_size, 0)
-    value_size = read_numbers(data, value_start - 4, ">i4")
-    _refuse((value_size < -1) | (np.maximum(value_size, 0) != end - value_start))
-    is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
-    none = np.zeros(start.size, np.int64)
-    return _Rows(
-        entries[:, BASE_OFFSET],
-        entries[:, BASE_TIMESTAMP],
-        np.where(entries[:, MAGIC] == 1, is_append_time, NO_TIMESTAMP_TYPE),
-        start + 4,
-        key_size,
-        value_start,
-        value_size,
-        none,
-        none,
-        none,
-    )

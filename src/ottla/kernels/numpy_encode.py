@@ -40,120 +40,14 @@ from ottla.kernels.numpy_bytes import (
     I32Array,
     I64Array,
     U8Array,
-    gather,
-    scatter,
     varint_sizes,
     write_numbers,
     write_varints,
 )
+from ottla.kernels.numpy_inputs import BinaryInput, HeaderInput
 
 # All 61 bytes in front of records, with 0 for the checksum.
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
-
-
-class _Binary(NamedTuple):
-    """A column as the caller gave it, and the size of each value: -1 for null."""
-
-    ends: I32Array
-    data: U8Array
-    sizes: I64Array
-
-    @classmethod
-    def of(cls, rows: int, ends: I32Array, data: U8Array, valid: U8Array, valid_at: int) -> _Binary:
-        if not ends.size:
-            return cls(ends, data, np.full(rows, -1, np.int64))
-        sizes = np.diff(ends[: rows + 1]).astype(np.int64)
-        if valid.size:
-            held = valid[valid_at >> 3 : (valid_at + rows + 7) >> 3]
-            bits = np.unpackbits(held, bitorder="little")[valid_at & 7 :][:rows]
-            sizes[bits == 0] = -1
-        return cls(ends, data, sizes)
-
-    @property
-    def lengths(self) -> I64Array:
-        """Of the bytes, so 0 for null."""
-        return np.maximum(self.sizes, 0)
-
-    @property
-    def varint_lengths(self) -> I64Array:
-        """Of the bytes with their size in front."""
-        return varint_sizes(self.sizes) + self.lengths
-
-    def packed(self, first: int, last: int) -> U8Array:
-        """The bytes of values first to last, one after the other."""
-        if not self.ends.size:
-            return self.data[:0]
-        start, stop = int(self.ends[first]), int(self.ends[last])
-        lengths = np.maximum(self.sizes[first:last], 0)
-        total = int(lengths.sum())
-        if total == stop - start:
-            return self.data[start:stop]
-        # Nulls may have bytes as well, which nobody wants.
-        out = np.empty(total, np.uint8)
-        gather(out, 0, self.data, self.ends[first:last].astype(np.int64), lengths)
-        return out
-
-    def write(self, out: U8Array, at: I64Array, first: int, last: int) -> I64Array:
-        """Write values first to last behind their sizes; answers where they end."""
-        sizes = self.sizes[first:last]
-        return self.write_bytes(out, write_varints(out, at, sizes), first, last)
-
-    def write_bytes(self, out: U8Array, at: I64Array, first: int, last: int) -> I64Array:
-        """Write the bytes of values first to last; answers where they end."""
-        lengths = np.maximum(self.sizes[first:last], 0)
-        scatter(out, at, lengths, self.packed(first, last))
-        return at + lengths
-
-
-class _Headers(NamedTuple):
-    """The headers of all records: record r has those from ends[r] to ends[r + 1]."""
-
-    ends: I64Array
-    key: _Binary
-    value: _Binary
-    positions: I64Array  # of each header, and the end, as if all were written one after the other
-
-    @classmethod
-    def of(
-        cls,
-        rows: int,
-        ends: I32Array,
-        key_ends: I32Array,
-        key_data: U8Array,
-        value_ends: I32Array,
-        value_data: U8Array,
-        value_valid: U8Array,
-        value_valid_at: int,
-    ) -> _Headers:
-        count = key_ends.size - 1
-        key = _Binary.of(count, key_ends, key_data, key_data[:0], 0)
-        value = _Binary.of(count, value_ends, value_data, value_valid, value_valid_at)
-        sizes = key.varint_lengths + value.varint_lengths
-        return cls(ends[: rows + 1].astype(np.int64), key, value, np.append(0, np.cumsum(sizes)))
-
-    @property
-    def counts(self) -> I64Array:
-        return np.diff(self.ends)
-
-    @property
-    def bytes_of_rows(self) -> I64Array:
-        return np.diff(self.positions[self.ends])
-
-    @property
-    def room(self) -> I64Array:
-        """As the kernel reckons it, with the bytes of nulls."""
-        size = self.key.ends[self.ends].astype(np.int64) + self.value.ends[self.ends]
-        return np.diff(size + self.ends * RECORD_OVERHEAD_MAX)
-
-    def write(self, out: U8Array, at: I64Array, first: int, last: int) -> None:
-        """Write the headers of records first to last, whose counts have been written."""
-        ends = self.ends[first : last + 1]
-        start, stop = int(ends[0]), int(ends[-1])
-        if start == stop:
-            return
-        shifts = np.repeat(at - self.positions[ends[:-1]], np.diff(ends))
-        header_at = self.positions[start:stop] + shifts
-        self.value.write(out, self.key.write(out, header_at, start, stop), start, stop)
 
 
 class _Plan(NamedTuple):
@@ -211,8 +105,8 @@ def encode_batches(
     progress: I64Array,
 ) -> int:
     """As `record_encode.encode_batches`, but checksums are always left to the caller."""
-    key = _Binary.of(rows, key_ends, key_data, key_valid, key_valid_at)
-    value = _Binary.of(rows, value_ends, value_data, value_valid, value_valid_at)
+    key = BinaryInput.of(rows, key_ends, key_data, key_valid, key_valid_at)
+    value = BinaryInput.of(rows, value_ends, value_data, value_valid, value_valid_at)
     headers = None
     # What does not depend on the batch: attributes, key, value, headers.
     fixed = 1 + key.varint_lengths + value.varint_lengths
@@ -220,7 +114,7 @@ def encode_batches(
     if header_ends is None:
         fixed += 1
     else:
-        headers = _Headers.of(
+        headers = HeaderInput.of(
             rows,
             header_ends,
             header_key_ends,
@@ -285,7 +179,7 @@ def _planned(
 
 
 def _write_records(
-    out: U8Array, plan: _Plan, key: _Binary, value: _Binary, headers: _Headers | None
+    out: U8Array, plan: _Plan, key: BinaryInput, value: BinaryInput, headers: HeaderInput | None
 ) -> None:
     for first, last in _row_chunks(plan.at.size):
         at = write_varints(out, plan.at[first:last], plan.body_size[first:last])
@@ -355,8 +249,8 @@ def encode_messages(
     progress: I64Array,
 ) -> int:
     """As `record_encode.encode_messages`."""
-    key = _Binary.of(rows, key_ends, key_data, key_valid, key_valid_at)
-    value = _Binary.of(rows, value_ends, value_data, value_valid, value_valid_at)
+    key = BinaryInput.of(rows, key_ends, key_data, key_valid, key_valid_at)
+    value = BinaryInput.of(rows, value_ends, value_data, value_valid, value_valid_at)
     body_at = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
     sizes = body_at + 8 + key.lengths + value.lengths
     stops = np.cumsum(sizes)

@@ -124,8 +124,9 @@ def _java_hashes(text: U8Array, bounds: I64Array) -> U32Array:
 
 def _rows_without_head(text: U8Array, bounds: I64Array) -> I64Array:
     """Rows that begin inside of a character."""
-    rows = np.flatnonzero(bounds[:-1] < bounds[1:])
-    return rows[(text[bounds[rows]] & 0xC0) == 0x80]
+    rows: I64Array = np.flatnonzero(bounds[:-1] < bounds[1:])
+    inside: I64Array = rows[(text[bounds[rows]] & 0xC0) == 0x80]
+    return inside
 
 
 def _widths(heads: U8Array) -> I64Array:

@@ -7,6 +7,7 @@ walked by Python, and their bytes are copied a chunk at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,12 +25,11 @@ from ottla.kernels.layout import (
 from ottla.kernels.numpy_bytes import (
     CHUNK_RECORDS,
     VARINT_BITS,
-    BinaryColumn,
     I64Array,
     U8Array,
     read_varints,
-    typed_part,
 )
+from ottla.kernels.numpy_columns import BinaryColumn, typed_part
 
 # Key start, key size, value start, value size.
 _CELLS = 4
@@ -104,7 +104,7 @@ def _chunks(header_at: I64Array, rows: int) -> Iterator[tuple[int, int]]:
     """Not too many records, all of one source."""
     changes = np.flatnonzero(np.diff(header_at[:rows] < 0)) + 1
     bounds = [0, *changes.tolist(), rows]
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         for at in range(start, end, CHUNK_RECORDS):
             yield at, min(at + CHUNK_RECORDS, end)
 

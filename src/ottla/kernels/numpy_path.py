@@ -6,8 +6,11 @@ else is done for thousands of records at a time:
 
     numpy_bytes     varints, big-endian numbers, and pieces of bytes, at many positions at once
     numpy_scan      entries of a record set
-    numpy_decode    records into columns
+    numpy_columns   what the decode fills
+    numpy_decode    records of format 2 into columns
+    numpy_messages  messages of formats 0 and 1 into columns
     numpy_headers   record headers into columns
+    numpy_inputs    what the encode reads
     numpy_encode    columns into batches and messages
     numpy_hashes    murmur2 and String.hashCode
 
@@ -19,10 +22,11 @@ CRC-32C is never computed here: `CRC32C_IN_KERNEL` is false, and callers use the
 
 from __future__ import annotations
 
-from ottla.kernels.numpy_decode import decode_batches, decode_messages
+from ottla.kernels.numpy_decode import decode_batches
 from ottla.kernels.numpy_encode import encode_batches, encode_messages
 from ottla.kernels.numpy_hashes import java_hash_column, murmur2_column
 from ottla.kernels.numpy_headers import decode_headers
+from ottla.kernels.numpy_messages import decode_messages
 from ottla.kernels.numpy_scan import scan_entries, summarize_entries
 
 CRC32C_IN_KERNEL = False
