@@ -1,4 +1,4 @@
-"""No test here may leave a thread behind."""
+"""What all tests here share: compiled kernels before any clock runs, and no thread left behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+
+from ottla.records.builder import encode
+from tests.interop.rows import our_rows, sample, table
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_kernels() -> None:
+    """The first use compiles for seconds, on a busy machine for longer than a client would wait."""
+    for magic in (0, 1, 2):
+        our_rows(b"".join(encode(table(sample(magic)), magic=magic)))
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ from tests.interop.rows import (
 )
 from tests.interop.stub_broker import PRODUCER_ID, TOPIC, StubBroker
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(20, func_only=True)
 WAIT_SECONDS = 10
 
 all_formats = pytest.mark.parametrize(("magic", "codec"), FORMATS, ids=FORMAT_IDS)

@@ -36,7 +36,7 @@ from tests.interop.rows import (
     table,
 )
 
-pytestmark = pytest.mark.timeout(120)  # the first test of a version may fetch jars
+pytestmark = pytest.mark.timeout(20, func_only=True)  # the programs in the fixture have limits of their own
 
 PROGRAM = Path(__file__).with_name("RecordSets.java")
 FETCH_SECONDS, COMPILE_SECONDS, RUN_SECONDS = 90, 30, 30

@@ -18,7 +18,7 @@ from tests.interop.peers import kafka_python
 from tests.interop.rows import Row, formats_of, our_rows, producible, sample, table
 from tests.interop.stub_broker import PRODUCER_ID, TOPIC, StubBroker
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(20, func_only=True)
 WAIT_SECONDS = 10
 ROOM = 10_000_000
 

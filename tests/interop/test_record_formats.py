@@ -25,7 +25,7 @@ from tests.interop.rows import (
     table,
 )
 
-pytestmark = pytest.mark.timeout(60)  # the first call compiles the kernels
+pytestmark = pytest.mark.timeout(20, func_only=True)
 
 all_formats = pytest.mark.parametrize(("magic", "codec"), FORMATS, ids=FORMAT_IDS)
 all_codecs = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)
