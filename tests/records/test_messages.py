@@ -1,0 +1,137 @@
+"""Messages one by one: sets of any format, damage behind the last sound one, decoders without nulls."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.model.errors import CorruptRecord
+from ottla.records.compression import Codec
+from ottla.records.messages import (
+    Message,
+    MessageAndMetadata,
+    MessageAndOffset,
+    MessageSet,
+    TimestampType,
+    binary_values,
+    to_columns,
+    to_messages,
+)
+from tests.naive.comparison import expected
+from tests.naive.strategies import record_sets
+from tests.records.test_reader import mixed_set
+
+PAIRS = [
+    (magic, codec) for magic, codec in product((0, 1, 2), Codec) if magic == 2 or codec is not Codec.ZSTD
+]
+
+
+@pytest.mark.parametrize(("magic", "codec"), PAIRS)
+def test_messages_survive_the_round_trip(magic: int, codec: Codec) -> None:
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    time = 77 if magic else -1
+    messages = [
+        Message(b"v", b"k", time, timestamp_type=kind),
+        Message(None, b"k", time, timestamp_type=kind),
+        Message(b"", None, -1, timestamp_type=kind),
+    ]
+    found = list(MessageSet.of(messages, codec, magic=magic, base_offset=5, batch_bytes=200))
+    assert found == [MessageAndOffset(message, 5 + n) for n, message in enumerate(messages)]
+    assert [one.next_offset for one in found] == [6, 7, 8]
+
+
+def test_headers_survive_the_round_trip() -> None:
+    message = Message(b"v", headers=(("a", b"1"), ("b", None)))
+    assert [one.message for one in MessageSet.of([message, Message(b"w")])] == [message, Message(b"w")]
+
+
+@given(data=record_sets())
+def test_any_record_set_is_iterated_as_the_oracle_reads_it(data: bytes) -> None:
+    found = [
+        (
+            one.offset,
+            one.message.timestamp_ms,
+            one.message.timestamp_type,
+            *one.message[:2],
+            one.message.headers,
+        )
+        for one in MessageSet(data)
+    ]
+    wanted = [
+        (
+            one.offset,
+            -1 if one.timestamp is None else one.timestamp,
+            one.timestamp_type,
+            one.value,
+            one.key,
+            one.headers,
+        )
+        for one in expected(data, headers=True).records
+    ]
+    assert found == wanted
+
+
+def test_damage_is_raised_behind_the_last_sound_message() -> None:
+    data = bytearray(mixed_set())
+    data[-1] ^= 1
+    messages = iter(MessageSet(data))
+    sound = [*range(21), *range(26, 37)]
+    assert [next(messages).offset for _ in sound] == sound
+    with pytest.raises(CorruptRecord, match="checksum") as caught:
+        next(messages)
+    assert caught.value.offset == 37
+
+
+def test_sizes_tell_whole_entries_from_the_rest() -> None:
+    data = mixed_set()
+    assert (MessageSet(data).size_in_bytes, MessageSet(data).valid_bytes) == (len(data), len(data))
+    cut = MessageSet(data[:-1])
+    assert cut.size_in_bytes == len(data) - 1
+    assert cut.valid_bytes < len(data) - 1
+    assert MessageSet(b"").valid_bytes == 0
+    assert list(MessageSet(b"")) == []
+
+
+def test_columns_start_where_asked() -> None:
+    (piece,) = MessageSet(mixed_set()).decoded(from_offset=30)
+    assert piece.batch.column("offset").to_pylist() == [*range(30, 38)]
+
+
+def test_decoders_run_when_asked_and_never_see_a_null() -> None:
+    seen: list[bytes] = []
+
+    def text(data: bytes) -> str:
+        seen.append(data)
+        return data.decode()
+
+    row = MessageAndMetadata("t", 3, 9, Message(b"v", None, 5), text, text)
+    assert (row.topic, row.partition, row.offset, row.timestamp_ms) == ("t", 3, 9, 5)
+    assert row.timestamp_type is TimestampType.CREATE_TIME
+    assert seen == []
+    assert (row.key, row.message) == (None, "v")
+    tombstone = MessageAndMetadata("t", 3, 10, Message(None, b"k"), text, text)
+    assert (tombstone.key, tombstone.message) == ("k", None)
+    assert seen == [b"v", b"k"]
+
+
+def test_a_decoder_that_fails_does_so_when_asked() -> None:
+    row = MessageAndMetadata("t", 0, 0, Message(b"\xff", b"k"), bytes.decode, bytes.decode)
+    assert row.key == "k"
+    with pytest.raises(UnicodeDecodeError):
+        _ = row.message
+
+
+@given(values=st.lists(st.none() | st.binary(max_size=9), max_size=9), first=st.integers(0, 9))
+def test_values_are_those_of_to_pylist(values: list[bytes | None], first: int) -> None:
+    assert binary_values(pa.array(values, pa.binary()).slice(first)) == values[first:]
+
+
+def test_a_slice_of_columns_gives_its_rows() -> None:
+    messages = [Message(b"v%d" % n, headers=(("h", b"%d" % n),) * (n % 3)) for n in range(6)]
+    (piece,) = MessageSet.of(messages).decoded(headers=True)
+    assert [one.message for one in to_messages(piece.batch.slice(2, 3))] == messages[2:5]
+    assert to_columns([]).num_rows == 0
