@@ -6,19 +6,16 @@ from ottla.kernels.kernel import kernel
 from ottla.kernels.layout import (
     BAD_HEADER,
     FAILED_ROW,
-    HEADER_KEY_DATA_AT,
     HEADER_KEY_ENDS_AT,
-    HEADER_VALUE_DATA_AT,
     HEADER_VALUE_ENDS_AT,
-    HEADER_VALUE_VALID_AT,
     KEY_BYTES,
     OK,
     ROWS,
     VALUE_BYTES,
     VALUE_NULLS,
 )
-from ottla.kernels.memory import bytes_at, copy_bytes, get_int64, halves_at, pointer, put_int32
-from ottla.kernels.record_decode import begin_column, clear_bit
+from ottla.kernels.memory import copy_bytes, get_int64, halves_at, pointer, put_int32
+from ottla.kernels.record_decode import append_value, binary_column
 from ottla.kernels.varint import read_varint
 
 
@@ -39,19 +36,12 @@ def decode_headers(
     Room is the caller's promise: `capacity` headers (counted by the decode), data for the sum of stop - at.
     """
     list_ends = halves_at(slab, parts[0])
-    key_ends = halves_at(slab, parts[HEADER_KEY_ENDS_AT])
-    key_data = bytes_at(slab, parts[HEADER_KEY_DATA_AT])
-    key_end = parts[HEADER_KEY_DATA_AT + 1] - parts[HEADER_KEY_DATA_AT]
-    value_ends = halves_at(slab, parts[HEADER_VALUE_ENDS_AT])
-    value_valid = bytes_at(slab, parts[HEADER_VALUE_VALID_AT])
-    value_data = bytes_at(slab, parts[HEADER_VALUE_DATA_AT])
-    value_end = parts[HEADER_VALUE_DATA_AT + 1] - parts[HEADER_VALUE_DATA_AT]
+    key_ends, _, key_data, key_end = binary_column(slab, parts, HEADER_KEY_ENDS_AT, 0)
+    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, HEADER_VALUE_ENDS_AT, 0)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
     spans_start = pointer(header_at)
     spans_stop = pointer(header_stop)
-    begin_column(key_ends, value_valid, 0)
-    begin_column(value_ends, value_valid, parts[HEADER_VALUE_VALID_AT + 1] - parts[HEADER_VALUE_VALID_AT])
     put_int32(list_ends, 0, 0)
     header = 0
     nulls = 0
@@ -81,13 +71,11 @@ def decode_headers(
             if at > stop or value_size < -1 or value_size > stop - at:
                 state[FAILED_ROW] = row
                 return BAD_HEADER
-            if value_size < 0:
-                nulls += 1
-                clear_bit(value_valid, header)
-            else:
-                copy_bytes(value_data, value_at, value_end, data, at, data_end, value_size)
-                value_at += value_size
-                at += value_size
+            nulls += value_size < 0
+            value_at = append_value(
+                value_data, value_at, value_end, value_valid, header, data, at, data_end, value_size
+            )
+            at += max(value_size, 0)
             header += 1
             put_int32(key_ends, header, key_at)
             put_int32(value_ends, header, value_at)

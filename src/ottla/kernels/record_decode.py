@@ -27,10 +27,8 @@ from ottla.kernels.layout import (
     FAILED_ROW,
     HEADERS,
     KEY_BYTES,
-    KEY_DATA_AT,
     KEY_ENDS_AT,
     KEY_NULLS,
-    KEY_VALID_AT,
     LOG_APPEND_TIME,
     MAGIC,
     MAX_TIMESTAMP,
@@ -46,10 +44,8 @@ from ottla.kernels.layout import (
     TIMESTAMPS_AT,
     TIMESTAMPS_MISSING,
     VALUE_BYTES,
-    VALUE_DATA_AT,
     VALUE_ENDS_AT,
     VALUE_NULLS,
-    VALUE_VALID_AT,
 )
 from ottla.kernels.memory import (
     bytes_at,
@@ -75,11 +71,38 @@ def clear_bit(bitmap, index):
 
 
 @inlined
-def begin_column(ends, valid, valid_bytes):
-    """The first end is 0; validity starts all ones, and a null clears its bit."""
-    put_int32(ends, 0, 0)
-    for i in range(valid_bytes):
-        put_byte(valid, i, 0xFF)
+def _fixed_columns(slab, parts):
+    """Addresses of offsets, timestamps, timestamp types."""
+    return (
+        words_at(slab, parts[OFFSETS_AT]),
+        words_at(slab, parts[TIMESTAMPS_AT]),
+        chars_at(slab, parts[TIMESTAMP_TYPES_AT]),
+    )
+
+
+@inlined
+def binary_column(slab, parts, first, rows):
+    """Addresses of a variable column's ends, validity and data, and how long the data may get.
+
+    A column without rows yet is made ready: the first end is 0, validity is all ones.
+    """
+    ends = halves_at(slab, parts[first])
+    valid = bytes_at(slab, parts[first + 1])
+    if rows == 0:
+        put_int32(ends, 0, 0)
+        for i in range(parts[first + 2] - parts[first + 1]):
+            put_byte(valid, i, 0xFF)
+    return ends, valid, bytes_at(slab, parts[first + 2]), parts[first + 3] - parts[first + 2]
+
+
+@inlined
+def append_value(column, at, column_end, valid, row, data, start, data_end, size):
+    """Append a value of a variable column, or a null (size -1); answers where the next one goes."""
+    if size < 0:
+        clear_bit(valid, row)
+        return at
+    copy_bytes(column, at, column_end, data, start, data_end, size)
+    return at + size
 
 
 @kernel
@@ -101,24 +124,13 @@ def decode_batches(
     `header_at`, `header_stop`: None (Numba then leaves that code out), or get for each record where its
     headers begin and end in its source; the begin is inverted (~) for the arena.
     """
-    offsets = words_at(slab, parts[OFFSETS_AT])
-    timestamps = words_at(slab, parts[TIMESTAMPS_AT])
-    timestamp_types = chars_at(slab, parts[TIMESTAMP_TYPES_AT])
-    key_ends = halves_at(slab, parts[KEY_ENDS_AT])
-    key_valid = bytes_at(slab, parts[KEY_VALID_AT])
-    key_data = bytes_at(slab, parts[KEY_DATA_AT])
-    key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
-    value_ends = halves_at(slab, parts[VALUE_ENDS_AT])
-    value_valid = bytes_at(slab, parts[VALUE_VALID_AT])
-    value_data = bytes_at(slab, parts[VALUE_DATA_AT])
-    value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
+    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
+    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, KEY_ENDS_AT, state[ROWS])
+    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, VALUE_ENDS_AT, state[ROWS])
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
     row = state[ROWS]
-    if row == 0:
-        begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
-        begin_column(value_ends, value_valid, parts[VALUE_VALID_AT + 1] - parts[VALUE_VALID_AT])
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     key_nulls = state[KEY_NULLS]
@@ -181,21 +193,16 @@ def decode_batches(
             put_int64(offsets, row, offset)
             timestamp = base_timestamp if append_time else base_timestamp + timestamp_delta
             put_int64(timestamps, row, timestamp)
-            if timestamp == NO_TIMESTAMP:
-                missing += 1
+            missing += timestamp == NO_TIMESTAMP
             put_byte(timestamp_types, row, timestamp_type)
-            if key_size < 0:
-                key_nulls += 1
-                clear_bit(key_valid, row)
-            else:
-                copy_bytes(key_data, key_at, key_end, data, key_start, data_end, key_size)
-                key_at += key_size
-            if value_size < 0:
-                value_nulls += 1
-                clear_bit(value_valid, row)
-            else:
-                copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
-                value_at += value_size
+            key_nulls += key_size < 0
+            key_at = append_value(
+                key_data, key_at, key_end, key_valid, row, data, key_start, data_end, key_size
+            )
+            value_nulls += value_size < 0
+            value_at = append_value(
+                value_data, value_at, value_end, value_valid, row, data, value_start, data_end, value_size
+            )
             if header_at is not None:
                 put_int64(pointer(header_at), row, header_start if source == 0 else ~header_start)
                 put_int64(pointer(header_stop), row, stop)
@@ -234,24 +241,13 @@ def decode_messages(
     state,
 ):
     """Append the messages of uncompressed format 0 and 1 entries table[first:last]; as `decode_batches`."""
-    offsets = words_at(slab, parts[OFFSETS_AT])
-    timestamps = words_at(slab, parts[TIMESTAMPS_AT])
-    timestamp_types = chars_at(slab, parts[TIMESTAMP_TYPES_AT])
-    key_ends = halves_at(slab, parts[KEY_ENDS_AT])
-    key_valid = bytes_at(slab, parts[KEY_VALID_AT])
-    key_data = bytes_at(slab, parts[KEY_DATA_AT])
-    key_end = parts[KEY_DATA_AT + 1] - parts[KEY_DATA_AT]
-    value_ends = halves_at(slab, parts[VALUE_ENDS_AT])
-    value_valid = bytes_at(slab, parts[VALUE_VALID_AT])
-    value_data = bytes_at(slab, parts[VALUE_DATA_AT])
-    value_end = parts[VALUE_DATA_AT + 1] - parts[VALUE_DATA_AT]
+    offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
+    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, KEY_ENDS_AT, state[ROWS])
+    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, VALUE_ENDS_AT, state[ROWS])
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
     row = state[ROWS]
-    if row == 0:
-        begin_column(key_ends, key_valid, parts[KEY_VALID_AT + 1] - parts[KEY_VALID_AT])
-        begin_column(value_ends, value_valid, parts[VALUE_VALID_AT + 1] - parts[VALUE_VALID_AT])
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
     for index in range(first, last):
@@ -271,9 +267,7 @@ def decode_messages(
         if key_size < -1 or key_size > end - key_start - 4:
             state[FAILED_ROW] = index
             return BAD_RECORD
-        value_start = key_start + 4
-        if key_size > 0:
-            value_start += key_size
+        value_start = key_start + max(key_size, 0) + 4
         value_size = read_int32(data, value_start - 4)
         if value_size < -1 or max(value_size, 0) != end - value_start:
             state[FAILED_ROW] = index
@@ -283,23 +277,16 @@ def decode_messages(
         put_int64(offsets, row, get_int64(entry, BASE_OFFSET))
         timestamp = get_int64(entry, BASE_TIMESTAMP)
         put_int64(timestamps, row, timestamp)
-        if timestamp == NO_TIMESTAMP:
-            state[TIMESTAMPS_MISSING] += 1
+        state[TIMESTAMPS_MISSING] += timestamp == NO_TIMESTAMP
         put_byte(timestamp_types, row, NO_TIMESTAMP_TYPE)
         if get_int64(entry, MAGIC) == 1:
             put_byte(timestamp_types, row, 1 if get_int64(entry, ATTRIBUTES) & LOG_APPEND_TIME else 0)
-        if key_size < 0:
-            state[KEY_NULLS] += 1
-            clear_bit(key_valid, row)
-        else:
-            copy_bytes(key_data, key_at, key_end, data, key_start, data_end, key_size)
-            key_at += key_size
-        if value_size < 0:
-            state[VALUE_NULLS] += 1
-            clear_bit(value_valid, row)
-        else:
-            copy_bytes(value_data, value_at, value_end, data, value_start, data_end, value_size)
-            value_at += value_size
+        state[KEY_NULLS] += key_size < 0
+        key_at = append_value(key_data, key_at, key_end, key_valid, row, data, key_start, data_end, key_size)
+        state[VALUE_NULLS] += value_size < 0
+        value_at = append_value(
+            value_data, value_at, value_end, value_valid, row, data, value_start, data_end, value_size
+        )
         if header_at is not None:
             put_int64(pointer(header_at), row, 0)
             put_int64(pointer(header_stop), row, 0)
