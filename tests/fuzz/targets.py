@@ -143,7 +143,7 @@ class Records:
         if thorough:
             for headers, got in ((False, plain), (True, whole)):
                 wanted = expected(record_set, headers=headers, **options._asdict())
-                check(got == wanted, f"headers={headers} {options}\n  got    {got}\n  wanted {wanted}")
+                check(got == wanted, f"headers={headers} {options}\n{difference(got, wanted)}")
         return "raised" if plain.raised else "damaged" if plain.damage or whole.damage else "sound"
 
     def warm_up(self) -> None:
@@ -182,6 +182,15 @@ class Records:
     def bytes_max(self, data: bytes) -> int:
         # What can be decompressed may be held three times (arena, keys, values), and room doubles.
         return 8 * LIMIT_BYTES + 400 * len(data)
+
+
+def difference(got: Outcome, wanted: Outcome) -> str:
+    """The fields in which two outcomes differ."""
+    lines = []
+    for name, mine, theirs in zip(Outcome._fields, got, wanted, strict=True):
+        if mine != theirs:
+            lines += [f"  {name}: got    {mine}", f"  {name}: wanted {theirs}"]
+    return "\n".join(lines)
 
 
 # ---- connections

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.kernels import kernel
 from ottla.model.errors import CorruptRecord
+from ottla.records import reader
 from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS
 from ottla.records.compression import Codec, compress
 from ottla.records.reader import decode
@@ -313,6 +314,17 @@ def test_a_damaged_message_inside_a_wrapper_is_damage_of_the_wrapper() -> None:
     assert len(assert_agreement(data, verify_crc=False).records) == 3
 
 
+def test_messages_before_a_damaged_one_in_the_same_wrapper_are_delivered() -> None:
+    """Checksums are right, lengths are not: seen only when the message itself is read."""
+    broken = sealed_message(1, struct.pack(">BBqii", 1, 0, 0, 90, -1))
+    inner = [message(1, 0, b"k", b"v"), broken, message(1, 2, b"k", b"v")]
+    data = batch(records(2), base_offset=5) + wrapper(1, 9, inner, Codec.LZ4)
+    outcome = assert_agreement(data)
+    assert [one.offset for one in outcome.records] == [5, 6, 7]
+    assert (outcome.next_offset, outcome.damage) == (8, (8, 9))
+    assert outcome.valid_bytes == len(batch(records(2), base_offset=5))
+
+
 def test_a_wrapper_without_a_value_or_with_wrong_lengths_is_damage() -> None:
     cases = [
         message(1, 3, None, None, attributes=1),
@@ -358,6 +370,22 @@ def test_an_entry_that_alone_exceeds_the_limit_is_reported_behind_what_fits() ->
     assert (len(first.records), first.damage) == (2, None)
     rest = assert_agreement(data[first.valid_bytes :], decompressed_bytes_max=1000)
     assert rest.raised
+
+
+def test_columns_over_the_size_that_arrow_can_index_are_read_in_several_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The real bound is 2 GiB; a smaller one shows the same."""
+    data = b"".join(batch(records(5), base_offset=5 * n) for n in range(6)) + message(1, 30, b"k", b"v" * 50)
+    whole = expected(data).records
+    monkeypatch.setattr(reader, "COLUMN_BYTES_MAX", 2 * len(b"".join(records(5))) + 1)
+    found, at, start, calls = [], 0, 0, 0
+    while at < len(data):
+        outcome = read(data[at:], from_offset=start)
+        found += outcome.records
+        at, start, calls = at + outcome.valid_bytes, outcome.next_offset, calls + 1
+    assert found == whole
+    assert calls == 4
 
 
 # ---- damage
