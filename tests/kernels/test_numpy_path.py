@@ -342,6 +342,30 @@ def test_messages_that_end_at_every_byte_by_their_own_account() -> None:
             read(good + bytes(cut) + good, verify_crc=False)
 
 
+def test_sizes_that_messages_claim() -> None:
+    for magic, body_at in ((0, layout.LEGACY_BODY_AT_V0), (1, layout.LEGACY_BODY_AT_V1)):
+        good = message(magic, 5, b"key", b"value")
+        for place in (body_at, body_at + 7):
+            for claim in [*range(-3, 20), 1 << 30, (1 << 31) - 1, -(1 << 31)]:
+                bad = bytearray(good)
+                struct.pack_into(">i", bad, place, claim)
+                read(bytes(bad), verify_crc=False)
+                read(good + bytes(bad) + good, verify_crc=False)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_numbers_at_their_limits(sign: int, more: int) -> None:
+    good = record(0, b"k", b"v")
+    for attributes in (0, layout.LOG_APPEND_TIME):
+        limit = sign * layout.TIMESTAMP_LIMIT + more
+        read(batch([good], base_timestamp=limit, max_timestamp=limit, attributes=attributes))
+    read(batch([good], base_offset=sign * layout.OFFSET_LIMIT + more))
+    read(message(1, sign * layout.OFFSET_LIMIT + more, b"k", b"v", timestamp=(1 << 63) - 1))
+    read(batch([good], last_delta=sign * 0x7FFFFFFF))
+    read(batch([record((1 << 31) - 1 + more, b"k", b"v")]))
+
+
 INTERESTING = [0x00, 0x01, 0x02, 0x7F, 0x80, 0x81, 0xFE, 0xFF]
 
 
@@ -396,10 +420,10 @@ MANY = 100_000
 HUGE = [-1, -2, 2, 64, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 62) - 1, -(1 << 62)]
 
 
-def hostile_record(length: int | None, offset: int, key: int, value: int, headers: int) -> bytes:
+def hostile_record(length: int | None, offset: int, key: int, value: int, headers: int, tail: bytes) -> bytes:
     """A record whose sizes are claims; what is claimed is not there."""
     fields = (0, offset, key, value, headers)
-    body = b"\0" + b"".join(map(varint, fields)) + b"abcdef"
+    body = b"\0" + b"".join(map(varint, fields)) + tail
     return varint(len(body) if length is None else length) + body
 
 
@@ -412,17 +436,18 @@ def many_headers(count: int) -> bytes:
 @pytest.mark.parametrize("claim", HUGE)
 def test_claims_that_the_bytes_do_not_hold(claim: int) -> None:
     honest: list[int | None] = [None, 0, 0, 0, 0]
-    cases = [honest[:place] + [claim] + honest[place + 1 :] for place in range(5)]
+    cases = [[*honest[:place], claim, *honest[place + 1 :]] for place in range(5)]
     for case in cases:
-        body = hostile_record(*case)  # type: ignore[arg-type]
-        for count in (1, 2, 7, (1 << 31) - 1):
-            read(batch([record(0, b"k", b"v"), body], count=count))
+        for tail in (b"", b"abcdef"):
+            body = hostile_record(*case, tail)  # type: ignore[arg-type]
+            for count in (1, 2, 7, (1 << 31) - 1):
+                read(batch([record(0, b"k", b"v"), body], count=count))
 
 
 def test_varints_of_every_length() -> None:
     good = record(0, b"k", b"v")
-    for size in range(1, 12):
-        longer = b"\x80" * (size - 1) + b"\0"
+    endless = [b"\x80" * size for size in (8, 9, 10)]
+    for longer in [*endless, *(b"\x80" * (size - 1) + b"\0" for size in range(1, 12))]:
         # Ahead of the record as its length, then as its time, offset and key size.
         read(batch([longer, good]))
         for before in (1, 2, 3):
@@ -442,6 +467,7 @@ def test_header_counts_and_sizes_that_lie() -> None:
         for value in (-2, -1, 0, 1, 2, 1 << 40)
         for more in (b"", b"\0\x01")
     ]
+    tails += [varint(count) + varint(0) + varint(value) for count in (1, 2) for value in (-3, -2, -1, 0, 1)]
     good = record(0, b"k", b"v", headers=[(b"good", None)])
     for tail in tails:
         read(batch([good, with_headers(tail), good]))
@@ -597,6 +623,13 @@ def test_too_little_room_is_noticed_at_the_same_row() -> None:
                 out = np.empty(size, np.uint8)
                 statuses.add(encode_batches(*arguments, out, table, np.zeros(2, np.int64)))
     assert statuses == {OK, FULL}
+
+
+def test_room_is_reckoned_to_the_byte() -> None:
+    arguments = encode_arguments([(b"k", b"v", 0, []), (b"k", b"v", 1, [])], 1 << 20)
+    for size in range(61, 200):
+        table, progress = np.empty((2, layout.ENCODED_COLUMNS), np.int64), np.zeros(2, np.int64)
+        encode_batches(*arguments, np.empty(size, np.uint8), table, progress)
 
 
 def test_too_little_room_for_messages() -> None:
