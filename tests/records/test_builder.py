@@ -146,6 +146,24 @@ def test_what_was_decoded_with_headers_can_be_encoded_again() -> None:
     assert records_of(decode(joined(encode(first.slice(1))), headers=True).batch)[1].headers == (("", b""),)
 
 
+@each_pair
+def test_many_records_of_many_lengths_survive_the_round_trip(magic: int, codec: Codec) -> None:
+    count = 50_000 if kernel.JIT else 500
+    text = bytes(range(256)) * 2
+    keys = pa.array([None if n % 7 == 0 else text[: n % 70] for n in range(count)], pa.binary())
+    values = pa.array([None if n % 11 == 0 else text[n % 9 : n % 331] for n in range(count)], pa.binary())
+    times = pa.array([TIME + n * n % 1009 for n in range(count)], pa.int64())
+    columns = pa.table({"key": keys, "value": values, "timestamp": times})
+    data = joined(encode(columns, magic=magic, codec=codec, batch_bytes=200_000))
+    found = decode(data).batch
+    found.validate(full=True)
+    assert found.column("key").equals(keys)
+    assert found.column("value").equals(values)
+    assert found.column("offset").equals(pa.array(range(count), pa.int64()))
+    if magic:
+        assert found.column("timestamp").cast(pa.int64()).equals(times)
+
+
 def test_a_view_is_a_whole_batch_within_its_bytes() -> None:
     columns = table([(b"k", bytes(50), TIME, [])] * 100)
     views = encode(columns, batch_bytes=500)
