@@ -158,7 +158,6 @@ def test_no_cache_directory_is_writable(read_only_home: Path, small_decode: str)
     assert_round_trip(result)
 
 
-@pytest.mark.xfail(reason="kernel.py lets tempfile.gettempdir() raise FileNotFoundError", strict=True)
 def test_there_is_no_temporary_directory_at_all(read_only_home: Path, small_decode: str) -> None:
     """Python then raises when it is asked for one."""
     home = str(read_only_home)

@@ -43,7 +43,8 @@ def source_digest() -> str:
     """Name of this version of all kernels together."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+        if not path.name.startswith("numpy_"):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -67,7 +68,8 @@ def _cache_candidates() -> Iterator[Path]:
         yield Path(base) / "ottla"
     with contextlib.suppress(RuntimeError):  # no home directory
         yield Path.home() / ".cache" / "ottla"
-    yield Path(tempfile.gettempdir()) / f"ottla-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+    with contextlib.suppress(OSError):  # no directory for temporary files
+        yield Path(tempfile.gettempdir()) / f"ottla-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
 
 
 def cache_directory() -> Path | None:

@@ -49,6 +49,17 @@ class Stamp:
     base_sequence: int = -1
     transactional: bool = False
 
+    def __post_init__(self) -> None:
+        bounds = {
+            "base_offset": (0, layout.OFFSET_LIMIT - 1),
+            "producer_id": (-1, (1 << 63) - 1),
+            "producer_epoch": (-1, (1 << 15) - 1),
+            "base_sequence": (-1, (1 << 31) - 1),
+        }
+        for name, (low, high) in bounds.items():
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"{name} {getattr(self, name)} is not within {low} to {high}")
+
 
 PLAIN = Stamp()
 
@@ -74,6 +85,8 @@ def encode(
         raise ConfigError(f"message format {magic} does not exist: it is 0, 1 or 2")
     if not 0 < batch_bytes <= BATCH_BYTES_MAX:
         raise ConfigError(f"batch_bytes {batch_bytes} is not within 1 to {BATCH_BYTES_MAX}")
+    if abs(timestamp_ms) >= layout.ENCODED_TIMESTAMP_LIMIT:
+        raise ConfigError(f"timestamp_ms {timestamp_ms} is no time that a record can carry")
     records = _Records.of(columns, timestamp_ms)
     if magic == 2:
         batches = _encode_batches(records, batch_bytes, stamp, pool)
@@ -97,9 +110,12 @@ class _Records:
 
     @classmethod
     def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> _Records:
-        names = set(columns.schema.names)
+        names = columns.schema.names
         if "value" not in names:
             raise ConfigError(f"there is no column 'value' among {sorted(names)}")
+        for name in ("key", "value", "timestamp", "headers"):
+            if names.count(name) > 1:
+                raise ConfigError(f"there are {names.count(name)} columns {name!r}")
         timestamps = columns.column("timestamp") if "timestamp" in names else None
         return cls(
             columns.num_rows,

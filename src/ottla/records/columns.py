@@ -136,6 +136,11 @@ class HeaderSpans(NamedTuple):
         """Room for so many records."""
         return cls(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
+    def place(self, row: int) -> tuple[int, int]:
+        """In which source, and where in it, a record's headers begin."""
+        start = int(self.start[row])
+        return (1, ~start) if start < 0 else (0, start)
+
     def total_bytes(self, rows: int) -> int:
         """Of the headers of the first `rows` records."""
         start = self.start[:rows]

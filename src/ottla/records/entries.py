@@ -59,9 +59,11 @@ class Entries:
         valid_bytes = int(self.table[row, layout.ENTRY])
         return replace(self, table=table, summary=summarize(table), valid_bytes=valid_bytes, damage=damage)
 
-    def position_of(self, offset: int) -> int:
-        """Where the entry begins that holds an offset."""
-        return int(self.table[int(np.argmax(self.table[:, layout.LAST_OFFSET] >= offset)), layout.ENTRY])
+    def position_of(self, source: int, at: int) -> int:
+        """Where the entry begins whose records hold byte `at` of a source."""
+        table = self.table
+        holds = (table[:, layout.START] <= at) & (at < table[:, layout.END])
+        return int(table[int(np.argmax(holds & (table[:, layout.SOURCE] == source))), layout.ENTRY])
 
     def damaged(self, row: int, reason: str) -> Entries:
         """Only the entries before `row`, which turned out to be damaged."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.kernels import layout
-from ottla.model.errors import ConfigError, LocalProtocolError
+from ottla.model.errors import ConfigError
 from ottla.records.columns import HEADERS, TIMESTAMP
 from ottla.records.slabs import U8Array
 
@@ -93,9 +93,10 @@ def timestamp_input(
         return _frozen(np.full(rows, default_ms, np.int64))
     array = _whole(column)
     try:
-        # Finer units are cut to milliseconds, which is all that Kafka keeps.
         if array.type not in (TIMESTAMP, pa.int64()):
-            array = array.cast(pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP, safe=False)
+            kind = pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP
+            # Finer units are cut to milliseconds, which is all that Kafka keeps.
+            array = pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
     if array.null_count:
@@ -111,17 +112,23 @@ def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
     """A column of list<struct<key, value>>, as `columns.HEADERS`; None if no record has any."""
     array = _whole(column)
+    if array.null_count == len(array):
+        return None
     try:
+        if not _is_list(array.type):  # a list_view loses headers when pyarrow 26 casts it
+            raise pa.ArrowInvalid("it is no list")
         if array.null_count:
             array = pa.array([headers or [] for headers in array.to_pylist()], array.type)
         array = array.cast(HEADERS)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ConfigError(f"column 'headers' of type {array.type} is no {HEADERS}: {error}") from error
+        raise ConfigError(
+            f"column 'headers' of type {array.type} does not hold {HEADERS}: {error}"
+        ) from error
+    if array.values.null_count:
+        raise ConfigError("column 'headers' has a null among a record's headers: it would have no key")
     if not len(array.values):
         return None
     keys = array.values.field("key")
-    if keys.null_count:
-        raise LocalProtocolError("a header has no key: Kafka allows a null value, not a null key")
     ends = array.offsets.to_numpy()
     ends.flags.writeable = False
     return HeaderInput(
@@ -129,6 +136,10 @@ def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
         _binary_arrays(keys, "headers.key"),
         _binary_arrays(array.values.field("value"), "headers.value"),
     )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind))
 
 
 def record_bytes_max(rows: int, *inputs: BinaryInput) -> int:

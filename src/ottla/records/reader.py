@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ottla import kernels
 from ottla.kernels import layout
-from ottla.model.errors import CorruptRecord
+from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.columns import (
     SCHEMA,
     SCHEMA_WITH_HEADERS,
@@ -76,6 +76,10 @@ def decode(
     that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
     damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
     """
+    if not 0 < decompressed_bytes_max <= COLUMN_BYTES_MAX:
+        raise ConfigError(
+            f"decompressed_bytes_max {decompressed_bytes_max} is not within 1 to {COLUMN_BYTES_MAX}"
+        )
     entries = scan(read_only(data), verify_crc=verify_crc)
     entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
@@ -90,7 +94,7 @@ def decode(
         arrays = [*(array[:rows] for array in arrays), header_array]
         if header_damage is not None:
             damage, next_offset = header_damage, columns.offset(rows)
-            valid_bytes = entries.position_of(next_offset)
+            valid_bytes = entries.position_of(*spans.place(rows))
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
         raise damage
