@@ -39,7 +39,7 @@ from ottla.records.transactions import AbortedTransaction, visible
 
 # Arrow's binary has 32-bit offsets, and a fetch response is at most 2 GiB; compressed data can be a bomb.
 DECOMPRESSED_BYTES_MAX = 256 << 20
-COLUMN_BYTES_MAX = (1 << 31) - 1
+DECOMPRESSED_BYTES_LIMIT = COLUMN_BYTES_MAX = (1 << 31) - 1
 FORMAT_2_ONLY = 1 << 2
 POOL = SlabPool(reserve_bytes=64 << 20)
 
@@ -76,10 +76,8 @@ def decode(
     that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
     damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
     """
-    if not 0 < decompressed_bytes_max <= COLUMN_BYTES_MAX:
-        raise ConfigError(
-            f"decompressed_bytes_max {decompressed_bytes_max} is not within 1 to {COLUMN_BYTES_MAX}"
-        )
+    if not 0 < decompressed_bytes_max <= DECOMPRESSED_BYTES_LIMIT:
+        raise ConfigError(f"decompressed_bytes_max is {decompressed_bytes_max}, not within 1 to 2**31 - 1")
     entries = scan(read_only(data), verify_crc=verify_crc)
     entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
