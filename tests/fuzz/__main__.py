@@ -17,6 +17,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1_000_000, help="inputs in all (1,000,000)")
     parser.add_argument("--seed", type=int, help="repeat a run; random if not given")
     parser.add_argument("--only", choices=list(targets.ALL), help="one target instead of all")
+    parser.add_argument("--failures", type=int, default=harness.FAILURES_MAX, help="stop after so many (5)")
     parser.add_argument("--replay", metavar="HEX", help="feed this one input to --only")
     parser.add_argument("--journal", type=Path, help="feed the input that a dead process left in this file")
     parsed = parser.parse_args(given)
@@ -34,7 +35,13 @@ def main(given: list[str]) -> int:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     names = [options.only] if options.only else list(targets.ALL)
     say(f"fuzzing {', '.join(names)}: {options.count:,} inputs, --seed {seed}")
-    report = harness.run([targets.ALL[name]() for name in names], options.count, seed, alone=True)
+    report = harness.run(
+        [targets.ALL[name]() for name in names],
+        options.count,
+        seed,
+        failures_max=options.failures,
+        alone=True,
+    )
     say(*report.lines(), *map(str, report.failures))
     return 1 if report.failures else 0
 

@@ -165,6 +165,13 @@ def trace(target: Target, data: bytes, report: Report) -> None:
         report.failures.append(Failure(target.name, data, f"took {peak:,} bytes, more than {allowed:,}"))
 
 
+def _keep_watch(number: int) -> None:
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=sys.__stderr__)
+    if number and number % 50_000 == 0:
+        sys.stdout.write(f"  {number:,}\n")
+        sys.stdout.flush()
+
+
 def run(
     targets: Sequence[Target],
     count: int,
@@ -172,6 +179,7 @@ def run(
     *,
     seconds_max: float = SECONDS_MAX,
     thorough_one_in: int = THOROUGH_ONE_IN,
+    failures_max: int = FAILURES_MAX,
     alone: bool = False,
 ) -> Report:
     """Feed `count` inputs, spread over the targets by weight; stops after a few failures.
@@ -184,16 +192,15 @@ def run(
     for target in targets:
         target.warm_up()
     journal = Journal()
+    if alone:
+        sys.stdout.write(f"if the process dies: python -m tests.fuzz --journal {journal.path}\n")
     settled = 0
     try:
         for number in range(count):
             if alone and number % 1000 == 0:
-                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=sys.__stderr__)
+                _keep_watch(number)
             if number == count // 5:
                 settled = resident_bytes()
-            if alone and number and number % 50_000 == 0:
-                sys.stdout.write(f"  {number:,}\n")
-                sys.stdout.flush()
             (target,) = chance.choices(targets, weights)
             started = time.perf_counter()
             data = target.make(chance)
@@ -203,7 +210,7 @@ def run(
             if number % TRACED_ONE_IN == 0 and not report.failures:
                 trace(target, data, report)
             report.seconds[target.name] += time.perf_counter() - started
-            if len(report.failures) >= FAILURES_MAX:
+            if len(report.failures) >= failures_max:
                 break
     finally:
         if alone:

@@ -15,7 +15,7 @@ from ottla.records.compression import Codec, compress
 from tests.fuzz import mutations
 from tests.fuzz.mutations import INT16, INT32, INT64, mutated
 from tests.naive import record_set
-from tests.naive.record_set import record
+from tests.naive.record_set import read_varint, record, varint
 
 # Offsets of the fields of a batch header behind its checksum, with their layouts.
 BATCH_FIELDS = [
@@ -32,7 +32,10 @@ BATCH_FIELDS = [
 
 @dataclass(frozen=True)
 class Entry:
-    """A batch or message in parts; its checksum covers `head` and `body`; `inner` is a wrapper's content."""
+    """A batch or message in parts. Its checksum covers `head` and what follows, which is one of three:
+
+    `body` as it is, `rows` (records of a batch without their lengths), `inner` (messages of a wrapper).
+    """
 
     magic: int
     offset: int
@@ -40,10 +43,19 @@ class Entry:
     body: bytes = b""
     codec: Codec = Codec.NONE
     inner: tuple[Entry, ...] | None = None
+    rows: tuple[bytes, ...] | None = None
     checksum: int | None = None
 
+    def content(self) -> bytes:
+        """What is compressed."""
+        if self.inner is not None:
+            return b"".join(entry.build() for entry in self.inner)
+        if self.rows is not None:
+            return b"".join(varint(len(row)) + row for row in self.rows)
+        return self.body
+
     def build(self) -> bytes:
-        body = self.body if self.inner is None else b"".join(entry.build() for entry in self.inner)
+        body = self.content()
         if self.codec is not Codec.NONE:
             try:
                 body = bytes(compress(self.codec, body, magic=self.magic))
@@ -52,7 +64,7 @@ class Entry:
         if self.magic == 2:
             data = bytearray(record_set.sealed_batch(self.offset, self.head + body))
         else:
-            value = body if self.inner is None else struct.pack(">ii", -1, len(body)) + body
+            value = body if self.codec is Codec.NONE else struct.pack(">ii", -1, len(body)) + body
             data = bytearray(record_set.sealed_message(self.offset, self.head + value))
         if self.checksum is not None:
             struct.pack_into(">I", data, 17 if self.magic == 2 else 12, self.checksum)
@@ -74,7 +86,8 @@ def batch(
         0,
         count,
     )
-    return Entry(2, offset, head, b"".join(records), codec)
+    rows = tuple(record[read_varint(record, 0, len(record))[1] :] for record in records)
+    return Entry(2, offset, head, b"", codec, rows=rows)
 
 
 def message(magic: int, offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> Entry:
@@ -174,13 +187,26 @@ def changed(entry: Entry, chance: Random) -> Entry:
 
 
 def _with_body(entry: Entry, chance: Random) -> Entry:
-    return replace(entry, body=mutated(entry.body, chance))
+    if entry.inner is not None:
+        return replace(entry, body=mutated(entry.content(), chance), inner=None)
+    return replace(entry, body=mutated(entry.content(), chance), rows=None)
 
 
 def _with_varint(entry: Entry, chance: Random) -> Entry:
-    out = bytearray(entry.body or b"\0")
+    out = bytearray(entry.content() or b"\0")
     mutations.put_varint(out, chance)
-    return replace(entry, body=bytes(out))
+    return replace(entry, body=bytes(out), rows=None, inner=None)
+
+
+def _with_row(entry: Entry, chance: Random) -> Entry:
+    """A record is changed, mostly in its headers, and keeps a length that fits."""
+    if not entry.rows:
+        return _with_body(entry, chance)
+    rows = list(entry.rows)
+    at = chance.randrange(len(rows))
+    split = chance.randrange(len(rows[at]) + 1) if chance.random() < 0.7 else 0
+    rows[at] = rows[at][:split] + mutated(rows[at][split:], chance, times=1)
+    return replace(entry, rows=tuple(rows))
 
 
 def _with_head(entry: Entry, chance: Random) -> Entry:
@@ -206,5 +232,5 @@ def _with_field(entry: Entry, chance: Random) -> Entry:
     return replace(entry, head=bytes(head))
 
 
-CHANGES = [_with_body, _with_varint, _with_field, _with_head, _with_offset, _with_checksum]
-CHANGE_WEIGHTS = [45, 15, 20, 8, 6, 6]
+CHANGES = [_with_body, _with_varint, _with_row, _with_field, _with_head, _with_offset, _with_checksum]
+CHANGE_WEIGHTS = [20, 10, 32, 20, 7, 6, 5]

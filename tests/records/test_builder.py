@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.kernels import kernel
-from ottla.model.errors import ConfigError, LocalProtocolError
+from ottla.model.errors import ConfigError, LocalProtocolError, OttlaError
 from ottla.records.builder import BATCH_BYTES_MAX, Stamp, encode
 from ottla.records.columns import HEADERS, SCHEMA_WITH_HEADERS
 from ottla.records.compression import Codec
@@ -29,6 +29,7 @@ LIMIT = 1 << 61
 PAIRS = [
     (magic, codec) for magic, codec in product((0, 1, 2), Codec) if magic == 2 or codec is not Codec.ZSTD
 ]
+PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 each_pair = pytest.mark.parametrize(
     ("magic", "codec"), PAIRS, ids=lambda value: getattr(value, "label", str(value))
 )
@@ -429,6 +430,57 @@ def test_zstd_in_old_formats_is_refused(magic: int) -> None:
 def test_times_that_no_delta_can_span_are_refused_with_their_record(timestamp: int) -> None:
     with pytest.raises(LocalProtocolError, match="record 1 cannot be encoded"):
         encode(table([(b"k", b"v", 1, []), (b"k", b"v", timestamp, [])]))
+
+
+def test_a_header_that_is_null_is_refused() -> None:
+    with pytest.raises(OttlaError, match="header"):
+        encode(pa.table({"value": [b"v"], "headers": pa.array([[None]], pa.list_(PAIR))}))
+
+
+def test_times_that_milliseconds_cannot_say_are_refused() -> None:
+    with pytest.raises(OttlaError, match="timestamp"):
+        encode(pa.table({"value": [b"v"], "timestamp": pa.array([1 << 62], pa.timestamp("s"))}))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_view(PAIR), pa.large_list_view(PAIR)], ids=["list_view", "large_list_view"]
+)
+def test_headers_in_list_views_are_sent_or_refused(kind: pa.DataType) -> None:
+    """pyarrow 26 loses lists when it casts them to `list`."""
+    pairs = [[{"key": "a", "value": b"1"}], [{"key": "b", "value": b"2"}]]
+    columns = pa.table({"value": [b"v", b"w"], "headers": pa.array(pairs, kind)})
+    try:
+        data = joined(encode(columns))
+    except ConfigError:
+        return
+    assert [one.headers for one in assert_agreement(data, headers=True).records] == [
+        (("a", b"1"),),
+        (("b", b"2"),),
+    ]
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="value"):
+        encode(pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("producer_epoch", 1 << 15), ("base_sequence", 1 << 31), ("base_offset", -5), ("producer_id", 1 << 63)],
+)
+def test_stamps_that_do_not_fit_their_fields_are_refused(name: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=f"{name} {value} is not within"):
+        Stamp(**{name: value})
+
+
+def test_a_default_time_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(OttlaError):
+        encode(pa.table({"value": [b"v"]}), timestamp_ms=1 << 70)
+
+
+def test_a_headers_column_of_nulls_means_no_headers() -> None:
+    data = joined(encode(pa.table({"value": [b"v"], "headers": pa.nulls(1)})))
+    assert assert_agreement(data, headers=True).records[0].headers == ()
 
 
 # ---- lifetime

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.kernels import kernel
-from ottla.model.errors import CorruptRecord
+from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records import reader
 from ottla.records.columns import SCHEMA, SCHEMA_WITH_HEADERS
 from ottla.records.compression import Codec, compress
@@ -388,6 +388,12 @@ def test_columns_over_the_size_that_arrow_can_index_are_read_in_several_calls(
     assert calls == 4
 
 
+@pytest.mark.parametrize("limit", [0, -1, 1 << 31])
+def test_a_limit_beyond_what_arrow_can_index_is_refused(limit: int) -> None:
+    with pytest.raises(ConfigError, match=f"decompressed_bytes_max is {limit}"):
+        decode(b"", decompressed_bytes_max=limit)
+
+
 # ---- damage
 
 
@@ -582,6 +588,12 @@ def test_damaged_headers_end_the_valid_bytes_in_front_of_their_batch(name: str) 
     data = sound + batch([*records(1), bad_headers(1, BAD_HEADERS[name])], base_offset=2)
     data += batch(records(2), base_offset=4)
     assert assert_agreement(data, headers=True).valid_bytes == len(sound)
+
+
+def test_damaged_headers_are_placed_right_behind_a_batch_with_a_huge_last_offset() -> None:
+    before = batch(records(1), last_delta=0x7FFFFFFF)
+    data = before + batch([*records(1), bad_headers(1, BAD_HEADERS["value beyond"])], base_offset=1)
+    assert assert_agreement(data, headers=True).valid_bytes == len(before)
 
 
 def test_a_marker_of_endless_varints_costs_no_time() -> None:
