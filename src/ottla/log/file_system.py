@@ -1,0 +1,100 @@
+"""The port through which the log changes the world: every call that alters a file or a directory.
+
+The real thing is `FileSystem`; tests give one that stops after the n-th change, as a killed process would, or
+that has no room left. Reading is harmless and done with `os` directly. Names of files: `file_names`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+Buffer = bytes | bytearray | memoryview
+# What one call takes; longer lists go in several (Linux and macOS have 1024).
+BUFFERS_MAX = os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16
+# fdatasync writes the size too when it grew, and is one journal commit cheaper than fsync.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class FileSystem:
+    """Plain system calls. Every method raises OSError and nothing else."""
+
+    def open(self, path: Path) -> int:
+        """A descriptor to read and write `path`, which is made if it is missing."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position, in one system call; how many bytes it took."""
+        return os.pwritev(fd, buffers[:BUFFERS_MAX], position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Wait until the file's bytes survive a power cut."""
+        _sync_data(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until names made, changed or removed in the directory survive a power cut."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file or directory another name; an existing file of that name is replaced, atomically."""
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is as good as removed."""
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory, which must not exist."""
+        path.mkdir()
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+        path.rmdir()
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Set the time of the last change."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write everything, in as few calls as it takes; the number of bytes."""
+        rest, start = list(buffers), position
+        while rest:
+            written = self.write(fd, rest, position)
+            position += written
+            rest = _after(rest, written)
+        return position - start
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        """Put `data` into `path` so that a crash leaves the old content or the new one, never a mixture."""
+        temporary = path.with_name(path.name + ".tmp")
+        fd = self.open(temporary)
+        try:
+            self.truncate(fd, 0)
+            self.write_all(fd, [data], 0)
+            self.sync(fd)
+        finally:
+            os.close(fd)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+
+def _after(buffers: list[Buffer], written: int) -> list[Buffer]:
+    """What is left of the buffers behind so many bytes."""
+    for index, buffer in enumerate(buffers):
+        size = len(buffer)
+        if written < size:
+            return [memoryview(buffer)[written:], *buffers[index + 1 :]]
+        written -= size
+    return []
+
+
+REAL = FileSystem()

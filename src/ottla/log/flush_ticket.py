@@ -1,0 +1,47 @@
+"""One round of fsync, taken from a log by its owner and carried out by any thread.
+
+    ticket = log.begin_flush()      the owner; cheap
+    ticket.sync()                   anywhere, e.g. in an executor: only system calls on descriptors of its own
+    log.finish_flush(ticket)        the owner again: the recovery point moves
+
+Several partitions' tickets done by one thread are a group commit. What comes in between is for the next.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.log.errors import StorageError
+from ottla.log.file_system import FileSystem
+
+
+@dataclass(slots=True)
+class FlushTicket:
+    """Everything below `offset` survives a power cut once `sync` returned."""
+
+    offset: int
+    directory: Path
+    file_system: FileSystem
+    descriptors: list[int] = field(default_factory=list)
+    names_changed: bool = False
+    done: bool = False
+
+    def sync(self) -> None:
+        """Wait for the disk. Raises StorageError; the ticket is then worth nothing."""
+        try:
+            for fd in self.descriptors:
+                self.file_system.sync(fd)
+            if self.names_changed:
+                self.file_system.sync_directory(self.directory)
+        except OSError as error:
+            raise StorageError(f"{self.directory}: cannot flush: {error}") from error
+        finally:
+            self.close()
+        self.done = True
+
+    def close(self) -> None:
+        """Give the descriptors back; `sync` does it too."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())

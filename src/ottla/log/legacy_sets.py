@@ -1,0 +1,155 @@
+"""Messages of formats 0 and 1: looking into compressed ones, numbering and wrapping them again.
+
+A compressed message ("wrapper") holds a message set as its value and carries the offset of its last inner
+message. Inside, format 0 has absolute offsets, so a broker must decompress, number and compress again; format
+1 has offsets from 0, so that only the wrapper changes:
+
+    format 0   wrapper @104 ( 100 101 102 103 104 )        format 1   wrapper @104 ( 0 1 2 3 4 )
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.log.batch_header import (
+    CRC,
+    ENTRY_OVERHEAD,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_CRC_AT,
+    LEGACY_TIMESTAMP_AT,
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    OFFSET,
+    SIZE,
+    SIZE_MIN,
+    BatchHeader,
+    header_at,
+)
+from ottla.log.config import LogConfig
+from ottla.log.refusals import check_timestamp, refused
+from ottla.model.error_codes import Code
+from ottla.model.errors import CorruptRecord
+from ottla.records.compression import Codec, compress, decompress
+from ottla.records.reader import DECOMPRESSED_BYTES_MAX
+
+
+class Body(NamedTuple):
+    """Key and value of a message, None for null."""
+
+    key: memoryview | None
+    value: memoryview | None
+
+
+def body_of(message: memoryview, magic: int) -> Body:
+    """Key and value; raises CorruptRecord unless they fill the message exactly."""
+    at = LEGACY_TIMESTAMP_AT + (8 if magic else 0)
+    key, at = _nullable(message, at)
+    value, at = _nullable(message, at)
+    if at != len(message):
+        raise CorruptRecord(f"a message has {len(message) - at} bytes behind its value")
+    return Body(key, value)
+
+
+def _nullable(message: memoryview, at: int) -> tuple[memoryview | None, int]:
+    if at + 4 > len(message):
+        raise CorruptRecord("a message ends within a length")
+    (size,) = SIZE.unpack_from(message, at)
+    at += 4
+    if size == -1:
+        return None, at
+    if size < 0 or at + size > len(message):
+        raise CorruptRecord(f"a length of {size} does not fit its message")
+    return message[at : at + size], at + size
+
+
+def messages(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The entries of a message set, whole ones only; raises CorruptRecord at anything else."""
+    at = 0
+    while at < len(data):
+        header = header_at(data, at, at)
+        if header is None or header.magic > 1 or header.size < ENTRY_OVERHEAD + SIZE_MIN[header.magic]:
+            raise CorruptRecord("a message set holds bytes that are no message")
+        if at + header.size > len(data):
+            raise CorruptRecord("a message set ends within a message")
+        yield header, data[at : at + header.size]
+        at += header.size
+
+
+def unwrapped(wrapper: memoryview, header: BatchHeader) -> bytearray:
+    """The message set inside a compressed message, as a copy that may be changed."""
+    value = body_of(wrapper, header.magic).value
+    if value is None:
+        raise CorruptRecord("a compressed message has no value")
+    codec = Codec.of_attributes(header.attributes)
+    inner = decompress(codec, value, limit=DECOMPRESSED_BYTES_MAX, magic=header.magic)
+    return bytearray(inner.tobytes())
+
+
+def rewrapped(inner: bytes | bytearray, header: BatchHeader, offset: int, timestamp: int) -> bytearray:
+    """A compressed message around a message set, with the format and attributes that `header` has."""
+    magic = header.magic
+    value = compress(Codec.of_attributes(header.attributes), inner, magic=magic)
+    body = struct.pack(">BB", magic, header.attributes)
+    if magic:
+        body += struct.pack(">q", timestamp)
+    body += struct.pack(">ii", -1, len(value))
+    crc = zlib.crc32(value, zlib.crc32(body))
+    return bytearray(b"".join((struct.pack(">qiI", offset, 4 + len(body) + len(value), crc), body, value)))
+
+
+def renumber(inner: bytearray, first_offset: int) -> None:
+    """Give the messages of a set offsets from `first_offset`; no checksum covers them."""
+    view = memoryview(inner)
+    for number, (header, _) in enumerate(messages(view)):
+        OFFSET.pack_into(inner, header.position, first_offset + number)
+
+
+def stamp_append_time(message: memoryview, timestamp: int) -> None:
+    """Make a message of format 1 say that the broker's clock stamped it."""
+    message[LEGACY_ATTRIBUTES_AT] |= LOG_APPEND_TIME
+    OFFSET.pack_into(message, LEGACY_TIMESTAMP_AT, timestamp)
+    CRC.pack_into(message, LEGACY_CRC_AT, zlib.crc32(message[MAGIC_AT:]))
+
+
+def check_message(
+    message: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[int, bool]:
+    """(offsets it takes, whether its inner offsets count from 0) of a message that may be appended."""
+    try:
+        body = body_of(message, header.magic)
+        if not header.codec:
+            _check_key(body, header, config)
+            return 1, True
+        return _check_inner(unwrapped(message, header), header, config, now_ms)
+    except CorruptRecord as error:
+        raise refused(Code.CORRUPT_MESSAGE, header.position, str(error)) from error
+
+
+def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_ms: int) -> tuple[int, bool]:
+    count, sequential = 0, wrapper.magic == 1
+    for header, message in messages(memoryview(inner)):
+        (crc,) = CRC.unpack_from(message, LEGACY_CRC_AT)
+        if zlib.crc32(message[MAGIC_AT:]) != crc:
+            raise CorruptRecord("the checksum of an inner message does not match")
+        if header.magic != wrapper.magic:
+            raise CorruptRecord(f"a message of format {header.magic} is wrapped by format {wrapper.magic}")
+        if header.codec:
+            raise refused(Code.INVALID_RECORD, wrapper.position, "a compressed message within another")
+        if header.magic and header.attributes & LOG_APPEND_TIME:
+            raise refused(Code.INVALID_TIMESTAMP, wrapper.position, "only a broker sets LogAppendTime")
+        check_timestamp(header.max_timestamp, wrapper.position, config, now_ms)
+        _check_key(body_of(message, header.magic), wrapper, config)
+        sequential = sequential and header.base_offset == count
+        count += 1
+    if not count:
+        raise refused(Code.INVALID_RECORD, wrapper.position, "a compressed message holds none")
+    return count, sequential
+
+
+def _check_key(body: Body, header: BatchHeader, config: LogConfig) -> None:
+    if config.is_compacted and body.key is None:
+        what = "a compacted topic takes no record without a key"
+        raise refused(Code.INVALID_RECORD, header.position, what)

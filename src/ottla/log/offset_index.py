@@ -1,0 +1,117 @@
+"""The sparse offset index of a segment: 8 bytes an entry, relative offset i32 and file position i32.
+
+An entry says: the batch at this position ends with this offset. Looking up an offset gives the position of
+the last entry at or below it, from where batches are walked. Entries live in two arrays; the file gets them
+when the segment is flushed, rolled or closed, since a lost index is rebuilt from the log.
+
+    base 100, entries (3, 0) (17, 4310)      lookup(110) → 0      lookup(117) → 4310      lookup(102) → 0
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from bisect import bisect_right
+from pathlib import Path
+
+from ottla.log.file_system import FileSystem
+
+ENTRY_BYTES = 8
+
+
+class OffsetIndex:
+    """Belongs to one segment. `entries_max` is `segment.index.bytes` in entries."""
+
+    def __init__(self, path: Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = entries_max
+        self._file_system = file_system
+        self._relative = array("i")
+        self._positions = array("i")
+        self._stored = 0  # entries that the file has
+
+    @property
+    def count(self) -> int:
+        """Entries, stored or not."""
+        return len(self._relative)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `segment.index.bytes` is reached, which rolls the segment."""
+        return len(self._relative) >= self.entries_max
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All (offset, position)."""
+        base = self.base_offset
+        return [(base + offset, at) for offset, at in zip(self._relative, self._positions, strict=True)]
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry in memory; offsets only grow, so an entry that would not is left out."""
+        relative = offset - self.base_offset
+        if not self._relative or relative > self._relative[-1]:
+            self._relative.append(relative)
+            self._positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`."""
+        place = bisect_right(self._relative, min(offset - self.base_offset, (1 << 31) - 1)) - 1
+        return self._positions[place] if place >= 0 else 0
+
+    def load(self, log_bytes: int) -> bool:
+        """Read the file; False if there is none or it is no index of a log of so many bytes: rebuild it."""
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        if len(raw) % ENTRY_BYTES:
+            return False
+        flat = array("i")
+        flat.frombytes(raw)
+        if sys.byteorder == "little":
+            flat.byteswap()
+        self._relative, self._positions = flat[0::2], flat[1::2]
+        self._trim_zeros()
+        self._stored = len(self._relative)
+        if not self._relative:
+            return True
+        return 0 <= self._positions[-1] < log_bytes and self._relative[-1] >= self._relative[0] >= 0
+
+    def _trim_zeros(self) -> None:
+        """Kafka allots the whole file first: after its crash the end is zeros, which are no entries."""
+        while len(self._relative) > 1 and not self._relative[-1] and not self._positions[-1]:
+            self._relative.pop()
+            self._positions.pop()
+
+    def truncate(self, offset: int) -> None:
+        """Forget entries at and above an offset; the file follows with the next `store`."""
+        keep = bisect_right(self._relative, offset - 1 - self.base_offset)
+        del self._relative[keep:]
+        del self._positions[keep:]
+        self._stored = min(self._stored, keep)
+
+    def store(self) -> None:
+        """Bring the file up to date. Written by position, so a failed call may be repeated."""
+        self._store(durable=False)
+
+    def sync(self) -> None:
+        """`store`, and wait until it survives a power cut."""
+        self._store(durable=True)
+
+    def _store(self, *, durable: bool) -> None:
+        fd = self._file_system.open(self.path)
+        try:
+            flat = array("i", bytes(ENTRY_BYTES * (self.count - self._stored)))
+            flat[0::2], flat[1::2] = self._relative[self._stored :], self._positions[self._stored :]
+            if sys.byteorder == "little":
+                flat.byteswap()
+            if flat:
+                self._file_system.write_all(fd, [flat.tobytes()], self._stored * ENTRY_BYTES)
+            if os.fstat(fd).st_size != self.count * ENTRY_BYTES:
+                self._file_system.truncate(fd, self.count * ENTRY_BYTES)
+            if durable:
+                self._file_system.sync(fd)
+        finally:
+            os.close(fd)
+        self._stored = self.count

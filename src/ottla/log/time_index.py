@@ -1,0 +1,112 @@
+"""The time index of a segment: 12 bytes an entry, timestamp i64 and relative offset i32.
+
+An entry says: up to this offset no record is younger than this. Timestamps strictly increase, so the first
+record at or after a time is behind the last entry below it. A sealed segment's last entry holds its largest
+timestamp, from which retention by time is decided. Records without a timestamp leave no entry.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_left
+from pathlib import Path
+
+from ottla.log.batch_header import NO_TIMESTAMP
+from ottla.log.file_system import FileSystem
+
+ENTRY = struct.Struct(">qi")
+
+
+class TimeIndex:
+    """Belongs to one segment; the same rules for memory and file as `OffsetIndex`."""
+
+    def __init__(self, path: Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = entries_max
+        self._file_system = file_system
+        self._timestamps = array("q")
+        self._relative = array("q")
+        self._stored = 0
+
+    @property
+    def count(self) -> int:
+        """Entries, stored or not."""
+        return len(self._timestamps)
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept free for the largest timestamp at the roll."""
+        return len(self._timestamps) >= self.entries_max - 1
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry; (-1, base offset) without one."""
+        if not self._timestamps:
+            return NO_TIMESTAMP, self.base_offset
+        return self._timestamps[-1], self.base_offset + self._relative[-1]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All (timestamp, offset)."""
+        base = self.base_offset
+        return [(time, base + offset) for time, offset in zip(self._timestamps, self._relative, strict=True)]
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry in memory, if it tells something new."""
+        last_timestamp, last_offset = self.last
+        if timestamp > last_timestamp and offset >= last_offset:
+            self._timestamps.append(timestamp)
+            self._relative.append(offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset at or before the first record with `timestamp` or a later one."""
+        place = bisect_left(self._timestamps, timestamp) - 1
+        return self.base_offset + (self._relative[place] if place >= 0 else 0)
+
+    def load(self) -> bool:
+        """Read the file; False if there is none or it is no time index: rebuild it."""
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        if len(raw) % ENTRY.size:
+            return False
+        for timestamp, relative in ENTRY.iter_unpack(raw):
+            if self._timestamps and timestamp <= self._timestamps[-1]:
+                break  # zeros that Kafka allotted and did not use, or not an index
+            self._timestamps.append(timestamp)
+            self._relative.append(relative)
+        self._stored = self.count
+        return True
+
+    def truncate(self, offset: int) -> None:
+        """Forget entries at and above an offset; the file follows with the next `store`."""
+        keep = bisect_left(self._relative, offset - self.base_offset)
+        del self._timestamps[keep:]
+        del self._relative[keep:]
+        self._stored = min(self._stored, keep)
+
+    def store(self) -> None:
+        """Bring the file up to date. Written by position, so a failed call may be repeated."""
+        self._store(durable=False)
+
+    def sync(self) -> None:
+        """`store`, and wait until it survives a power cut."""
+        self._store(durable=True)
+
+    def _store(self, *, durable: bool) -> None:
+        new = zip(self._timestamps[self._stored :], self._relative[self._stored :], strict=True)
+        data = b"".join(ENTRY.pack(timestamp, relative) for timestamp, relative in new)
+        fd = self._file_system.open(self.path)
+        try:
+            if data:
+                self._file_system.write_all(fd, [data], self._stored * ENTRY.size)
+            if os.fstat(fd).st_size != self.count * ENTRY.size:
+                self._file_system.truncate(fd, self.count * ENTRY.size)
+            if durable:
+                self._file_system.sync(fd)
+        finally:
+            os.close(fd)
+        self._stored = self.count
