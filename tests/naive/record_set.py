@@ -8,8 +8,7 @@ of `ottla.records.reader` and its kernels, which the formats leave open:
 * a record's headers are looked at only when asked for, and only in records that are delivered;
 * varints of more than nine bytes, offset deltas outside of 0 to 2**31 - 1, offsets and base timestamps
   beyond 2**62, and a header count of zero in more than one byte are damage;
-* batches that are hidden (markers, aborted transactions) are not looked into, but for a marker's type,
-  which may stand behind varints of any length within 64 bytes;
+* batches that are hidden (markers, aborted transactions) are not looked into;
 * the bytes behind a whole entry that do not make another one are left alone.
 """
 
@@ -280,22 +279,17 @@ def _is_hidden(attributes: int, last_offset: int, producer_id: int, body: bytes,
 
 
 def _marker_type(body: bytes) -> int | None:
-    """The type in the key of the first record, which is looked for in the first 64 bytes."""
-    head = body[:64]
-    at = 0
-    size = 0
-    for name in ("length", "timestamp delta", "offset delta", "key length"):
-        at += name == "timestamp delta"  # attributes
-        varint_bytes = 1
-        while at + varint_bytes <= len(head) and head[at + varint_bytes - 1] >= 0x80:
-            varint_bytes += 1
-        if at + varint_bytes > len(head):
-            return None
-        size = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(head[at : at + varint_bytes]))
-        at += varint_bytes
-    if size % 2 or size // 2 < 4 or at + 4 > len(head):  # odd: negative
+    try:
+        at = 0
+        _, at = read_varint(body, at, len(body))
+        _, at = read_varint(body, at + 1, len(body))
+        _, at = read_varint(body, at, len(body))
+        size, at = read_varint(body, at, len(body))
+    except _Bad:
         return None
-    return int(struct.unpack_from(">h", head, at + 2)[0])
+    if size < 4 or at + 4 > len(body):
+        return None
+    return int(struct.unpack_from(">h", body, at + 2)[0])
 
 
 # -- formats 0 and 1

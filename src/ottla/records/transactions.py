@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ottla.kernels import layout
 
 ABORT_MARKER = 0
-# Five varints of ten bytes at most, attributes, and the key; a marker's value does not matter.
+# Four varints of nine bytes at most, attributes, and the key; a marker's value does not matter.
 MARKER_BYTES_MAX = 64
 
 
@@ -70,11 +70,12 @@ def _marker_type(data: npt.NDArray[np.uint8], entry: npt.NDArray[np.int64]) -> i
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    """A varint of at most 63 bits, as the kernels read them, and the position behind it."""
+    value = 0
+    for shift in range(0, 63, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-        shift += 7
+    raise IndexError("a varint of more than nine bytes")
