@@ -1,0 +1,1 @@
+"""The embedded broker: what a Kafka client sees, in one Python process."""

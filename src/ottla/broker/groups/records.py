@@ -1,0 +1,201 @@
+"""The records of `__consumer_offsets`, byte for byte as Kafka writes them (spec §8.2).
+
+Key and value each begin with an int16 version; what follows is a versioned struct, so the wire's own
+notation declares it:
+
+    key 0, 1   group, topic, partition          value 0 to 4: a committed offset
+    key 2      group                            value 0 to 4: generation, protocol and members of a group
+
+A null value is a tombstone. Keys of other versions belong to newer kinds of groups (KIP-848 and later) and
+are ignored, values of other versions are refused: dropping one would forget an offset in silence.
+
+What is written is what Kafka 3.9 and 4.1 write: offsets as v3, or v1 when the commit carries its own
+retention, because only v1 has a place for it (and none for the leader epoch); groups as v3.
+"""
+
+from __future__ import annotations
+
+import struct as binary
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from ottla.model.errors import RemoteProtocolError
+from ottla.records.hashes import java_abs, java_hash
+from ottla.wire.compiler import Struct
+from ottla.wire.primitives import Buffer, Decoder, Encoder, Place, sink
+from ottla.wire.schema import array, blob, field, int32, int64, string, value
+
+T = TypeVar("T")
+
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRY = 1
+_VALUE_VERSION_NEWEST = 4
+_FLEXIBLE_SINCE = 4
+
+_VERSION = binary.Struct(">h")
+
+
+class Record(NamedTuple):
+    """One record to append, or one that was read."""
+
+    key: bytes
+    value: bytes | None
+
+
+@value
+class OffsetKey:
+    group: str = field(string)
+    topic: str = field(string)
+    partition: int = field(int32)
+
+
+@value
+class OffsetValue:
+    """A committed offset; `expire_timestamp` is set where the commit named its own retention."""
+
+    offset: int = field(int64)
+    leader_epoch: int = field(int32, since=3, default=NO_LEADER_EPOCH, ignorable=True)
+    metadata: str = field(string)
+    commit_timestamp: int = field(int64)
+    expire_timestamp: int = field(int64, since=1, until=1, default=NO_TIMESTAMP, ignorable=True)
+
+
+@value
+class GroupKey:
+    group: str = field(string)
+
+
+@value
+class MemberValue:
+    member_id: str = field(string)
+    group_instance_id: str | None = field(string, since=3, nullable_since=3, default=None, ignorable=True)
+    client_id: str = field(string)
+    client_host: str = field(string)
+    rebalance_timeout: int = field(int32, since=1, default=-1, ignorable=True)
+    session_timeout: int = field(int32)
+    subscription: bytes = field(blob)
+    assignment: bytes = field(blob)
+
+
+@value
+class GroupValue:
+    """A generation of a group as it was stored; without members, the group is empty."""
+
+    protocol_type: str = field(string)
+    generation: int = field(int32)
+    protocol: str | None = field(string, nullable_since=0)
+    leader: str | None = field(string, nullable_since=0)
+    current_state_timestamp: int = field(int64, since=2, default=NO_TIMESTAMP, ignorable=True)
+    members: list[MemberValue] = field(array(MemberValue))
+
+
+Key: TypeAlias = OffsetKey | GroupKey
+Entry: TypeAlias = tuple[OffsetKey, OffsetValue | None] | tuple[GroupKey, GroupValue | None]
+
+
+def partition_for(group_id: str, partition_count: int = 50) -> int:
+    """The partition of `__consumer_offsets` that holds a group; its leader is the group's coordinator."""
+    return java_abs(java_hash(group_id)) % partition_count
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def offset_record(key: OffsetKey, committed: OffsetValue) -> Record:
+    """A committed offset, in the version that can hold it."""
+    expires = committed.expire_timestamp != NO_TIMESTAMP
+    version = VALUE_VERSION_WITH_EXPIRY if expires else VALUE_VERSION
+    return Record(_encode(key, OFFSET_KEY_VERSION), _encode(committed, version))
+
+
+def offset_tombstone(key: OffsetKey) -> Record:
+    """Forget a committed offset."""
+    return Record(_encode(key, OFFSET_KEY_VERSION), None)
+
+
+def group_record(group_id: str, stored: GroupValue) -> Record:
+    """A generation of a group."""
+    return Record(_encode(GroupKey(group=group_id), GROUP_KEY_VERSION), _encode(stored, VALUE_VERSION))
+
+
+def group_tombstone(group_id: str) -> Record:
+    """Forget a group."""
+    return Record(_encode(GroupKey(group=group_id), GROUP_KEY_VERSION), None)
+
+
+# --- reading --------------------------------------------------------------------------------------------
+
+
+def read(record: Record) -> Entry | None:
+    """What a record says; None if it is of a kind that this broker does not have.
+
+    Raises RemoteProtocolError when the bytes are damaged or the value is of an unknown version.
+    """
+    key = read_key(record.key)
+    if isinstance(key, OffsetKey):
+        return key, None if record.value is None else _read_value(OffsetValue, record.value)
+    if isinstance(key, GroupKey):
+        return key, None if record.value is None else _read_value(GroupValue, record.value)
+    return None
+
+
+def read_key(data: bytes) -> Key | None:
+    """The key alone; None for unknown versions."""
+    version = _version(data, "key")
+    if version in (0, OFFSET_KEY_VERSION):
+        return _decode(OffsetKey, version, data)
+    if version == GROUP_KEY_VERSION:
+        return _decode(GroupKey, version, data)
+    return None
+
+
+def _read_value(kind: type[T], data: bytes) -> T:
+    version = _version(data, kind.__name__)
+    if not 0 <= version <= _VALUE_VERSION_NEWEST:
+        raise RemoteProtocolError(
+            f"{kind.__name__} v{version} in __consumer_offsets: known are 0 to {_VALUE_VERSION_NEWEST}; "
+            "a newer broker wrote this log"
+        )
+    return _decode(kind, version, data)
+
+
+def _version(data: bytes, label: str) -> int:
+    if len(data) < _VERSION.size:
+        raise RemoteProtocolError(f"{label} in __consumer_offsets: {len(data)} bytes hold no version")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _place(kind: type, version: int) -> Place:
+    # Keys never became flexible; their versions tell kinds apart instead.
+    return Place(f"{kind.__name__} v{version}", version, flexible=version >= _FLEXIBLE_SINCE)
+
+
+# Compiled once per kind and version.
+_DECODERS: dict[tuple[type, int], Decoder] = {}
+_ENCODERS: dict[tuple[type, int], Encoder] = {}
+
+
+def _decode(kind: type[T], version: int, data: Buffer) -> T:
+    """The struct behind the version. Bytes behind its end are ignored, as Kafka does."""
+    run = _DECODERS.get((kind, version))
+    if run is None:
+        run = _DECODERS[kind, version] = Struct(kind).decoder(_place(kind, version))
+    out: list[object] = []
+    run(memoryview(data), _VERSION.size, out)
+    made = out[0]
+    assert isinstance(made, kind)
+    return made
+
+
+def _encode(message: object, version: int) -> bytes:
+    kind = type(message)
+    run = _ENCODERS.get((kind, version))
+    if run is None:
+        run = _ENCODERS[kind, version] = Struct(kind).encoder(_place(kind, version))
+    out = sink(_VERSION.pack(version))
+    run(out, message)
+    return bytes(out)
