@@ -18,7 +18,11 @@ import numpy as np
 from ottla.kernels import kernel
 from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
 from ottla.kernels.kernel import inlined
-from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer
+from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer, prefetch
+
+CACHE_LINE = 64
+# This is the first look at bytes that come from memory. Measured from 768 to 6144: the farther, the better.
+PREFETCH_DISTANCE = 4096
 
 
 def has_instruction() -> bool:
@@ -70,6 +74,8 @@ if IN_KERNEL:
         while start + 3 * CRC32C_STRIDE <= end:
             second = np.int64(0)
             third = np.int64(0)
+            for line in range(0, 3 * CRC32C_STRIDE, CACHE_LINE):
+                prefetch(data, start + PREFETCH_DISTANCE + line)
             for at in range(start, start + CRC32C_STRIDE, 8):
                 crc = _instruction(crc, get_int64(data + at, 0))
                 second = _instruction(second, get_int64(data + at + CRC32C_STRIDE, 0))

@@ -11,6 +11,7 @@ functions below, each of which is one machine instruction or two:
     read_int16 read_int32 read_uint32 read_int64, write_int16 write_int32 write_int64
                                                 big-endian, at byte position `at`
     copy_bytes                                  short strings of bytes
+    prefetch                                    a hint
 
 Run as plain Python, an "address" is the array itself, so that NumPy checks bounds. Compiled, whoever calls
 these has checked the range, and holds the array.
@@ -109,6 +110,21 @@ if kernel.JIT:
         return _INT64(_INT64, _INT64, _INT64), generate
 
     @intrinsic
+    def prefetch(typing: Any, base: Any, index: Any) -> Any:  # noqa: ARG001
+        """Bring a cache line near before it is needed; any address will do, it is never faulted on."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            to_read, keep_in_all_caches, data = (ir.Constant(flag, number) for number in (0, 3, 1))
+            address = builder.inttoptr(builder.add(*arguments), byte)
+            builder.call(function, [address, to_read, keep_in_all_caches, data])
+            return context.get_dummy_value()
+
+        return types.none(_INT64, _INT64), generate
+
+    @intrinsic
     def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             block = ir.VectorType(ir.IntType(8), BLOCK)
@@ -186,6 +202,9 @@ else:
     read_int16, read_int32, read_int64 = (_reader(size, signed=True) for size in (2, 4, 8))
     read_uint32 = _reader(4, signed=False)
     write_int16, write_int32, write_int64 = map(_writer, (2, 4, 8))
+
+    def prefetch(base: Any, index: int) -> None:
+        """Nothing that plain Python could do."""
 
     def _copy_block(out: Any, at: int, data: Any, start: int) -> None:
         out[at : at + BLOCK] = data[start : start + BLOCK]
