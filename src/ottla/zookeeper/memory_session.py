@@ -1,0 +1,327 @@
+"""An in-process ZooKeeper for tests and simulations: `MemoryZooKeeper` and the sessions it gives out.
+
+It passes the same contract suite as the real thing and is deterministic: no thread, no clock, nothing
+happens save in a call. Faults are calls as well, so that a seeded scheduler owns them all:
+
+    suspend()            the connection is cut: CONNECTED → SUSPENDED, watches are interrupted
+    resume()             one step of reconnecting: SUSPENDED → CONNECTED, or → LOST if it expired;
+                         LOST → CONNECTED with a new session
+    expire()             the server gives the session up: its ephemerals vanish, a connected client is cut
+    lose_next_answer()   the next operation is performed, and the connection is cut before its answer
+
+Watch events are delivered at the end of the call that caused them. With `Delivery.ON_DEMAND` they wait,
+as on a slow network, until `deliver` or until the session's own next operation: ZooKeeper promises that a
+client sees the event before the data that caused it, and a simulation must not be worse than that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ottla.zookeeper.errors import ConnectionLost, NodeExists, NoNode, SessionClosed, SessionLost
+from ottla.zookeeper.memory_tree import MemoryTree, creation
+from ottla.zookeeper.paths import checked_path, lineage, parent
+from ottla.zookeeper.session import (
+    ANY_VERSION,
+    CreateMode,
+    DeleteOperation,
+    Operation,
+    SessionLimits,
+    SessionState,
+    SetOperation,
+    StateListener,
+    Watch,
+    WatchEvent,
+    WatchKind,
+    Znode,
+    ZnodeStat,
+)
+from ottla.zookeeper.session_checks import check_children, check_data, check_new_path, check_operations
+
+_Answer = TypeVar("_Answer")
+
+SESSION_TIMEOUT_MS = 6000
+"""Kafka's default zookeeper.session.timeout.ms."""
+
+_DATA_KINDS = {WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED}
+_CHILD_KINDS = {WatchKind.CHILDREN, WatchKind.DELETED}
+
+
+class Delivery(Enum):
+    """When sessions get to see watch events."""
+
+    AT_ONCE = "at once"
+    ON_DEMAND = "on demand"
+
+
+class MemoryZooKeeper:
+    """The ensemble: one tree, and the sessions that the servers believe in."""
+
+    def __init__(self, delivery: Delivery = Delivery.AT_ONCE) -> None:
+        self.delivery = delivery
+        self.tree = MemoryTree()
+        self._sessions: dict[int, MemorySession] = {}
+        self._session_id = 0
+
+    def session(
+        self, session_timeout_ms: int = SESSION_TIMEOUT_MS, limits: SessionLimits | None = None
+    ) -> MemorySession:
+        """A new client, not yet connected."""
+        return MemorySession(self, session_timeout_ms, limits or SessionLimits())
+
+    def is_alive(self, session_id: int) -> bool:
+        """Whether the servers still keep the session."""
+        return session_id in self._sessions
+
+    def open(self, session: MemorySession) -> int:
+        """Start a session; returns its id. Called by sessions."""
+        self._session_id += 1
+        self._sessions[self._session_id] = session
+        return self._session_id
+
+    def end(self, session_id: int) -> None:
+        """End a session: its ephemerals go, in one change."""
+        if self._sessions.pop(session_id, None) is not None:
+            self.publish(self.tree.drop_ephemerals(session_id))
+
+    def publish(self, events: Sequence[WatchEvent]) -> None:
+        """Hand events to the sessions whose watches they meet. Called by sessions."""
+        for session in list(self._sessions.values()):
+            session.notice(events)
+        if self.delivery is Delivery.AT_ONCE:
+            for session in list(self._sessions.values()):
+                session.deliver()
+
+
+class MemorySession:
+    """A client of a MemoryZooKeeper; implements ZooKeeperSession. For one thread."""
+
+    def __init__(self, ensemble: MemoryZooKeeper, session_timeout_ms: int, limits: SessionLimits) -> None:
+        self._ensemble = ensemble
+        self._asked_timeout_ms = session_timeout_ms
+        self._limits = limits
+        self._state = SessionState.LOST
+        self._session_id = 0
+        self._open = False
+        self._answer_lost = False
+        self._listeners: list[StateListener] = []
+        self._data_watches: list[tuple[str, Watch]] = []
+        self._child_watches: list[tuple[str, Watch]] = []
+        self._undelivered: deque[tuple[Watch, WatchEvent]] = deque()
+
+    @property
+    def state(self) -> SessionState:
+        """See ZooKeeperSession."""
+        return self._state
+
+    @property
+    def session_id(self) -> int:
+        """See ZooKeeperSession."""
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """See ZooKeeperSession."""
+        return self._asked_timeout_ms if self._session_id else 0
+
+    @property
+    def undelivered_count(self) -> int:
+        """How many watch events wait for `deliver`."""
+        return len(self._undelivered)
+
+    def connect(self) -> None:
+        """See ZooKeeperSession."""
+        if not self._open:
+            self._open = True
+            self._begin()
+
+    def close(self) -> None:
+        """See ZooKeeperSession."""
+        if not self._open:
+            return
+        self._open = False
+        self._data_watches.clear()
+        self._child_watches.clear()
+        self._undelivered.clear()
+        ended, self._session_id = self._session_id, 0
+        # A suspended client cannot say goodbye: the servers keep its session until they expire it.
+        if self._state is SessionState.CONNECTED:
+            self._ensemble.end(ended)
+        self._change(SessionState.LOST)
+
+    def suspend(self) -> None:
+        """Cut the connection; the servers keep the session."""
+        if self._state is SessionState.CONNECTED:
+            self._change(SessionState.SUSPENDED)
+            watches = self._data_watches + self._child_watches
+            self._data_watches, self._child_watches = [], []
+            self._undelivered.extend(
+                (watch, WatchEvent(WatchKind.INTERRUPTED, path)) for path, watch in watches
+            )
+            self.deliver()
+
+    def resume(self) -> None:
+        """Take one step of reconnecting; see the module."""
+        if not self._open or self._state is SessionState.CONNECTED:
+            return
+        if self._state is SessionState.LOST:
+            self._begin()
+        elif self._ensemble.is_alive(self._session_id):
+            self._change(SessionState.CONNECTED)
+        else:
+            self._session_id = 0
+            self._change(SessionState.LOST)
+
+    def expire(self) -> None:
+        """Let the servers give the session up; the client learns it by `resume`."""
+        self.suspend()
+        self._ensemble.end(self._session_id)
+
+    def lose_next_answer(self) -> None:
+        """Let the next operation be performed and its caller not know."""
+        self._answer_lost = True
+
+    def deliver(self) -> None:
+        """Run the watches whose events have come in."""
+        while self._undelivered:
+            watch, event = self._undelivered.popleft()
+            watch(event)
+
+    def notice(self, events: Sequence[WatchEvent]) -> None:
+        """Take the watches that the events meet out and put them in line. Called by the ensemble."""
+        for event in events:
+            if event.kind in _DATA_KINDS:
+                self._data_watches = self._met(self._data_watches, event)
+            if event.kind in _CHILD_KINDS:
+                self._child_watches = self._met(self._child_watches, event)
+
+    def add_listener(self, listener: StateListener) -> None:
+        """See ZooKeeperSession."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: StateListener) -> None:
+        """See ZooKeeperSession."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def create(self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        """See ZooKeeperSession."""
+        check_new_path(path)
+        check_data(self._limits, path, data)
+        return self._perform(lambda: self._apply(creation(path, data, mode))[0])
+
+    def create_with_parents(
+        self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
+    ) -> str:
+        """See ZooKeeperSession."""
+        try:
+            return self.create(path, data, mode)
+        except NoNode:
+            self.ensure(parent(path))
+            return self.create(path, data, mode)
+
+    def ensure(self, path: str) -> None:
+        """See ZooKeeperSession."""
+        self.exists(path)
+        for node in lineage(path):
+            if self._ensemble.tree.stat(node) is None:
+                try:
+                    self.create(node)
+                except NodeExists:
+                    continue
+
+    def get(self, path: str, watch: Watch | None = None) -> Znode:
+        """See ZooKeeperSession."""
+        checked_path(path)
+        node = self._perform(lambda: self._ensemble.tree.read(path))
+        check_data(self._limits, path, node.data)
+        self._watch(self._data_watches, path, watch)
+        return node
+
+    def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        """See ZooKeeperSession."""
+        checked_path(path)
+        stat = self._perform(lambda: self._ensemble.tree.stat(path))
+        self._watch(self._data_watches, path, watch)
+        return stat
+
+    def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """See ZooKeeperSession."""
+        checked_path(path)
+        names = self._perform(lambda: self._ensemble.tree.names(path))
+        check_children(self._limits, path, len(names))
+        self._watch(self._child_watches, path, watch)
+        return names
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeStat:
+        """See ZooKeeperSession."""
+        checked_path(path)
+        check_data(self._limits, path, data)
+
+        def change() -> ZnodeStat:
+            self._apply([SetOperation(path, data, version)])
+            return self._ensemble.tree.read(path).stat
+
+        return self._perform(change)
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See ZooKeeperSession."""
+        check_new_path(path)
+        self._perform(lambda: self._apply([DeleteOperation(path, version)]))
+
+    def commit(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See ZooKeeperSession."""
+        check_operations(self._limits, operations)
+        return self._perform(lambda: self._apply(operations))
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        self._session_id = self._ensemble.open(self)
+        self._change(SessionState.CONNECTED)
+
+    def _apply(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        paths, events = self._ensemble.tree.apply(operations, self._session_id)
+        self._ensemble.publish(events)
+        return paths
+
+    def _perform(self, action: Callable[[], _Answer]) -> _Answer:
+        if not self._open:
+            raise SessionClosed("the ZooKeeper session is not connected: call connect() first")
+        if self._state is SessionState.SUSPENDED:
+            raise ConnectionLost("the connection to ZooKeeper is cut; nothing was sent")
+        if self._state is SessionState.LOST:
+            raise SessionLost("the ZooKeeper session expired; a new one is not there yet")
+        self.deliver()
+        answer = action()
+        if self._answer_lost:
+            self._answer_lost = False
+            self.suspend()
+            raise ConnectionLost("the connection to ZooKeeper broke before the answer")
+        return answer
+
+    def _change(self, state: SessionState) -> None:
+        if state is not self._state:
+            self._state = state
+            for listener in list(self._listeners):
+                listener(state)
+
+    def _met(self, watches: list[tuple[str, Watch]], event: WatchEvent) -> list[tuple[str, Watch]]:
+        self._undelivered.extend((watch, event) for path, watch in watches if path == event.path)
+        return [entry for entry in watches if entry[0] != event.path]
+
+    def _watch(self, watches: list[tuple[str, Watch]], path: str, watch: Watch | None) -> None:
+        if watch is not None:
+            watches.append((path, watch))

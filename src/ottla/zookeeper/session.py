@@ -1,0 +1,227 @@
+"""The port to ZooKeeper: what ottla needs of a session, and the values that cross it.
+
+`ZooKeeperSession` is implemented by `kazoo_session` (a real ensemble) and by `memory_session` (a tree in
+this process); one contract suite runs on both. Whoever needs ZooKeeper takes a session as an argument.
+
+A session's life, as its listeners see it:
+
+            connect()             connection cut             expired meanwhile
+    LOST ────────────▶ CONNECTED ────────────▶ SUSPENDED ─────────────────────▶ LOST
+                           ▲                       │                             │
+                           ├──── same session ─────┘                             │
+                           └──── a new session, a new `session_id` ──────────────┘
+
+- SUSPENDED: nobody knows whether the session lives. Its ephemerals may be gone already, so what is owned
+  through them must not be used until CONNECTED comes back with the same `session_id`.
+- LOST: its ephemerals are gone. The adapter starts a new session by itself and says CONNECTED again.
+- An operation while SUSPENDED raises ConnectionLost at once, without being sent. One that was under way
+  when the connection broke raises ConnectionLost too, and may have been performed.
+
+Watches fire once. `WatchKind.INTERRUPTED` means that the connection was cut and the watch with it: arm it
+again after CONNECTED, then read. Listeners and watches run on the adapter's thread and may only set a
+flag: they must not block, raise, or call the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Protocol, Self
+
+ANY_VERSION = -1
+"""Set, delete or check a node whatever its version is."""
+
+DATA_BYTES_MAX = 1_000_000
+"""Largest data of one request. A server closes the connection on a request above 1,048,575 bytes, which
+looks like a network fault that comes back for ever, so it is refused here; the rest is room for paths."""
+
+CHILDREN_MAX = 100_000
+"""Most children that a read returns: far above any sane number of topics, members or partitions."""
+
+OPERATIONS_MAX = 10_000
+"""Most operations of one transaction."""
+
+
+class SessionState(Enum):
+    """What a session can be relied on for; see the module's picture."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class CreateMode(Enum):
+    """How long a node lives, and who names it."""
+
+    PERSISTENT = "persistent"
+    EPHEMERAL = "ephemeral"
+    PERSISTENT_SEQUENTIAL = "persistent sequential"
+    EPHEMERAL_SEQUENTIAL = "ephemeral sequential"
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the node goes with its session."""
+        return self in {CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL}
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the server puts a number of ten digits behind the name."""
+        return self in {CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL}
+
+
+class WatchKind(Enum):
+    """Why a watch fired."""
+
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """A watch fired for `path`, which is the path that was watched."""
+
+    kind: WatchKind
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+StateListener = Callable[[SessionState], None]
+
+
+@dataclass(frozen=True)
+class ZnodeStat:
+    """What the server keeps about a node. `ephemeral_owner` is a session id, 0 for a persistent node."""
+
+    version: int
+    children_version: int
+    children_count: int
+    data_bytes: int
+    ephemeral_owner: int
+    created_zxid: int
+    modified_zxid: int
+
+
+@dataclass(frozen=True)
+class Znode:
+    """A node as one read saw it."""
+
+    data: bytes
+    stat: ZnodeStat
+
+
+@dataclass(frozen=True)
+class CreateOperation:
+    """Part of a transaction: make a node; its result is the path."""
+
+    path: str
+    data: bytes = b""
+    mode: CreateMode = CreateMode.PERSISTENT
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """Part of a transaction: replace data; its result is the path."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True)
+class DeleteOperation:
+    """Part of a transaction: delete a node; its result is the path."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True)
+class CheckOperation:
+    """Part of a transaction: fail it all unless the node has this version; its result is the path."""
+
+    path: str
+    version: int
+
+
+Operation = CreateOperation | SetOperation | DeleteOperation | CheckOperation
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """What one session sends and accepts at most."""
+
+    data_bytes_max: int = DATA_BYTES_MAX
+    children_max: int = CHILDREN_MAX
+    operations_max: int = OPERATIONS_MAX
+
+
+class ZooKeeperSession(Protocol):
+    """One client of ZooKeeper. Any thread may call it, save for the thread that runs watches and listeners.
+
+    Every operation raises ConnectionLost, SessionLost or SessionClosed when there is no session to perform
+    it, LimitExceeded when it is too large, ConfigError when the path is not one.
+    """
+
+    @property
+    def state(self) -> SessionState:
+        """LOST before `connect` and after `close`."""
+
+    @property
+    def session_id(self) -> int:
+        """The id of the current or suspended session; 0 when there is none. Equals `ephemeral_owner`."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """What the server granted, which may differ from what was asked for; 0 before the first session."""
+
+    def connect(self) -> None:
+        """Start the session and wait for it; ConnectionLost after the connection timeout."""
+
+    def close(self) -> None:
+        """End the session, which removes its ephemerals. May be called twice; watches end silently."""
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Tell every later change of state; adding one twice has no effect."""
+
+    def remove_listener(self, listener: StateListener) -> None:
+        """Tell no more; an unknown one is ignored."""
+
+    def create(self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        """Make a node and return its path; NodeExists, NoNode (no parent), NoChildrenForEphemerals."""
+
+    def create_with_parents(
+        self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT
+    ) -> str:
+        """Make a node and whatever is missing above it (persistent, empty, the chroot as well)."""
+
+    def ensure(self, path: str) -> None:
+        """Make the node and all above it, persistent and empty, unless they exist."""
+
+    def get(self, path: str, watch: Watch | None = None) -> Znode:
+        """Read a node; NoNode, and then no watch is left. The watch fires on change and deletion."""
+
+    def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        """Look for a node. The watch fires on creation, change and deletion, and stays if there is none."""
+
+    def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """Names below a node, sorted; NoNode. The watch fires on new and gone children and on deletion."""
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeStat:
+        """Replace a node's data; NoNode, BadVersion."""
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a node; NoNode, BadVersion, NotEmpty."""
+
+    def commit(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Perform all or none, in order; raises the error of the one that failed. Returns their paths."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
