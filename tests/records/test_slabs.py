@@ -106,3 +106,20 @@ def test_threads_never_share_a_slab() -> None:
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(work, range(8)))
     assert 0 < pool.reserved_bytes <= MIB
+
+
+def test_a_lease_may_end_inside_a_garbage_collection() -> None:
+    """Which may run in the middle of the pool's own code: a lock there would wait for itself."""
+    pool = SlabPool(reserve_bytes=1 << 20)
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(200):
+            circle: list[object] = [pool.lease(1000)]
+            circle.append(circle)
+            del circle
+            pool.lease(1000)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert 0 < pool.reserved_bytes <= pool.reserve_bytes

@@ -10,9 +10,8 @@ The pool hands out a new slab whenever it has none: it bounds what it keeps in r
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import deque
 from collections.abc import Iterable
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,8 @@ import pyarrow as pa
 U8Array = npt.NDArray[np.uint8]
 
 ALIGNMENT = 64  # Arrow's recommendation: a cache line, and a width for any SIMD
-SLAB_BYTES_MIN = 64 * 1024
+SLAB_SIZE_BITS = range(16, 33)  # larger ones are too rare to be kept
+SLAB_BYTES_MIN = 1 << SLAB_SIZE_BITS[0]
 
 
 def part_positions(sizes: Iterable[int]) -> list[int]:
@@ -33,31 +33,35 @@ def part_positions(sizes: Iterable[int]) -> list[int]:
 
 
 class SlabPool:
-    """Slabs by size class (powers of two). Any thread may take one, any thread may drop the last buffer."""
+    """Slabs by size class (powers of two). Any thread may take one, any thread may drop the last buffer.
+
+    A lease may end inside a garbage collection, in the middle of any code of any thread, this class's
+    own included. So there is no lock to be held: only single operations of deques, which are atomic.
+    """
 
     def __init__(self, *, reserve_bytes: int) -> None:
-        """`reserve_bytes`: how much returned memory is kept for the next taker."""
+        """`reserve_bytes`: how much returned memory of a size class is kept for the next taker."""
         self.reserve_bytes = reserve_bytes
-        self.reserved_bytes = 0
-        self._free: defaultdict[int, list[Slab]] = defaultdict(list)
-        self._lock = Lock()
+        self._free: dict[int, deque[Slab]] = {1 << bits: deque() for bits in SLAB_SIZE_BITS}
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What is kept at present."""
+        return sum(size * len(free) for size, free in self._free.items())
 
     def lease(self, size: int) -> Lease:
         """A slab of at least `size` bytes; its content is undefined."""
         capacity = max(SLAB_BYTES_MIN, 1 << (size - 1).bit_length())
-        with self._lock:
-            free = self._free[capacity]
-            slab = free.pop() if free else None
-            if slab is not None:
-                self.reserved_bytes -= capacity
-        return Lease(slab or Slab(capacity), self)
+        try:
+            return Lease(self._free[capacity].pop(), self)
+        except (IndexError, KeyError):
+            return Lease(Slab(capacity), self)
 
     def give_back(self, slab: Slab) -> None:
         """Called when a lease ends, on whatever thread dropped it."""
-        with self._lock:
-            if self.reserved_bytes + slab.size <= self.reserve_bytes:
-                self._free[slab.size].append(slab)
-                self.reserved_bytes += slab.size
+        free = self._free.get(slab.size)
+        if free is not None and (len(free) + 1) * slab.size <= self.reserve_bytes:
+            free.append(slab)
 
 
 class Slab:
