@@ -48,6 +48,7 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchGroup,
     OffsetFetchGroupPartitionResponse,
     OffsetFetchGroupResponse,
+    OffsetFetchGroupTopic,
     OffsetFetchGroupTopicResponse,
     OffsetFetchPartitionResponse,
     OffsetFetchRequest,
@@ -159,8 +160,11 @@ def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchG
     """What is asked, in the form of the newer versions."""
     if version >= _BATCHED_FETCH_SINCE:
         return request.groups
-    topics = request.topics
-    return [OffsetFetchGroup(group_id=request.group_id, topics=topics)]  # type: ignore[arg-type]
+    topics = request.topics and [
+        OffsetFetchGroupTopic(name=one.name, partition_indexes=one.partition_indexes)
+        for one in request.topics
+    ]
+    return [OffsetFetchGroup(group_id=request.group_id, topics=topics)]
 
 
 def fetched(asked: OffsetFetchGroup, store: GroupStore) -> OffsetFetchGroupResponse:
@@ -172,7 +176,7 @@ def fetched(asked: OffsetFetchGroup, store: GroupStore) -> OffsetFetchGroupRespo
     topics = [
         OffsetFetchGroupTopicResponse(
             name=topic.name,
-            topic_id=getattr(topic, "topic_id", bytes(16)),
+            topic_id=topic.topic_id,
             partitions=[
                 _fetched_partition(one, offsets.get(TopicPartition(topic.name, one)))
                 for one in topic.partition_indexes

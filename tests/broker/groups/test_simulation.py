@@ -1,0 +1,48 @@
+"""Thousands of seeded histories of one group; see `simulation`.
+
+OTTLA_SEED=n replays one history, OTTLA_SEEDS=n runs that many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.broker.groups.simulation import World
+
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "2000"))
+STEPS = 150
+BLOCKS = 10
+
+
+def simulate(seed: int) -> Counter[str]:
+    world = World(seed)
+    try:
+        world.run(STEPS)
+    except Exception as error:
+        error.add_note(f"replay with OTTLA_SEED={seed}")
+        raise
+    return world.counts
+
+
+@pytest.mark.skipif("OTTLA_SEED" in os.environ, reason="one seed was asked for")
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_invariants_hold_in_every_history(block: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(block, SEEDS, BLOCKS):
+        counts += simulate(seed)
+    # A simulation in which little happens proves little.
+    seeds = SEEDS // BLOCKS
+    assert counts["generations"] > 2 * seeds
+    assert counts["assignments"] > 4 * seeds
+    assert counts["commits"] > seeds // 2
+    assert counts["restarts"] > seeds // 2
+    assert counts["failed appends"] > seeds // 4
+    assert counts["fenced"] > seeds // 10
+
+
+@pytest.mark.skipif("OTTLA_SEED" not in os.environ, reason="set OTTLA_SEED to replay one history")
+def test_replay_of_one_history() -> None:
+    simulate(int(os.environ["OTTLA_SEED"]))
