@@ -61,8 +61,23 @@ class Client:
             self.sync()
         elif self.phase == "work":
             self.work(calm=calm)
-        elif not calm and self.world.random.random() < 0.1:
-            self.phase = "join"  # the answer is lost
+        elif not calm:
+            self.lose_patience()
+
+    def lose_patience(self) -> None:
+        """While it waits, the connection may break, or an administrator may remove it."""
+        chance = self.world.random.random()
+        if chance < 0.05:
+            self.phase = "join"
+        elif chance < 0.15:
+            self.phase = "sync" if self.phase == "syncing" else "join"
+        elif chance < 0.2 and self.member_id:
+            self.leave()
+
+    def leave(self) -> None:
+        leaving = [LeavingMember(member_id=self.member_id, group_instance_id=self.instance)]
+        self.world.ask(self, "left", LeaveGroupRequest(group_id="g", members=leaving))
+        self.world.gone(self)
 
     def join(self) -> None:
         self.phase = "joining"
@@ -95,14 +110,12 @@ class Client:
             )
             self.world.ask(self, "beaten", request)
         elif chance < 0.8:
-            self.world.commit(self)
+            self.world.commit(self, self.member_id, self.generation)
         elif chance < 0.85:
             self.revision += 1
             self.phase = "join"
         elif chance < 0.9:
-            leaving = [LeavingMember(member_id=self.member_id, group_instance_id=self.instance)]
-            self.world.ask(self, "left", LeaveGroupRequest(group_id="g", members=leaving))
-            self.world.gone(self)
+            self.leave()
         elif chance < 0.95:
             self.asleep_until_ms = self.world.loop.now_ms + self.world.random.randrange(40_000)
         elif self.instance is not None:
@@ -154,6 +167,9 @@ class World:
         self.random = random.Random(seed)
         self.session_ms = self.random.choice([6_000, 10_000])
         self.rebalance_ms = self.random.choice([5_000, 20_000])
+        self.static_share = self.random.choice([0, 0.3, 1])
+        settling = self.random.choice([4, 25])
+        self.weights = {"arrive": 8, "wait": 15, "settle": settling, "restart": 1, "ghost": 4, "act": 50}
         delay_ms = self.random.choice([0, 1_000, 3_000])
         self.loop = Loop(GroupConfig(initial_rebalance_delay_ms=delay_ms, offsets_partition_count=1))
         self.loop.holding = True
@@ -165,6 +181,8 @@ class World:
         self.plans: dict[str, int] = {}
         self.handed_out: dict[int, str] = {}
         self.synced: dict[int, set[str]] = {}
+        self.told: dict[int, set[str]] = {}
+        self.identities: list[tuple[Client, str, int]] = []
         self.counts: Counter[str] = Counter()
 
     # --- events ---
@@ -176,12 +194,12 @@ class World:
         self.settle_down()
 
     def event(self) -> None:
-        kinds = {"arrive": 8, "wait": 15, "settle": 25, "restart": 1, "act": 50}
-        kind = self.random.choices([*kinds], [*kinds.values()])[0]
+        kind = self.random.choices([*self.weights], [*self.weights.values()])[0]
         awake = [one for one in self.clients if one.asleep_until_ms <= self.loop.now_ms]
         if kind == "arrive" and len(self.clients) < 6:
             self.names += 1
-            self.clients.append(Client(f"c{self.names}", self, static=self.random.random() < 0.3))
+            static = self.random.random() < self.static_share
+            self.clients.append(Client(f"c{self.names}", self, static=static))
         elif kind == "wait":
             self.loop.advance(self.random.choice([10, 500, 1_000, 3_000, 6_000]))
         elif kind == "settle" and self.loop.pending:
@@ -190,6 +208,8 @@ class World:
             self.loop.settle(self.random.choice(FAILURES) if failed else Code.NONE)
         elif kind == "restart":
             self.restart()
+        elif kind == "ghost" and self.identities:
+            self.commit(*self.random.choice(self.identities))
         elif kind == "act" and awake:
             self.random.choice(awake).act()
         self.deliver()
@@ -204,6 +224,8 @@ class World:
         for client in self.clients:
             if client.phase in ("joining", "syncing"):
                 client.phase = "join"
+        if self.random.random() < 0.3:
+            self.clients = self.random.sample(self.clients, len(self.clients) // 2)
         self.generation_newest = 0
         self.leaders.clear()
         group = self.group()
@@ -216,18 +238,23 @@ class World:
         ticket = self.loop.send(request, version, client.name)
         self.waiting[ticket] = client, answer, request
 
-    def commit(self, client: Client) -> None:
+    def commit(self, client: Client, member_id: str, generation: int) -> None:
+        """Commit in the name of a member; ghosts use any id and generation that was ever handed out."""
         partition, offset = self.random.randrange(PARTITIONS), self.random.randrange(1_000_000)
         request = commit_request(
-            offset,
-            client.member_id,
-            client.generation,
-            partition=partition,
-            group_instance_id=client.instance,
+            offset, member_id, generation, partition=partition, group_instance_id=client.instance
         )
-        outdated = client.generation < self.generation_newest
+        group = self.group()
+        allowed = (
+            group is not None
+            and member_id in group.members
+            and generation == group.generation >= self.generation_newest
+            and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+        )
+        ghost = (client.member_id, client.generation) != (member_id, generation)
         ticket = self.loop.send(request, 9, client.name)
-        self.waiting[ticket] = client, "outdated commit" if outdated else "commit", request
+        answer = f"{'allowed' if allowed else 'forbidden'} commit{' of a ghost' if ghost else ''}"
+        self.waiting[ticket] = client, answer, request
 
     def deliver(self) -> None:
         """Hand the replies over, in their order."""
@@ -235,16 +262,20 @@ class World:
             if ticket in self.waiting:
                 client, answer, request = self.waiting.pop(ticket)
                 if "commit" in answer:
-                    self.check_commit(request, response, outdated=answer != "commit")
-                    client.beaten(response.topics[0].partitions[0])  # type: ignore[attr-defined]
+                    self.check_commit(request, response, allowed=answer.startswith("allowed"))
+                    if not answer.endswith("ghost"):
+                        client.beaten(response.topics[0].partitions[0])  # type: ignore[attr-defined]
                 elif answer != "left":
-                    self.note_sync(client, request, response)
+                    self.note(client, request, response)
                     getattr(client, answer)(response)
         self.loop.replies.clear()
 
-    def note_sync(self, client: Client, request: Any, response: Response) -> None:
+    def note(self, client: Client, request: Any, response: Response) -> None:
         if isinstance(response, SyncGroupResponse) and not response.error_code:
             self.synced.setdefault(request.generation_id, set()).add(client.name)
+        if isinstance(response, JoinGroupResponse) and not response.error_code:
+            self.told.setdefault(response.generation_id, set()).add(response.member_id)
+            self.identities.append((client, response.member_id, response.generation_id))
 
     def gone(self, client: Client) -> None:
         if client in self.clients:
@@ -278,10 +309,10 @@ class World:
         assert self.plans[tag] == client.generation
         assert self.handed_out.setdefault(client.generation, tag) == tag, "two plans for one generation"
 
-    def check_commit(self, request: Any, response: Any, *, outdated: bool) -> None:
+    def check_commit(self, request: Any, response: Any, *, allowed: bool) -> None:
         """Who commits is of the newest generation, and who was told so finds it in the log."""
         if not response.topics[0].partitions[0].error_code:
-            assert not outdated, "a member of an older generation committed"
+            assert allowed, "a member of an older generation, or without assignment, committed"
             offset = request.topics[0].partitions[0].committed_offset
             assert any(struct.pack(">q", offset) in (record.value or b"") for _, record in self.loop.log)
             self.counts["commits"] += 1
@@ -294,13 +325,27 @@ class World:
         if group is None:
             return
         if group.state is GroupState.STABLE:
-            members = {name_of(one) for key, one in group.members.items() if key not in group.pending_syncs}
-            waiting = {client.name for client, answer, _ in self.waiting.values() if answer == "synced"}
-            assert members <= self.synced.get(group.generation, set()) | waiting
+            self.check_stable(group)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            dynamic = {key for key, one in group.members.items() if one.instance_id is None}
+            assert dynamic <= self.told[group.generation], "a member that did not join is in the generation"
         assert (group.state is GroupState.EMPTY) <= (not group.members)
         assert group.leader is None or group.leader in group.members
         instances = [one.instance_id for one in group.members.values() if one.instance_id]
         assert len(instances) == len(set(instances)), "one instance twice"
+
+    def check_stable(self, group: Any) -> None:
+        """The members are those who synced, and the log has them with what they were given."""
+        members = {name_of(one) for key, one in group.members.items() if key not in group.pending_syncs}
+        waiting = {client.name for client, answer, _ in self.waiting.values() if answer == "synced"}
+        assert members <= self.synced.get(group.generation, set()) | waiting
+        if not self.loop.pending:
+            stored = self.loop.coordinator._store.generation("g")
+            assert stored is not None
+            assert (stored.generation, stored.leader) == (group.generation, group.leader)
+            assert {one.member_id: one.assignment for one in stored.members} == {
+                one.member_id: one.assignment for one in group.members.values()
+            }, "a restart would find another group"
 
     def settle_down(self) -> None:
         """Without further faults every rebalance ends, with all clients in, and nobody waits any more."""

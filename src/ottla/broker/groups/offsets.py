@@ -160,7 +160,9 @@ def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchG
     """What is asked, in the form of the newer versions."""
     if version >= _BATCHED_FETCH_SINCE:
         return request.groups
-    topics = request.topics and [
+    if request.topics is None:
+        return [OffsetFetchGroup(group_id=request.group_id, topics=None)]
+    topics = [
         OffsetFetchGroupTopic(name=one.name, partition_indexes=one.partition_indexes)
         for one in request.topics
     ]
