@@ -43,6 +43,10 @@ class LeaderEpochs:
         """The log now ends at `offset`."""
         self._replace([entry for entry in self.entries if entry[1] < offset])
 
+    def forget_end(self, offset: int) -> None:
+        """`cut_end` in memory alone, for a disk that takes nothing; the next opening corrects the file."""
+        self.entries = [entry for entry in self.entries if entry[1] < offset]
+
     def cut_start(self, offset: int) -> None:
         """The log now starts at `offset`: the epoch of that offset starts there too."""
         older = [entry for entry in self.entries if entry[1] <= offset]

@@ -93,13 +93,6 @@ class OffsetIndex:
 
     def store(self) -> None:
         """Bring the file up to date. Written by position, so a failed call may be repeated."""
-        self._store(durable=False)
-
-    def sync(self) -> None:
-        """`store`, and wait until it survives a power cut."""
-        self._store(durable=True)
-
-    def _store(self, *, durable: bool) -> None:
         fd = self._file_system.open(self.path)
         try:
             flat = array("i", bytes(ENTRY_BYTES * (self.count - self._stored)))
@@ -110,8 +103,6 @@ class OffsetIndex:
                 self._file_system.write_all(fd, [flat.tobytes()], self._stored * ENTRY_BYTES)
             if os.fstat(fd).st_size != self.count * ENTRY_BYTES:
                 self._file_system.truncate(fd, self.count * ENTRY_BYTES)
-            if durable:
-                self._file_system.sync(fd)
         finally:
             os.close(fd)
         self._stored = self.count

@@ -197,12 +197,12 @@ class PartitionLog:
             while len(self.segments) > segment_count:
                 self._drop_last()
             self.active.truncate(self.high_watermark)
-            self.epochs.cut_end(self.high_watermark)
+            # Also when memory says that nothing was written: cutting back may have failed before.
+            self.active.file.truncate(self.active.size)
         except (OSError, StorageError) as second:
             self._offline = cause
             raise LogOffline(f"{self.path}: {cause}, and undoing it failed: {second}") from cause
-        if isinstance(cause, LogOffline):
-            self._offline = None  # the second attempt to cut the file back worked
+        self.epochs.forget_end(self.high_watermark)
 
     def _drop_last(self) -> None:
         segment = self.segments.pop()
@@ -333,23 +333,31 @@ class PartitionLog:
         """
         base, place = old[0].base_offset, self.segments.index(old[0])
         swap = file_names.segment_file(self.path, base, file_names.LOG + file_names.SWAP)
-        with self._as_storage_error("replace compacted segments"):
+        with self._as_storage_error("decide a compaction"):
             self.file_system.rename(cleaned, swap)
-            self.file_system.sync_directory(self.path)
-            for segment in old:
-                segment.rename("", file_names.DELETED)
-            self.file_system.rename(swap, old[0].path_of(file_names.LOG))
-            self.file_system.sync_directory(self.path)
-            segment = Segment(self.path, base, self.config, self.file_system, old[0].created_ms)
-            for header in segment.file.headers(0):
-                segment.note(
-                    header.position, BatchPlace(header.size, header.last_offset, header.max_timestamp)
-                )
-            segment.next_offset = old[-1].next_offset
-            segment.seal()
+        try:
+            segment = self._swapped(old, swap)
+        except OSError as error:
+            self._offline = error
+            raise LogOffline(
+                f"{self.path}: cannot finish a compaction: {error}; opening it again will"
+            ) from error
         self._doomed += old
         self.segments[place : place + len(old)] = [segment]
         self._bases[place : place + len(old)] = [base]
+
+    def _swapped(self, old: list[Segment], swap: Path) -> Segment:
+        self.file_system.sync_directory(self.path)
+        for segment in old:
+            segment.rename("", file_names.DELETED)
+        self.file_system.rename(swap, old[0].path_of(file_names.LOG))
+        self.file_system.sync_directory(self.path)
+        segment = Segment(self.path, old[0].base_offset, self.config, self.file_system, old[0].created_ms)
+        for item in segment.file.headers(0):
+            segment.note(item.position, BatchPlace(item.size, item.last_offset, item.max_timestamp))
+        segment.next_offset = old[-1].next_offset
+        segment.seal()
+        return segment
 
     def truncate(self, offset: int) -> None:
         """Cut the batch that holds `offset` and everything behind it; staged appends are forgotten."""

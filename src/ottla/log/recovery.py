@@ -94,7 +94,7 @@ def finish_swaps(opening: Opening, report: Report) -> None:
 
 
 def _end_of_swap(opening: Opening, base: int, swap: Path) -> int:
-    from ottla.log.verification import verified_end
+    from ottla.log.verification import verified_end  # here, since it loads Numba
 
     end = verified_end(swap, base, opening.file_system)
     if end is None:
@@ -143,7 +143,7 @@ def _segment(opening: Opening, base: int) -> Segment:
 
 def _verify(segment: Segment, later: list[int], opening: Opening, report: Report) -> bool:
     """Verify one segment; False if the log was cut in it, so that it is the last one now."""
-    from ottla.log.verification import walk
+    from ottla.log.verification import walk  # here, since it loads Numba
 
     report.segments_verified.append(segment.base_offset)
     segment.forget(opening.config)
@@ -178,7 +178,7 @@ def _verify(segment: Segment, later: list[int], opening: Opening, report: Report
 
 def _first_sound(places: list[tuple[Segment, int]], offset: int) -> tuple[Path, int] | None:
     """The first batch behind a damage that is sound: (file, position)."""
-    from ottla.log.verification import sound_batch_after
+    from ottla.log.verification import sound_batch_after  # here, since it loads Numba
 
     for segment, position in places:
         found = sound_batch_after(segment.file, position, offset)

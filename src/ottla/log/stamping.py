@@ -86,7 +86,7 @@ def _stamped_message(
     entry: memoryview, batch: CheckedBatch, offset: int, append_time_ms: int | None
 ) -> tuple[memoryview, int]:
     """A message of format 0 or 1, patched or wrapped again, and its timestamp."""
-    from ottla.log import legacy_sets
+    from ottla.log import legacy_sets  # here, since it loads Numba
 
     header, last_offset = batch.header, offset + batch.offsets - 1
     timestamp = header.max_timestamp

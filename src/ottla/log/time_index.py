@@ -90,13 +90,6 @@ class TimeIndex:
 
     def store(self) -> None:
         """Bring the file up to date. Written by position, so a failed call may be repeated."""
-        self._store(durable=False)
-
-    def sync(self) -> None:
-        """`store`, and wait until it survives a power cut."""
-        self._store(durable=True)
-
-    def _store(self, *, durable: bool) -> None:
         new = zip(self._timestamps[self._stored :], self._relative[self._stored :], strict=True)
         data = b"".join(ENTRY.pack(timestamp, relative) for timestamp, relative in new)
         fd = self._file_system.open(self.path)
@@ -105,8 +98,6 @@ class TimeIndex:
                 self._file_system.write_all(fd, [data], self._stored * ENTRY.size)
             if os.fstat(fd).st_size != self.count * ENTRY.size:
                 self._file_system.truncate(fd, self.count * ENTRY.size)
-            if durable:
-                self._file_system.sync(fd)
         finally:
             os.close(fd)
         self._stored = self.count

@@ -114,12 +114,12 @@ def _checked_entry(
         raise refused(Code.UNSUPPORTED_COMPRESSION_TYPE, at, what)
     _check_time(header, config, now_ms)
     if magic < 2:
-        from ottla.log import legacy_sets
+        from ottla.log import legacy_sets  # here, since it loads Numba
 
         return CheckedBatch(header, *legacy_sets.check_message(view[at : at + size], header, config, now_ms))
     _check_batch(header)
     if depth is Depth.RECORDS or config.is_compacted:
-        from ottla.log import record_checks
+        from ottla.log import record_checks  # here, since it loads Numba
 
         record_checks.check_records(view[at : at + size], header, config, now_ms)
     return CheckedBatch(header, header.record_count)

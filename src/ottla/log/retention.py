@@ -1,0 +1,52 @@
+"""Which old segments go: a pure choice by time, size and log start, and doing it.
+
+A segment goes whole, and only together with everything older. Its age is that of its *newest* record, and a
+segment is closed only by an append: so a partition with little traffic keeps records far longer than
+retention.ms, up to segment.ms + retention.ms and the pause between two appends. That is Kafka's behaviour and
+this log's. When traffic stops for good, the active segment expires too.
+
+    segment.ms 7 d, retention.ms 1 d:   day 0 ─ record ─ day 6 ─ record ─ day 7 → the record of day 0 goes
+                                        (one segment; its newest record is of day 6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.log.config import LogConfig
+from ottla.log.partition_log import PartitionLog
+
+
+class SegmentFacts(NamedTuple):
+    """What the choice looks at."""
+
+    size: int
+    next_offset: int
+    largest_timestamp: int
+
+
+def expired_count(segments: Sequence[SegmentFacts], config: LogConfig, start_offset: int, now_ms: int) -> int:
+    """How many of the oldest segments go. The last one is the active; an empty one never goes."""
+    count = 0
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    for place, segment in enumerate(segments):
+        if place == len(segments) - 1 and not segment.size:
+            break
+        below_start = segment.next_offset <= start_offset and place < len(segments) - 1
+        too_old = 0 <= config.retention_ms < now_ms - segment.largest_timestamp
+        too_much = config.retention_bytes >= 0 and excess - segment.size >= 0
+        if not (below_start or (config.is_deleted and (too_old or too_much))):
+            break
+        excess -= segment.size
+        count += 1
+    return count
+
+
+def apply_retention(log: PartitionLog, now_ms: int) -> int:
+    """Drop what has expired; how many segments. Their files stay as `.deleted` until `log.purge()`."""
+    facts = [SegmentFacts(item.size, item.next_offset, item.largest_timestamp) for item in log.segments]
+    count = expired_count(facts, log.config, log.start_offset, now_ms)
+    if count:
+        log.delete_oldest(count, now_ms)
+    return count

@@ -1,0 +1,168 @@
+"""A data directory: who owns it, what it remembers, how it starts and stops."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.log import checkpoints
+from ottla.log.compaction import compact
+from ottla.log.config import LogConfig
+from ottla.log.errors import DirectoryInUse, StorageError
+from ottla.log.log_directory import LogDirectory
+from ottla.model.errors import ConfigError
+from tests.log.faulty_files import DyingFiles, Killed
+from tests.log.record_sets import NOW, add, batch, names, rows_of, values
+
+SMALL = LogConfig(segment_bytes=500)
+
+
+def config_of(topic: str, partition: int) -> LogConfig:
+    return SMALL
+
+
+def test_a_clean_stop_is_trusted_and_remembered(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path / "data", config_of, NOW, broker_id=3, cluster_id="abc")
+    assert not directory.was_clean
+    for topic, partition in (("a-b", 0), ("a-b", 1), ("c", 12)):
+        log = directory.create(topic, partition, SMALL, NOW)
+        for number in range(6):
+            add(log, batch(*values(number, 1, 100)))
+    directory.logs["c", 12].delete_records(3)
+    rows = {name: rows_of(log) for name, log in directory.logs.items()}
+    directory.first_dirty_offsets["c", 12] = 2
+    directory.close()
+    assert {"a-b-0", "a-b-1", "c-12", ".kafka_cleanshutdown", ".lock", "meta.properties"} <= set(
+        names(tmp_path / "data")
+    )
+    text = (tmp_path / "data" / checkpoints.RECOVERY_POINT).read_text()
+    assert text == "0\n3\na-b 0 6\na-b 1 6\nc 12 6\n"
+    assert (tmp_path / "data" / checkpoints.META).read_text() == "version=0\nbroker.id=3\ncluster.id=abc\n"
+    assert "c 12 3" in (tmp_path / "data" / checkpoints.LOG_START).read_text()
+    assert "c 12 6" in (tmp_path / "data" / checkpoints.HIGH_WATERMARK).read_text()
+    again = LogDirectory.open(tmp_path / "data", config_of, NOW, broker_id=3, cluster_id="abc")
+    assert again.was_clean
+    assert {name: rows_of(log) for name, log in again.logs.items()} == rows
+    assert all(not log.report.segments_verified for log in again.logs.values())
+    assert again.first_dirty_offsets["c", 12] == 2
+    again.abandon()
+    crashed = LogDirectory.open(tmp_path / "data", config_of, NOW, broker_id=3)
+    assert not crashed.was_clean
+    assert {name: rows_of(log) for name, log in crashed.logs.items()} == rows
+    crashed.close()
+
+
+def test_two_brokers_on_one_directory_are_refused(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    with pytest.raises(DirectoryInUse, match="in use by another broker"):
+        LogDirectory.open(tmp_path, config_of, NOW)
+    program = (
+        "import sys; from pathlib import Path; from ottla.log.directory_lock import DirectoryLock;"
+        "DirectoryLock(Path(sys.argv[1]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "DirectoryInUse" in run.stderr
+    directory.close()
+    LogDirectory.open(tmp_path, config_of, NOW).close()
+
+
+def test_data_of_another_broker_are_refused(tmp_path: Path) -> None:
+    LogDirectory.open(tmp_path, config_of, NOW, broker_id=1).close()
+    with pytest.raises(StorageError, match=r"broker\.id=1, not 2"):
+        LogDirectory.open(tmp_path, config_of, NOW, broker_id=2)
+    LogDirectory.open(tmp_path, config_of, NOW, broker_id=1).close()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "ä"])
+def test_names_that_are_no_topics_are_refused(tmp_path: Path, name: str) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    with pytest.raises(ConfigError):
+        directory.create(name, 0, SMALL, NOW)
+    directory.close()
+
+
+def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    for partition in range(2):
+        log = directory.create("t", partition, SMALL, NOW)
+        for number in range(6):
+            add(log, batch(*values(number, 1, 100)))
+    path = directory.logs["t", 0].segments[0].file.path
+    directory.abandon()
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    for _ in range(2):
+        again = LogDirectory.open(tmp_path, config_of, NOW)
+        assert list(again.logs) == [("t", 1)]
+        assert "checksum" in str(again.damaged["t", 0])
+        again.close()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    assert again.repair("t", 0, SMALL, NOW).high_watermark == 0
+    again.close()
+    assert LogDirectory.open(tmp_path, config_of, NOW).was_clean
+
+
+@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt x 5\n", "0\n1\nt 0\n", "0\nx\n"])
+def test_checkpoints_that_say_something_else_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / checkpoints.RECOVERY_POINT).write_text(text)
+    with pytest.raises(StorageError, match="no checkpoint file of version 0"):
+        LogDirectory.open(tmp_path, config_of, NOW)
+
+
+def test_deleting_a_partition_killed_at_any_change_leaves_all_of_it_or_nothing(tmp_path: Path) -> None:
+    changes = 0
+    while True:
+        path = tmp_path / str(changes)
+        files = DyingFiles(1 << 60)
+        directory = LogDirectory.open(path, config_of, NOW, file_system=files)
+        for partition in range(2):
+            log = directory.create("t", partition, SMALL, NOW)
+            for number in range(6):
+                add(log, batch(*values(number, 1, 100)))
+        files.changes_left = changes
+        try:
+            doomed = directory.delete("t", 0)
+            assert doomed.name.endswith("-delete")
+            assert directory.purge_deleted() == 1
+        except Killed:
+            pass
+        directory.abandon()
+        again = LogDirectory.open(path, config_of, NOW)
+        assert [len(rows_of(log)) for log in again.logs.values()] in ([6, 6], [6])
+        assert ("t", 0) in again.logs or changes > 0
+        assert not any(name.endswith("-delete") for name in names(path))
+        again.close()
+        if not files.is_dead:
+            break
+        changes += 1
+    assert changes > 5
+
+
+def test_a_topic_made_again_after_its_deletion_is_empty(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    for _ in range(3):
+        log = directory.create("t", 0, SMALL, NOW)
+        assert log.high_watermark == 0
+        add(log, batch(*values(0, 3)))
+        directory.delete("t", 0)
+    assert directory.purge_deleted() == 3
+    directory.close()
+
+
+def test_compaction_is_remembered(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    log = directory.create("t", 0, SMALL, NOW)
+    for number in range(12):
+        add(log, batch((b"same", b"%d" % number * 30)))
+    directory.first_dirty_offsets["t", 0] = compact(log, 0, NOW).first_dirty_offset
+    directory.close()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    assert again.first_dirty_offsets["t", 0] == again.logs["t", 0].active.base_offset
+    assert rows_of(again.logs["t", 0])[-1][0] == 11
+    again.close()
