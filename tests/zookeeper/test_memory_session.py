@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.zookeeper.errors import ConnectionLost, SessionLost, ZooKeeperError
+from ottla.zookeeper.errors import ConnectionLost, NoNode, SessionLost, ZooKeeperError
 from ottla.zookeeper.memory_session import Delivery, MemorySession, MemoryZooKeeper
 from ottla.zookeeper.session import CreateMode, SessionState, WatchEvent, WatchKind
 
@@ -27,6 +27,16 @@ def test_a_lost_answer_hides_a_change_that_was_made() -> None:
     assert ensemble.tree.ephemerals(session.session_id) == ("/a",)
     session.resume()
     assert session.exists("/a") is not None
+
+
+def test_a_lost_answer_hides_an_error_too() -> None:
+    session = connected(MemoryZooKeeper())
+    session.lose_next_answer()
+    with pytest.raises(ConnectionLost):
+        session.get("/none")
+    session.resume()
+    with pytest.raises(NoNode):
+        session.get("/none")
 
 
 def test_expiry_is_learnt_step_by_step() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.zookeeper import recipes
-from ottla.zookeeper.errors import ConnectionLost, NodeExists
+from ottla.zookeeper.errors import ConnectionLost, NodeExists, SessionLost
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
-from ottla.zookeeper.session import CreateMode
+from ottla.zookeeper.session import CreateMode, SessionLimits
 
 OWNER = "/consumers/g/owners/t/0"
 
@@ -59,6 +59,25 @@ def test_claim_refuses_a_leftover_of_our_former_session(ensemble: MemoryZooKeepe
     session.connect()
     with pytest.raises(NodeExists):
         recipes.claim_ephemeral(session, OWNER, b"g_a-0")
+
+
+class RenewedOnCreate(MemorySession):
+    """Its session expires just before the node is made, and the new one makes it."""
+
+    def create(self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
+        self.expire()
+        self.resume()
+        self.resume()
+        return super().create(path, data, mode)
+
+
+def test_claim_takes_back_what_another_session_of_ours_made(ensemble: MemoryZooKeeper) -> None:
+    connected(ensemble).ensure("/consumers/g/owners/t")
+    session = RenewedOnCreate(ensemble, 6000, SessionLimits())
+    session.connect()
+    with pytest.raises(SessionLost, match="changed during the claim"):
+        recipes.claim_ephemeral(session, OWNER, b"g_a-0")
+    assert session.exists(OWNER) is None
 
 
 def test_release_deletes_only_our_own(ensemble: MemoryZooKeeper) -> None:

@@ -19,7 +19,6 @@ from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.java_runtime import JARS_VARIABLE, java_command, zookeeper_jars
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
-from ottla.zookeeper.session import CreateMode
 from zookeeper.conftest import FAST, require_server
 
 WAIT_MS = 20_000
@@ -84,17 +83,9 @@ def test_a_start_after_a_stop_or_a_crash_has_the_same_nodes_and_port(server: Zoo
         session.set("/kept", b"2")
     server.kill()
     assert not server.running
-    server.start()
-    with session_at(server) as session:
+    with ZooKeeperServer(server.data_dir, port=port, settings=FAST) as again, session_at(again) as session:
+        assert again.port == port
         assert session.get("/kept").data == b"2"
-
-
-def test_a_given_port_is_used(server: ZooKeeperServer) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with ZooKeeperServer(server.data_dir, port=port, settings=FAST) as given:
-        assert given.port == port
 
 
 def test_a_data_directory_has_one_server(zookeeper_server: ZooKeeperServer) -> None:
@@ -127,7 +118,6 @@ def test_the_server_ends_with_its_starter_however_that_dies(server: ZooKeeperSer
     await_end(pid)
     with open(server.data_dir / "ottla.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # free as soon as the guard has ended, too
-    server.start()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a signal at the parent's death is Linux's own")
@@ -201,15 +191,3 @@ def test_settings_are_checked() -> None:
         ServerSettings(tick_ms=0)
     with pytest.raises(ConfigError, match="two ticks"):
         ServerSettings(tick_ms=2000, session_timeout_ms_max=3000)
-
-
-def test_ephemerals_outlive_a_restart_of_the_server(server: ZooKeeperServer) -> None:
-    server.start()
-    settings = KazooSettings(server.connect, session_timeout_ms=30_000, connection_timeout_ms=WAIT_MS)
-    with KazooZooKeeperSession(settings) as session:
-        session.create("/mine", b"", CreateMode.EPHEMERAL)
-        server.restart()
-        with session_at(server) as other:
-            found = other.exists("/mine")
-            assert found is not None
-            assert found.ephemeral_owner == session.session_id

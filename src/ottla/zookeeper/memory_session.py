@@ -18,11 +18,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ottla.zookeeper.errors import ConnectionLost, NodeExists, NoNode, SessionClosed, SessionLost
+from ottla.zookeeper.errors import (
+    ConnectionLost,
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionLost,
+    ZooKeeperError,
+)
 from ottla.zookeeper.memory_tree import MemoryTree, creation
 from ottla.zookeeper.paths import checked_path, lineage, parent
 from ottla.zookeeper.session import (
@@ -305,12 +313,14 @@ class MemorySession:
         if self._state is SessionState.LOST:
             raise SessionLost("the ZooKeeper session expired; a new one is not there yet")
         self.deliver()
-        answer = action()
-        if self._answer_lost:
-            self._answer_lost = False
-            self.suspend()
-            raise ConnectionLost("the connection to ZooKeeper broke before the answer")
-        return answer
+        if not self._answer_lost:
+            return action()
+        self._answer_lost = False
+        # An error is an answer too, and gets lost like any other.
+        with suppress(ZooKeeperError):
+            action()
+        self.suspend()
+        raise ConnectionLost("the connection to ZooKeeper broke before the answer")
 
     def _change(self, state: SessionState) -> None:
         if state is not self._state:

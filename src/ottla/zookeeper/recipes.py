@@ -7,7 +7,7 @@ attempt whose answer was lost, came first.
 from __future__ import annotations
 
 from ottla.zookeeper import paths
-from ottla.zookeeper.errors import NodeExists, NoNode
+from ottla.zookeeper.errors import NodeExists, NoNode, SessionLost
 from ottla.zookeeper.session import CreateMode, Watch, Znode, ZooKeeperSession
 
 RACES_MAX = 10
@@ -23,7 +23,19 @@ def claim_ephemeral(session: ZooKeeperSession, path: str, data: bytes) -> None:
     session, which the server is about to remove, would pass for a valid claim:
 
         old session writes "g_a-0" → expires at the client → new session sees "g_a-0" → "mine" → node vanishes
+
+    SessionLost when the session changed on the way: the node may then hang on a session that the caller
+    knows nothing of, so it is taken back. Ids of sessions never return, so one id before and after means
+    one session throughout.
     """
+    session_id = session.session_id
+    _claim(session, path, data)
+    if session.session_id != session_id:
+        release_ephemeral(session, path, data)
+        raise SessionLost(f"{path}: the ZooKeeper session changed during the claim")
+
+
+def _claim(session: ZooKeeperSession, path: str, data: bytes) -> None:
     for _ in range(RACES_MAX):
         try:
             session.create_with_parents(path, data, CreateMode.EPHEMERAL)

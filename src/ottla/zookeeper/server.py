@@ -45,7 +45,7 @@ _LOG_LINES_SHOWN = 15
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How the server runs. A session's timeout lies between 2 and 20 ticks."""
+    """How the server runs. It grants sessions a timeout of two ticks or more."""
 
     tick_ms: int = 500
     """ZooKeeper's own default is 2000; with it no session is noticed dead within less than 4 s."""
