@@ -13,7 +13,7 @@ from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_system import FileSystem
 from ottla.log.partition_log import PartitionLog
 from ottla.records.compression import Codec
-from tests.log.faulty_files import DyingFiles, Killed
+from tests.log.faulty_files import DyingFiles, Killed, QuickFiles
 from tests.log.record_sets import NOW, Row, add, batch, names, open_log, rows_of, values
 
 COMPACTED = LogConfig(
@@ -31,7 +31,7 @@ def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
 def filled(
     path: Path, random: Random, magic: int = 2, codec: Codec = Codec.NONE, batches: int = 60
 ) -> PartitionLog:
-    log = open_log(path, COMPACTED)
+    log = open_log(path, COMPACTED, QuickFiles())
     for _ in range(batches):
         rows: list[Row] = [
             (b"key-%d" % random.randrange(25), None if random.random() < 0.15 else random.randbytes(20))
@@ -177,7 +177,7 @@ def test_killed_after_any_change_nothing_is_lost_and_nothing_comes_back(
                 open_log(path, COMPACTED, DyingFiles(more)).abandon()
             except Killed:
                 continue
-        recovered = open_log(path, COMPACTED)
+        recovered = open_log(path, COMPACTED, QuickFiles())
         found = {key: value for key, value in last_values(recovered).items() if value is not None}
         assert found == wanted, f"killed after {changes} changes"
         assert recovered.high_watermark == end

@@ -14,7 +14,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import DirectoryInUse, StorageError
 from ottla.log.log_directory import LogDirectory
 from ottla.model.errors import ConfigError
-from tests.log.faulty_files import DyingFiles, Killed
+from tests.log.faulty_files import DyingFiles, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, rows_of, values
 
 SMALL = LogConfig(segment_bytes=500)
@@ -133,7 +133,7 @@ def test_deleting_a_partition_killed_at_any_change_leaves_all_of_it_or_nothing(t
         except Killed:
             pass
         directory.abandon()
-        again = LogDirectory.open(path, config_of, NOW)
+        again = LogDirectory.open(path, config_of, NOW, file_system=QuickFiles())
         assert [len(rows_of(log)) for log in again.logs.values()] in ([6, 6], [6])
         assert ("t", 0) in again.logs or changes > 0
         assert not any(name.endswith("-delete") for name in names(path))

@@ -18,7 +18,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import OnDamage
 from ottla.log.validation import checked
-from tests.log.faulty_files import DyingFiles, FullDisk, Killed
+from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, open_log, rows_of, values
 
 SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=300)
@@ -178,7 +178,7 @@ def test_killed_at_any_change_of_appending_and_rolling_written_data_stays(tmp_pa
             log.close()
         except Killed:
             pass
-        again = open_log(path, LogConfig(segment_bytes=700))
+        again = open_log(path, LogConfig(segment_bytes=700), QuickFiles())
         offsets = [row[0] for row in rows_of(again)]
         assert offsets == list(range(again.start_offset, again.high_watermark))
         assert again.high_watermark >= written

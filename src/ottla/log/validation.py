@@ -99,7 +99,8 @@ def checked(
 def _checked_entry(
     view: memoryview, at: int, size: int, config: LogConfig, now_ms: int, depth: Depth
 ) -> CheckedBatch:
-    magic = view[at + MAGIC_AT] if size > MAGIC_AT else -1
+    # Below the smallest size there need not be a format byte to look at.
+    magic = view[at + MAGIC_AT] if size >= ENTRY_OVERHEAD + SIZE_MIN[0] else -1
     if magic not in SIZE_MIN or size < SIZE_MIN[magic] + ENTRY_OVERHEAD:
         raise refused(Code.CORRUPT_MESSAGE, at, f"size {size} and format {magic} fit no record batch")
     if size > config.max_message_bytes:
