@@ -13,7 +13,7 @@ import pytest
 from tests.broker.groups.simulation import World
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "2000"))
-STEPS = 150
+STEPS = 120
 BLOCKS = 10
 
 

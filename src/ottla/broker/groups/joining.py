@@ -195,7 +195,8 @@ def _replace(group: Group, former: Member, new_id: str, turn: Turn) -> Member:
 def _join_again(group: Group, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
     """A member that has an id: from the first step of its join, or from the last generation."""
     member_id = request.member_id
-    if member_id in group.pending_joins:
+    # Only dynamic members get ids in advance: with an instance's name, the id is somebody else's.
+    if member_id in group.pending_joins and request.group_instance_id is None:
         _add(group, member_id, request, caller, turn)
         return
     error = group.member_error(member_id, request.group_instance_id)

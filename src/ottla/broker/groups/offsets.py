@@ -57,6 +57,7 @@ from ottla.wire.api.offset_fetch import (
 )
 
 NO_OFFSET = -1
+TIMESTAMP_MAX = 2**63 - 1
 _UNKNOWN_GROUP_SINCE = 9
 _BATCHED_FETCH_SINCE = 8
 
@@ -126,7 +127,7 @@ def _commit_records(request: OffsetCommitRequest, turn: Turn) -> tuple[list[Reco
     records = []
     response = commit_refused(request, Code.NONE)
     retention_ms = request.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention_ms < 0 else turn.now_ms + retention_ms
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(turn.now_ms + retention_ms, TIMESTAMP_MAX)
     for topic, its_response in zip(request.topics, response.topics, strict=True):
         for partition, result in zip(topic.partitions, its_response.partitions, strict=True):
             if _utf16_length(partition.committed_metadata) > turn.config.metadata_length_max:

@@ -16,6 +16,7 @@ retention, because only v1 has a place for it (and none for the leader epoch); g
 from __future__ import annotations
 
 import struct as binary
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ottla.model.errors import RemoteProtocolError
@@ -96,6 +97,7 @@ Key: TypeAlias = OffsetKey | GroupKey
 Entry: TypeAlias = tuple[OffsetKey, OffsetValue | None] | tuple[GroupKey, GroupValue | None]
 
 
+@lru_cache(maxsize=4096)  # asked in every request of a group; the bound is for group names made up by clients
 def partition_for(group_id: str, partition_count: int = 50) -> int:
     """The partition of `__consumer_offsets` that holds a group; its leader is the group's coordinator."""
     return java_abs(java_hash(group_id)) % partition_count
