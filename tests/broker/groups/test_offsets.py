@@ -181,6 +181,9 @@ def test_fetch_while_loading() -> None:
     loop = Loop(load=False)
     response = loop.call(OffsetFetchRequest(group_id="g", topics=[]), 2)
     assert response.error_code == Code.NOT_COORDINATOR
+    oldest = OffsetFetchRequest(group_id="g", topics=[OffsetFetchTopic(name="t", partition_indexes=[0])])
+    partition = loop.call(oldest, 1).topics[0].partitions[0]
+    assert (partition.committed_offset, partition.error_code) == (-1, Code.NOT_COORDINATOR)
     batched = loop.call(OffsetFetchRequest(groups=[OffsetFetchGroup(group_id="g")]), 8)
     assert batched.groups[0].error_code == Code.NOT_COORDINATOR
 

@@ -301,6 +301,19 @@ def test_heartbeats_keep_a_session_and_report_errors() -> None:
     assert heartbeat(loop, leader, generation, group="") == Code.INVALID_GROUP_ID
 
 
+def test_heartbeats_do_not_pile_up_timers() -> None:
+    loop = Loop()
+    (member,), generation = stable_group(loop, 1)
+    request = HeartbeatRequest(group_id="g", member_id=member, generation_id=generation)
+    decisions = []
+    for ticket in range(100):
+        loop.now_ms += 1
+        decisions.append(loop.coordinator.decide(request, Caller(-ticket, 4), loop.now_ms))
+    assert [timer for decision in decisions for timer in decision.timers] == []
+    loop.advance(9_999)
+    assert heartbeat(loop, member, generation) == Code.NONE
+
+
 def test_a_silent_member_dies_and_the_others_rebalance() -> None:
     loop = Loop()
     (leader, other), generation = stable_group(loop)

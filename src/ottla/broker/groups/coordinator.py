@@ -219,12 +219,14 @@ class Coordinator:
 
     def _fetch(self, request: OffsetFetchRequest, caller: Caller, turn: Turn) -> None:
         asked = offsets.asked_groups(request, caller.version)
-        response = offsets.fetch_response([self._fetched(one) for one in asked], caller.version)
-        turn.reply(caller, response)
+        groups = [self._fetched(one, caller.version) for one in asked]
+        turn.reply(caller, offsets.fetch_response(groups, caller.version))
 
-    def _fetched(self, asked: OffsetFetchGroup) -> OffsetFetchGroupResponse:
+    def _fetched(self, asked: OffsetFetchGroup, version: int) -> OffsetFetchGroupResponse:
         error = self._availability(asked.group_id)
-        return offsets.fetch_refused(asked, error) if error else offsets.fetched(asked, self._store)
+        if error:
+            return offsets.fetch_refused(asked, error, version)
+        return offsets.fetched(asked, self._store)
 
     def _delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, turn: Turn) -> None:
         error = self._group_error(request.group_id)

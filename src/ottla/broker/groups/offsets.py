@@ -60,6 +60,7 @@ NO_OFFSET = -1
 TIMESTAMP_MAX = 2**63 - 1
 _UNKNOWN_GROUP_SINCE = 9
 _BATCHED_FETCH_SINCE = 8
+_GROUP_ERROR_SINCE = 2
 
 
 # --- commit ---------------------------------------------------------------------------------------------
@@ -190,9 +191,18 @@ def fetched(asked: OffsetFetchGroup, store: GroupStore) -> OffsetFetchGroupRespo
     return OffsetFetchGroupResponse(group_id=asked.group_id, topics=topics)
 
 
-def fetch_refused(asked: OffsetFetchGroup, error: Code) -> OffsetFetchGroupResponse:
-    """One error for a group."""
-    return OffsetFetchGroupResponse(group_id=asked.group_id, error_code=error)
+def fetch_refused(asked: OffsetFetchGroup, error: Code, version: int) -> OffsetFetchGroupResponse:
+    """One error for a group. Versions 0 and 1 have no place for it but the partitions."""
+    response = OffsetFetchGroupResponse(group_id=asked.group_id, error_code=error)
+    if version < _GROUP_ERROR_SINCE:
+        response.topics = [
+            OffsetFetchGroupTopicResponse(
+                name=topic.name,
+                partitions=[_fetched_partition(one, None, error) for one in topic.partition_indexes],
+            )
+            for topic in asked.topics or []
+        ]
+    return response
 
 
 def fetch_response(groups: list[OffsetFetchGroupResponse], version: int) -> OffsetFetchResponse:
@@ -227,10 +237,12 @@ def _all_topics(offsets: Offsets) -> list[OffsetFetchGroupTopicResponse]:
     return list(by_topic.values())
 
 
-def _fetched_partition(partition: int, committed: OffsetValue | None) -> OffsetFetchGroupPartitionResponse:
+def _fetched_partition(
+    partition: int, committed: OffsetValue | None, error: Code = Code.NONE
+) -> OffsetFetchGroupPartitionResponse:
     if committed is None:
         return OffsetFetchGroupPartitionResponse(
-            partition_index=partition, committed_offset=NO_OFFSET, metadata=""
+            partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=error
         )
     return OffsetFetchGroupPartitionResponse(
         partition_index=partition,
