@@ -31,7 +31,9 @@ from ottla.log.flush_ticket import FlushTicket
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.recovery import OnDamage, Opening, Report, load_segments
 from ottla.log.segment import BatchPlace, Segment
-from ottla.log.stamping import StampedSet, stamp
+from ottla.log.segment_swap import swap_in
+from ottla.log.staging import Staged, fits_whole, index_nears_its_end
+from ottla.log.stamping import stamp
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
@@ -67,7 +69,7 @@ class PartitionLog:
         # Never above the log's end: what is flushed from there on is not flushed yet.
         self.recovery_point = min(opening.recovery_point, self.high_watermark)
         self.epochs = LeaderEpochs(self.path, self.file_system)
-        self._staged: list[tuple[StampedSet, int, int]] = []
+        self._staged: list[Staged] = []
         self._doomed: list[Segment] = []
         self._names_changed = True
         self._offline: BaseException | None = None
@@ -130,7 +132,7 @@ class PartitionLog:
         base_offset = self.next_offset
         stamped = stamp(checked, base_offset, leader_epoch, append_time, self.config.max_message_bytes)
         if stamped.places:
-            self._staged.append((stamped, now_ms, leader_epoch))
+            self._staged.append(Staged(stamped, now_ms, leader_epoch))
             self.next_offset = stamped.next_offset
         return Appended(base_offset, stamped.next_offset - 1, now_ms if by_broker else -1)
 
@@ -151,7 +153,14 @@ class PartitionLog:
         self.high_watermark = self.next_offset
         return self.high_watermark
 
-    def _write(self, staged: list[tuple[StampedSet, int, int]]) -> None:
+    def _write(self, staged: list[Staged]) -> None:
+        if fits_whole(self.active, staged, self.config, self.epochs.latest):
+            places = [place for item, _, _ in staged for place in item.places]
+            self.active.append([buffer for item, _, _ in staged for buffer in item.buffers], places)
+        else:
+            self._write_rolling(staged)
+
+    def _write_rolling(self, staged: list[Staged]) -> None:
         buffers: list[memoryview] = []
         places: list[BatchPlace] = []
         size, offset = 0, self.high_watermark
@@ -160,7 +169,7 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, offset)
             # Only what is in the segment tells its age and its index entries: let it have them before asking.
-            if places and (not segment.size or self._index_nears_its_end(len(places) + len(item.places))):
+            if places and (not segment.size or index_nears_its_end(segment, len(places) + len(item.places))):
                 segment.append(buffers, places)
                 buffers, places, size = [], [], 0
             last_offset = item.places[-1].last_offset
@@ -174,11 +183,6 @@ class PartitionLog:
             size += item.size
             offset = item.next_offset
         self.active.append(buffers, places)
-
-    def _index_nears_its_end(self, entries_more: int) -> bool:
-        offsets, times = self.active.offset_index, self.active.time_index
-        room = min(offsets.entries_max - offsets.count, times.entries_max - 1 - times.count)
-        return entries_more >= room
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Seal the active segment and begin another."""
@@ -336,7 +340,7 @@ class PartitionLog:
         with self._as_storage_error("decide a compaction"):
             self.file_system.rename(cleaned, swap)
         try:
-            segment = self._swapped(old, swap)
+            segment = swap_in(old, swap, self.config, self.file_system)
         except OSError as error:
             self._offline = error
             raise LogOffline(
@@ -345,19 +349,6 @@ class PartitionLog:
         self._doomed += old
         self.segments[place : place + len(old)] = [segment]
         self._bases[place : place + len(old)] = [base]
-
-    def _swapped(self, old: list[Segment], swap: Path) -> Segment:
-        self.file_system.sync_directory(self.path)
-        for segment in old:
-            segment.rename("", file_names.DELETED)
-        self.file_system.rename(swap, old[0].path_of(file_names.LOG))
-        self.file_system.sync_directory(self.path)
-        segment = Segment(self.path, old[0].base_offset, self.config, self.file_system, old[0].created_ms)
-        for item in segment.file.headers(0):
-            segment.note(item.position, BatchPlace(item.size, item.last_offset, item.max_timestamp))
-        segment.next_offset = old[-1].next_offset
-        segment.seal()
-        return segment
 
     def truncate(self, offset: int) -> None:
         """Cut the batch that holds `offset` and everything behind it; staged appends are forgotten."""

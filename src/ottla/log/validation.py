@@ -106,7 +106,7 @@ def _checked_entry(
     if size > config.max_message_bytes:
         what = f"{size:,} bytes are above max.message.bytes {config.max_message_bytes:,}"
         raise refused(Code.MESSAGE_TOO_LARGE, at, what)
-    header = header_at(view[: at + size], at, at)
+    header = header_at(view, at, at)
     assert header is not None
     if not _has_right_checksum(view, at, size, magic):
         raise refused(Code.CORRUPT_MESSAGE, at, "the checksum does not match")
@@ -152,5 +152,6 @@ def _check_batch(header: BatchHeader) -> None:
 def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     if header.magic and header.attributes & LOG_APPEND_TIME:
         raise refused(Code.INVALID_TIMESTAMP, header.position, "only a broker sets LogAppendTime")
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        check_timestamp(timestamp, header.position, config, now_ms)
+    check_timestamp(header.max_timestamp, header.position, config, now_ms)
+    if header.base_timestamp != header.max_timestamp:
+        check_timestamp(header.base_timestamp, header.position, config, now_ms)
