@@ -214,9 +214,12 @@ def test_offsets_of_a_group_of_another_type_are_deleted_only_when_it_is_empty() 
     assert delete_offsets(loop, "t") == (Code.NONE, [Code.NONE])
 
 
-def test_unreadable_subscriptions_protect_every_topic() -> None:
+@pytest.mark.parametrize(
+    "metadata", [b"", b"\0\0\0\0\0\1\0\5abc", b"\0\0\0\0\0\1\0\1\xff", b"\0\0\0\0\0\2\0\1a"]
+)
+def test_unreadable_subscriptions_protect_every_topic(metadata: bytes) -> None:
     loop = Loop()
-    stable_group(loop, 1, metadata=b"\0\0\0\0\0\1\0\5abc")
+    stable_group(loop, 1, metadata=metadata)
     assert delete_offsets(loop, "any") == (Code.NONE, [Code.GROUP_SUBSCRIBED_TO_TOPIC])
 
 

@@ -110,6 +110,16 @@ def test_a_rebalance_during_the_replacement_decides_it_anew() -> None:
     assert beat(loop, old, 2, "b") == Code.FENCED_INSTANCE_ID
 
 
+def test_replacements_that_wait_are_sent_away_when_the_partition_moves() -> None:
+    loop = Loop()
+    static_group(loop, "a", "b")
+    loop.holding = True
+    tickets = [loop.send(join_request(group_instance_id=one), 9) for one in ("a", "b")]
+    for partition in range(50):
+        loop.perform(loop.coordinator.unload(partition, loop.now_ms))
+    assert [loop.join_reply(ticket).error_code for ticket in tickets] == [Code.NOT_COORDINATOR] * 2
+
+
 def test_a_change_of_the_protocol_needs_a_rebalance() -> None:
     loop = Loop()
     ticket = loop.send(join_request(group_instance_id="a", protocols=["range", "sticky"]), 9)

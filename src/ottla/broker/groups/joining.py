@@ -200,8 +200,6 @@ def _join_again(group: Group, request: JoinGroupRequest, caller: Caller, turn: T
         _add(group, member_id, request, caller, turn)
         return
     error = group.member_error(member_id, request.group_instance_id)
-    if not error and group.state is GroupState.EMPTY:
-        error = Code.UNKNOWN_MEMBER_ID
     if error:
         turn.reply(caller, refused(error, member_id))
         return

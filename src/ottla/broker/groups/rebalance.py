@@ -60,8 +60,6 @@ def end_join_phase_if_all_joined(group: Group, turn: Turn) -> None:
 def join_phase_timed_out(group: Group, turn: Turn) -> None:
     """The timer of the join phase. The first one of a group goes on as long as new members keep coming,
     within the rebalance timeout."""
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
     if group.initial_delay_ms is None or not group.initial_joined or not group.initial_left_ms:
         end_join_phase(group, turn)
         return
@@ -181,8 +179,6 @@ def sync_seen(group: Group, member_id: str) -> None:
 
 def sync_phase_timed_out(group: Group, turn: Turn) -> None:
     """The timer of the sync phase: go on without those who have not asked."""
-    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
-        return
     for member_id in list(group.pending_syncs):
         group.remove(member_id, turn)
     begin_join_phase(group, turn)
