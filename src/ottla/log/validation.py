@@ -16,7 +16,6 @@ the records are asked for: then, and always in compacted topics, they are decomp
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -59,8 +58,7 @@ class CheckedBatch(NamedTuple):
     sequential: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSet:
+class CheckedSet(NamedTuple):
     """A record set that passed. `data` is writable: stamping patches it in place."""
 
     data: memoryview
