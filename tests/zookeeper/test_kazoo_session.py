@@ -6,11 +6,14 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ConnectionLost, NoNode, SessionClosed
+from ottla.zookeeper.errors import AccessDenied, ConnectionLost, NoNode, SessionClosed
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.session import SessionState, WatchEvent, WatchKind
@@ -96,6 +99,37 @@ def test_a_frozen_server_suspends_and_the_thaw_brings_a_session_back(
             zookeeper_server.resume()
         states.await_that(lambda told: told[-1] is SessionState.CONNECTED)
         assert session.exists("/") is not None
+
+
+def test_a_request_under_way_when_the_server_dies_is_lost(zookeeper_server: ZooKeeperServer) -> None:
+    settings = KazooSettings(
+        zookeeper_server.connect, session_timeout_ms=30_000, connection_timeout_ms=WAIT_MS
+    )
+    with KazooZooKeeperSession(settings) as session, ThreadPoolExecutor(1) as pool:
+        zookeeper_server.pause()
+        try:
+            request = pool.submit(session.exists, "/")
+            zookeeper_server.kill()
+            with pytest.raises(ConnectionLost):
+                request.result(WAIT_MS / 1000)
+        finally:
+            zookeeper_server.start()
+
+
+def test_a_node_of_others_is_denied(zookeeper_server: ZooKeeperServer) -> None:
+    owner = KazooClient(zookeeper_server.connect)
+    owner.start(WAIT_MS / 1000)
+    try:
+        owner.create("/private", b"", acl=[make_digest_acl("somebody", "secret", all=True)])
+    finally:
+        owner.stop()
+        owner.close()
+    settings = KazooSettings(zookeeper_server.connect, connection_timeout_ms=WAIT_MS)
+    with (
+        KazooZooKeeperSession(settings) as session,
+        pytest.raises(AccessDenied, match="/private: the server"),
+    ):
+        session.get("/private")
 
 
 def test_close_ends_every_thread_also_without_a_server(zookeeper_server: ZooKeeperServer) -> None:

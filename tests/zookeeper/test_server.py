@@ -128,8 +128,8 @@ def test_the_server_ends_when_its_guard_is_killed(server: ZooKeeperServer) -> No
     guard = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
     os.kill(guard, signal.SIGKILL)
     await_end(pid)
-    server.stop()
     server.start()
+    assert server.pid != pid
 
 
 def test_a_server_that_fails_says_why(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
     python -I process_guard.py GRACE_SECONDS COMMAND ARGUMENT …
 
 The guard prints the command's process id and then reads one letter at a time: T, K, S and C are sent on as
-SIGTERM, SIGKILL, SIGSTOP and SIGCONT. The end of its input means that its starter has closed the pipe or
-died, however it died: the command gets SIGTERM, and SIGKILL after the grace. A pipe tells this on every
-system and from every thread; a signal at the parent's death is Linux's own, and is used one step below,
-for the case that the guard itself is killed.
+SIGTERM, SIGKILL, SIGSTOP and SIGCONT, and echoed when that is done. The end of its input means that its
+starter has closed the pipe or died, however it died: the command gets SIGTERM, and SIGKILL after the
+grace. A pipe tells this on every system and from every thread; a signal at the parent's death is Linux's
+own, and is used one step below, for the case that the guard itself is killed.
 
 It imports nothing of ottla, so that it starts in a few hundredths of a second.
 """
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 SIGNALS = {
     b"T": signal.SIGTERM,
@@ -34,9 +35,14 @@ def _die_with_parent() -> None:
 
 
 def _obey(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    while letter := os.read(0, 1):
-        # send_signal looks first whether the process still runs, so no stranger gets the signal.
-        process.send_signal(SIGNALS[letter])
+    # An answer that nobody reads any more fails, and means the same as the end of the input.
+    with suppress(OSError):
+        while letter := os.read(0, 1):
+            # send_signal looks first whether the process still runs, so no stranger gets the signal.
+            process.send_signal(SIGNALS[letter])
+            if letter == b"S":
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            os.write(1, letter)
     process.terminate()
     process.send_signal(signal.SIGCONT)
     try:

@@ -118,6 +118,7 @@ class ZooKeeperServer:
         """Start and wait until the server answers; ServerFailed says why it does not."""
         if self.running:
             return
+        self.stop()  # one that ended by itself has left its pipes open
         java, jars = java_command(), zookeeper_jars(self._jars_dir)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with _locked(self.data_dir) as lock:
@@ -156,12 +157,10 @@ class ZooKeeperServer:
     def kill(self) -> None:
         """End the server with SIGKILL, as a crash would, and wait for it."""
         self._signal(b"K")
-        if self._guard is not None:
-            self._guard.wait()
         self.stop()
 
     def pause(self) -> None:
-        """Freeze the server: connections stay open and nothing answers."""
+        """Freeze the server and wait until it stands: connections stay open and nothing answers."""
         self._signal(b"S")
 
     def resume(self) -> None:
@@ -263,10 +262,18 @@ class ZooKeeperServer:
         return f"the end of {self.log_path}:\n" + "\n".join(lines)
 
     def _signal(self, letter: bytes) -> None:
-        if not self.running or self._guard is None or self._guard.stdin is None:
+        guard = self._guard
+        if guard is None or not self.running or guard.stdin is None or guard.stdout is None:
             raise ServerFailed(f"the ZooKeeper server in {self.data_dir} does not run")
-        self._guard.stdin.write(letter)
-        self._guard.stdin.flush()
+        try:
+            guard.stdin.write(letter)
+            guard.stdin.flush()
+            echo = guard.stdout.read(1)
+        except OSError:
+            echo = b""
+        # A killed server may take its guard along before that has answered.
+        if not echo and letter != b"K":
+            raise ServerFailed(f"the ZooKeeper server in {self.data_dir} has just ended")
 
 
 def _locked(data_dir: Path) -> IO[bytes]:
