@@ -15,9 +15,6 @@ Three habits of kazoo that callers of the port shall not meet:
 - Reconnecting backs off to an hour by default. Here it stays at a second.
 """
 
-# mypy: disable-error-code="import-untyped"
-# kazoo ships no types; what it returns is given its type where it enters.
-
 from __future__ import annotations
 
 import logging

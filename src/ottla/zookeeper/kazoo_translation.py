@@ -1,8 +1,5 @@
 """kazoo's states, events, stats and errors in the words of the port: tables and pure functions."""
 
-# mypy: disable-error-code="import-untyped"
-# kazoo ships no types; what it returns is given its type where it enters.
-
 from __future__ import annotations
 
 from typing import Any
