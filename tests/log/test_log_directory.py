@@ -13,8 +13,9 @@ from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
 from ottla.log.errors import DirectoryInUse, StorageError
 from ottla.log.log_directory import LogDirectory
+from ottla.log.validation import checked
 from ottla.model.errors import ConfigError
-from tests.log.faulty_files import DyingFiles, Killed, QuickFiles
+from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, rows_of, values
 
 SMALL = LogConfig(segment_bytes=500)
@@ -106,6 +107,22 @@ def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(tmp_path: Path
     assert again.repair("t", 0, SMALL, NOW).high_watermark == 0
     again.close()
     assert LogDirectory.open(tmp_path, config_of, NOW).was_clean
+
+
+def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop(tmp_path: Path) -> None:
+    files = FullDisk()
+    directory = LogDirectory.open(tmp_path, config_of, NOW, file_system=files)
+    for partition in range(2):
+        log = directory.create("t", partition, SMALL, NOW)
+        add(log, batch(*values(0, 3)))
+    directory.logs["t", 0].append(checked(batch(*values(3, 3)), SMALL, NOW), NOW)
+    files.room = 10
+    with pytest.raises(StorageError):
+        directory.close()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    assert not again.was_clean
+    assert [len(rows_of(log)) for log in again.logs.values()] == [3, 3]
+    again.close()
 
 
 @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt x 5\n", "0\n1\nt 0\n", "0\nx\n"])

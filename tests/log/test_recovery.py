@@ -243,6 +243,44 @@ def config_of(topic: str, partition: int) -> LogConfig:
     return LogConfig()
 
 
+class LyingDisk(QuickFiles):
+    """A disk of which a flush fails once, and the next one would succeed, as Linux does it."""
+
+    failures = 0
+
+    def sync(self, fd: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(5, f"Input/output error on descriptor {fd}")
+
+
+def test_a_failed_flush_takes_the_log_offline_instead_of_being_repeated(tmp_path: Path) -> None:
+    disk = LyingDisk()
+    log = open_log(tmp_path / "t-0", SMALL, disk)
+    add(log, batch(*values(0, 2)))
+    disk.failures = 1
+    with pytest.raises(StorageError, match="cannot flush"):
+        log.flush()
+    assert log.recovery_point == 0
+    with pytest.raises(LogOffline):
+        log.append(checked(batch(*values(2, 2)), SMALL, NOW), NOW)
+    with pytest.raises(LogOffline):
+        log.close()
+    log.abandon()
+
+
+def test_a_flush_ticket_covers_what_was_written_before_it(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0", batches=20)
+    ticket = log.begin_flush()
+    add(log, batch(*values(60, 3, 50)))
+    ticket.sync()
+    log.finish_flush(ticket)
+    assert (log.recovery_point, log.high_watermark) == (60, 63)
+    log.flush()
+    assert log.recovery_point == 63
+    log.close()
+
+
 WRITER = """
 import sys
 from pathlib import Path

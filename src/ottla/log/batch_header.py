@@ -32,6 +32,7 @@ NO_TIMESTAMP = -1
 
 BATCH = struct.Struct(">qiibIhiqqqhii")
 OFFSET_AND_SIZE = struct.Struct(">qi")
+OFFSET_SIZE_EPOCH = struct.Struct(">qii")
 OFFSET = struct.Struct(">q")
 SIZE = struct.Struct(">i")
 CRC = struct.Struct(">I")

@@ -27,6 +27,7 @@ class FlushTicket:
     descriptors: list[int] = field(default_factory=list)
     names_changed: bool = False
     done: bool = False
+    failure: StorageError | None = None
 
     def sync(self) -> None:
         """Wait for the disk. Raises StorageError; the ticket is then worth nothing."""
@@ -36,7 +37,8 @@ class FlushTicket:
             if self.names_changed:
                 self.file_system.sync_directory(self.directory)
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot flush: {error}") from error
+            self.failure = StorageError(f"{self.directory}: cannot flush: {error}")
+            raise self.failure from error
         finally:
             self.close()
         self.done = True

@@ -203,15 +203,26 @@ class LogDirectory:
             raise StorageError(f"{self.path}: cannot write checkpoints: {error}") from error
 
     def close(self) -> None:
-        """Flush and close everything, and mark the stop as clean."""
+        """Flush and close everything, and mark the stop as clean unless a log could not be closed.
+
+        Raises the first StorageError after all have had their turn.
+        """
+        failures: list[StorageError] = []
         try:
             for log in self.logs.values():
-                log.close()
+                try:
+                    log.close()
+                except StorageError as failure:
+                    failures.append(failure)
             self.checkpoint()
-            if not self.damaged:
+            if not self.damaged and not failures:
                 self._file_system.replace_file(self.path / checkpoints.CLEAN_SHUTDOWN, b"")
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot mark the stop as clean: {error}") from error
         finally:
             self.abandon()
+        if failures:
+            raise failures[0]
 
     def abandon(self) -> None:
         """Give up descriptors and the lock and leave the disk alone, as a crash would."""

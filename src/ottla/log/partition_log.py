@@ -237,11 +237,14 @@ class PartitionLog:
         return ticket
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """Note that a ticket was carried out; one that failed leaves the recovery point where it is."""
+        """Note what became of a ticket. A failed one takes the log offline: the system may have dropped the
+        bytes, and would say of a second attempt that all is well.
+        """
         if ticket.done:
             self.recovery_point = max(self.recovery_point, min(ticket.offset, self.high_watermark))
         else:
             self._names_changed = self._names_changed or ticket.names_changed
+            self._offline = self._offline or ticket.failure
 
     def flush(self) -> None:
         """Everything written so far survives a power cut when this returns."""
@@ -366,6 +369,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Write, flush and store everything: after this, and only then, the next `open` may be `clean`."""
+        self._check_online()
         self.write_staged()
         with self._as_storage_error("close"):
             self.active.seal()

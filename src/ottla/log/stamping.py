@@ -16,10 +16,12 @@ from ottla.log.batch_header import (
     BATCH_CRC_AT,
     BATCH_MAX_TIMESTAMP_AT,
     CRC,
+    ENTRY_OVERHEAD,
     LEADER_EPOCH,
     LEADER_EPOCH_AT,
     LOG_APPEND_TIME,
     OFFSET,
+    OFFSET_SIZE_EPOCH,
     TIMESTAMP,
 )
 from ottla.log.refusals import refused
@@ -46,6 +48,8 @@ def stamp(
     Raises KafkaError 10 if a message that had to be compressed again grew above `size_max`, before anything
     of it can be appended.
     """
+    if len(checked.batches) == 1 and append_time_ms is None and checked.batches[0].header.magic == 2:
+        return _stamped_single(checked, base_offset, leader_epoch)
     view = checked.data
     buffers: list[memoryview] = []
     places: list[BatchPlace] = []
@@ -66,6 +70,15 @@ def stamp(
         newest = max(newest, timestamp)
         offset = last_offset + 1
     return StampedSet(buffers, places, size, newest, offset)
+
+
+def _stamped_single(checked: CheckedSet, base_offset: int, leader_epoch: int) -> StampedSet:
+    """What nearly every produce is: one batch of format 2 with create time. One patch does it."""
+    data, ((header, offsets, _),) = checked
+    OFFSET_SIZE_EPOCH.pack_into(data, 0, base_offset, header.size - ENTRY_OVERHEAD, leader_epoch)
+    next_offset = base_offset + offsets
+    place = BatchPlace(header.size, next_offset - 1, header.max_timestamp)
+    return StampedSet([data], [place], header.size, header.max_timestamp, next_offset)
 
 
 def _stamp_batch(
