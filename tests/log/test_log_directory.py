@@ -172,6 +172,29 @@ def test_a_topic_made_again_after_its_deletion_is_empty(tmp_path: Path) -> None:
     directory.close()
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_checkpoints_of_a_deleted_partition_are_not_believed_of_a_new_one(
+    tmp_path: Path, crashes: bool
+) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    log = directory.create("t", 0, SMALL, NOW)
+    for number in range(9):
+        add(log, batch(*values(number, 1, 100)))
+    log.delete_records(8)
+    log.flush()
+    directory.checkpoint()
+    directory.delete("t", 0)
+    if crashes:
+        directory.abandon()
+        directory = LogDirectory.open(tmp_path, config_of, NOW)
+    add(directory.create("t", 0, SMALL, NOW), batch(*values(0, 3)))
+    directory.abandon()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    assert [row[0] for row in rows_of(again.logs["t", 0])] == [0, 1, 2]
+    assert again.logs["t", 0].recovery_point == 0
+    again.close()
+
+
 def test_compaction_is_remembered(tmp_path: Path) -> None:
     directory = LogDirectory.open(tmp_path, config_of, NOW)
     log = directory.create("t", 0, SMALL, NOW)

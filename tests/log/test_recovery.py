@@ -215,6 +215,19 @@ def test_a_full_disk_fails_the_turn_and_the_log_goes_on(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_log_that_ends_before_its_start_begins_anew_there(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    log.delete_records(115)
+    last = log.active.file.path
+    log.abandon()
+    os.truncate(last, 50)
+    again = open_log(tmp_path / "t-0", SMALL, start_offset=115)
+    assert (again.start_offset, again.high_watermark, rows_of(again)) == (115, 115, [])
+    assert add(again, batch(*values(115, 2))) == 115
+    again.truncate(115)
+    again.close()
+
+
 class NoTruncate(FullDisk):
     """A disk that cannot even undo."""
 

@@ -136,6 +136,9 @@ class LogDirectory:
         path = file_names.partition_directory(self.path, topic, partition)
         if file_names.parse_partition_directory(path.name) != (topic, partition) or topic in {".", ".."}:
             raise ConfigError(f"{topic!r} partition {partition} is no name of a partition")
+        if any((topic, partition) in lines for lines in self._checkpointed.values()):
+            # Lines of a deleted partition of this name: after a crash they would be believed of the new one.
+            self.checkpoint()
         try:
             self._file_system.make_directory(path)
             self._file_system.sync_directory(self.path)
@@ -199,6 +202,7 @@ class LogDirectory:
                 known = self._checkpointed.get(file_name, {})
                 kept = {name: offset for name, offset in known.items() if name in self.damaged}
                 checkpoints.write_offsets(self.path / file_name, kept | offsets, self._file_system)
+                self._checkpointed[file_name] = kept | offsets
         except OSError as error:
             raise StorageError(f"{self.path}: cannot write checkpoints: {error}") from error
 

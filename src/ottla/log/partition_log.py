@@ -361,6 +361,10 @@ class PartitionLog:
             while len(self.segments) > 1 and self._bases[-1] >= offset:
                 self._drop_last()
             self.active.truncate(offset)
+            if self.active.next_offset < self.start_offset:
+                # The batch around the start is gone: nothing visible is left, and no offset is given twice.
+                self._roll(self.start_offset, self.active.created_ms)
+                self.delete_oldest(len(self.segments) - 1)
             self.high_watermark = self.next_offset = self.active.next_offset
             self.recovery_point = min(self.recovery_point, self.high_watermark)
             self.epochs.cut_end(self.high_watermark)

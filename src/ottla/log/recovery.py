@@ -4,10 +4,11 @@
 2. `sweep`: files that belong to no segment any more go.
 3. `load`: sound segments are trusted; from the recovery point on, every batch is verified, the indexes are
    rebuilt, and a torn end is cut.
+4. `catch_up`: a log that ends before its start begins anew there.
 
 Every pass may itself be killed at any instant and run again. Nothing is cut while a sound batch stands behind
 the damage: that is no torn write but damage in the middle, and is refused with DamagedLog unless the caller
-chose `OnDamage.CUT`. (The fourth step, offsets and epochs, is `PartitionLog.open`.)
+chose `OnDamage.CUT`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def load_segments(opening: Opening) -> tuple[list[Segment], Report]:
     report = Report()
     finish_swaps(opening, report)
     sweep(opening, report)
-    return load(opening, report), report
+    return catch_up(opening, load(opening, report)), report
 
 
 def bases_of(directory: Path, suffix: str = LOG) -> list[int]:
@@ -135,6 +136,20 @@ def load(opening: Opening, report: Report) -> list[Segment]:
         if behind is not None:
             segment.seal()
     return segments
+
+
+def catch_up(opening: Opening, segments: list[Segment]) -> list[Segment]:
+    """Pass 4. Where the end was lost in a crash, the log may end below the start that was checkpointed.
+
+    What is left was deleted already: it goes, oldest first, and offsets go on at the start; none is used twice.
+    """
+    if segments[-1].next_offset >= opening.start_offset:
+        return segments
+    for segment in segments:
+        segment.close()
+        for suffix in file_names.SUFFIXES:
+            opening.file_system.remove(segment.path_of(suffix))
+    return [_segment(opening, opening.start_offset)]
 
 
 def _segment(opening: Opening, base: int) -> Segment:
