@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ottla.model.errors import RemoteProtocolError
 from ottla.records import reader
 from ottla.records.slabs import SlabPool
-from ottla.records.transactions import AbortedTransaction
 from ottla.wire import client_connection, server_connection
+from ottla.wire.api.fetch import AbortedTransaction
 from ottla.wire.client_connection import ClientConnection
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.headers import encode_request_header, encode_response_header
@@ -160,7 +160,10 @@ class Records:
             self._pool = guarded
 
     def _outcome(self, data: bytes, options: Options, *, headers: bool) -> Outcome:
-        aborted = [AbortedTransaction(*one) for one in options.aborted]
+        aborted = [
+            AbortedTransaction(first_offset=first, producer_id=producer)
+            for first, producer in options.aborted
+        ]
         source = self._region.holding(data) if len(data) <= self._region.size else data
         arguments = {**options._asdict(), "aborted": aborted, "headers": headers}
         try:

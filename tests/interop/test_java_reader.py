@@ -22,7 +22,7 @@ import pytest
 from ottla.records.builder import Stamp, encode
 from ottla.records.compression import Codec
 from ottla.records.reader import decode
-from ottla.records.transactions import AbortedTransaction
+from ottla.wire.api.fetch import AbortedTransaction
 from tests.interop.rows import (
     FORMAT_IDS,
     FORMATS,

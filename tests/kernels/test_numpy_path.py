@@ -49,7 +49,7 @@ from ottla.records.compression import Codec
 from ottla.records.hashes import java_hash_column, murmur2_column
 from ottla.records.reader import decode
 from ottla.records.slabs import SlabPool
-from ottla.records.transactions import AbortedTransaction
+from ottla.wire.api.fetch import AbortedTransaction
 from tests.naive.record_set import batch, marker, message, record, varint, wrapper
 from tests.naive.strategies import ABORTED, HEADERS, TIMESTAMPS, VALUES, record_sets
 
@@ -252,7 +252,11 @@ def test_both_paths_offer_the_same_names() -> None:
 
 @given(record_sets(), st.sampled_from([0, 0, 1, 4, 30]), ABORTED)
 def test_record_sets_of_any_mixture(data: bytes, from_offset: int, aborted: list[tuple[int, int]]) -> None:
-    read(data, from_offset=from_offset, aborted=[AbortedTransaction(*one) for one in aborted])
+    read(
+        data,
+        from_offset=from_offset,
+        aborted=[AbortedTransaction(first_offset=first, producer_id=producer) for first, producer in aborted],
+    )
 
 
 def test_an_empty_record_set() -> None:

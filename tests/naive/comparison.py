@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ottla.model.errors import CorruptRecord
 from ottla.records import reader
-from ottla.records.transactions import AbortedTransaction
+from ottla.wire.api.fetch import AbortedTransaction
 from tests.naive import record_set
 from tests.naive.record_set import Record
 
@@ -40,7 +40,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
 
 def read(data: bytes, *, aborted: Iterable[tuple[int, int]] = (), **options: Any) -> Outcome:
     """What the reader says."""
-    listed = [AbortedTransaction(*one) for one in aborted]
+    listed = [AbortedTransaction(first_offset=first, producer_id=producer) for first, producer in aborted]
     try:
         decoded = reader.decode(data, aborted=listed, **options)
     except CorruptRecord as damage:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ottla.records.compression import Codec
 from ottla.records.entries import read_only, scan
-from ottla.records.transactions import AbortedTransaction, visible
+from ottla.records.transactions import visible
+from ottla.wire.api.fetch import AbortedTransaction
 from tests.naive.comparison import assert_agreement
 from tests.naive.record_set import batch, marker, message, record
 
@@ -120,7 +121,7 @@ def test_visibility_is_told_for_each_entry() -> None:
     data = data_of(1, 0) + marker(1, base_offset=2, kind=ABORT) + message(0, 3, b"k", b"v")
     entries = scan(read_only(data), verify_crc=True)
     assert visible(entries.table, entries.data, []).tolist() == [True, False, True]
-    hidden = visible(entries.table, entries.data, [AbortedTransaction(0, 1)])
+    hidden = visible(entries.table, entries.data, [AbortedTransaction(first_offset=0, producer_id=1)])
     assert hidden.dtype == np.bool_
     assert hidden.tolist() == [False, False, True]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import crc32c
 import numpy as np
@@ -60,6 +60,13 @@ class Stamp:
             if not low <= getattr(self, name) <= high:
                 raise ConfigError(f"{name} {getattr(self, name)} is not within {low} to {high}")
 
+    def behind(self, count: int) -> Stamp:
+        """The stamp of what follows so many records; sequences wrap to 0."""
+        sequence = self.base_sequence
+        if sequence >= 0:
+            sequence = (sequence + count) & 0x7FFFFFFF
+        return replace(self, base_offset=self.base_offset + count, base_sequence=sequence)
+
 
 PLAIN = Stamp()
 
@@ -68,14 +75,17 @@ def encode(
     columns: pa.RecordBatch | pa.Table,
     *,
     magic: int = 2,
-    codec: Codec = Codec.NONE,
+    codec: Codec | str = Codec.NONE,
     level: int | None = None,
     batch_bytes: int = BATCH_BYTES,
     stamp: Stamp = PLAIN,
     timestamp_ms: int = layout.NO_TIMESTAMP,
     pool: SlabPool = POOL,
 ) -> list[memoryview]:
-    """Encode records in order; each view is a whole batch, joined they are a record set.
+    """Encode records in order; each view is a whole batch.
+
+    Joined, they are a record set as a log or a Fetch response holds it. A Produce request carries one view
+    a partition: brokers refuse more.
 
     A batch holds at most `batch_bytes` before compression; a larger record gets a batch of its own.
     Formats 0 and 1 have no batches: uncompressed, a view holds many messages; compressed, one wrapper.
@@ -87,15 +97,26 @@ def encode(
         raise ConfigError(f"batch_bytes {batch_bytes} is not within 1 to {BATCH_BYTES_MAX}")
     if abs(timestamp_ms) >= layout.ENCODED_TIMESTAMP_LIMIT:
         raise ConfigError(f"timestamp_ms {timestamp_ms} is no time that a record can carry")
-    records = _Records.of(columns, timestamp_ms)
-    if magic == 2:
-        batches = _encode_batches(records, batch_bytes, stamp, pool)
-        if codec is Codec.NONE:
-            return batches
-        return [_compressed_batch(batch, codec, level) for batch in batches]
-    if records.headers is not None:
-        raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
-    return list(_encode_messages(records, magic, codec, level, batch_bytes, stamp.base_offset))
+    codec = codec if isinstance(codec, Codec) else Codec.named(codec)
+    views: list[memoryview] = []
+    for chunk in _chunks(columns):
+        records = _Records.of(chunk, timestamp_ms)
+        if magic == 2:
+            batches = _encode_batches(records, batch_bytes, stamp, pool)
+            views += batches if codec is Codec.NONE else (_compressed(one, codec, level) for one in batches)
+        else:
+            views += _encode_messages(records, magic, codec, level, batch_bytes, stamp.base_offset)
+        stamp = stamp.behind(records.count)
+    return views
+
+
+def _chunks(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    """As few pieces as Arrow can make: a column of bytes holds 2 GiB at most."""
+    if isinstance(columns, pa.RecordBatch):
+        return [columns]
+    if isinstance(columns, pa.Table):
+        return columns.combine_chunks().to_batches()  # type: ignore[no-any-return]
+    raise ConfigError(f"records come as a pyarrow RecordBatch or Table, not as {type(columns).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +218,7 @@ def _raise_unless_ok(status: int, progress: npt.NDArray[np.int64]) -> None:
         raise AssertionError(f"encode kernel status {status}: the room was computed too small")
 
 
-def _compressed_batch(batch: memoryview, codec: Codec, level: int | None) -> memoryview:
+def _compressed(batch: memoryview, codec: Codec, level: int | None) -> memoryview:
     """The same batch with its records compressed: length, codec bits and checksum change."""
     records = compress(codec, batch[layout.BATCH_OVERHEAD :], level=level)
     out = bytearray(layout.BATCH_OVERHEAD + len(records))
@@ -220,6 +241,8 @@ def _write_crc(batch: memoryview) -> None:
 def _encode_messages(
     records: _Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int
 ) -> Iterator[memoryview]:
+    if records.headers is not None:
+        raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
     for first, last in _message_runs(records, batch_bytes):
         part = records.part(first, last)
         if codec is Codec.NONE:

@@ -33,6 +33,7 @@ SCHEMA = pa.schema(
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS, nullable=False))
 
+TEXT_REPAIR_ROWS = 4096
 _EMPTY = [pa.array([], kind) for kind in SCHEMA.types]
 _BINARY, _INT8, _INT32, _INT64 = pa.binary(), pa.int8(), pa.int32(), pa.int64()
 
@@ -149,6 +150,15 @@ class HeaderSpans(NamedTuple):
 
 def _text(keys: pa.Array) -> pa.Array:
     """Header keys as strings. Bytes that are not UTF-8 become U+FFFD, as Java's reader does it."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        # A few at a time: as Python objects, they take many times their size.
+        pieces = [keys[at : at + TEXT_REPAIR_ROWS] for at in range(0, len(keys), TEXT_REPAIR_ROWS)]
+        return pa.concat_arrays([_repaired(piece) for piece in pieces])
+
+
+def _repaired(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ottla import kernels
 from ottla.kernels import layout
-from ottla.model.errors import CorruptRecord
+from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.compression import Arena, Codec, OverLimit
 
 U8Array = npt.NDArray[np.uint8]
@@ -52,6 +52,7 @@ class Entries:
     valid_bytes: int
     damage: CorruptRecord | None = None
     arena: U8Array = field(default_factory=lambda: NO_BYTES)
+    borrowed: Arena | None = None  # what `arena` is a view of
 
     def cut(self, row: int, damage: CorruptRecord | None) -> Entries:
         """Only the entries before `row`."""
@@ -80,6 +81,8 @@ def summarize(table: Table) -> Summary:
 def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
     """The bytes as the one array type that kernels are compiled for."""
     view = data.data if isinstance(data, np.ndarray) else memoryview(data)
+    if not view.c_contiguous:
+        raise ConfigError("a record set must be contiguous in memory, not a slice with steps")
     return np.frombuffer(view.toreadonly(), np.uint8)
 
 
@@ -138,7 +141,7 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
     compressed = (table[:, layout.START] < table[:, layout.END]) & (
         table[:, layout.ATTRIBUTES] & layout.CODEC_MASK != 0
     )
-    arena = _arena(limit)
+    arena = _borrowed_arena(limit)
     pieces: list[Table] = []
     done = 0
     for row in np.flatnonzero(compressed).tolist():
@@ -154,7 +157,7 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
         done = row + 1
     pieces.append(entries.table[done:])
     table = np.concatenate(pieces)
-    return replace(entries, table=table, summary=summarize(table), arena=_filled(arena))
+    return replace(entries, table=table, summary=summarize(table), arena=_filled(arena), borrowed=arena)
 
 
 def _damage(entry: Row, reason: str) -> CorruptRecord:
@@ -170,13 +173,19 @@ def _damage(entry: Row, reason: str) -> CorruptRecord:
 _thread = threading.local()
 
 
-def _arena(limit: int) -> Arena:
-    """This thread's arena, emptied. Decoding copies out of it, so it is free again after every record set."""
-    arena: Arena | None = getattr(_thread, "arena", None)
-    if arena is None or arena.limit != limit or arena.capacity > ARENA_KEPT_BYTES:
-        arena = _thread.arena = Arena(limit=limit)
+def _borrowed_arena(limit: int) -> Arena:
+    """This thread's arena. It is taken away while in use: a finalizer may decode in between."""
+    arena: Arena | None = _thread.__dict__.pop("arena", None)
+    if arena is None or arena.limit != limit:
+        return Arena(limit=limit)
     arena.clear()
     return arena
+
+
+def give_back_arena(entries: Entries) -> None:
+    """Nothing reads the decompressed bytes any more: decoding has copied them out."""
+    if entries.borrowed is not None and entries.borrowed.capacity <= ARENA_KEPT_BYTES:
+        _thread.arena = entries.borrowed
 
 
 def _filled(arena: Arena) -> U8Array:

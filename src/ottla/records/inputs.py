@@ -63,6 +63,15 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
+def _checked_ends(ends: npt.NDArray[np.int32], data_bytes: int, name: str) -> npt.NDArray[np.int32]:
+    """Arrow believes offsets that it was handed; a kernel would follow them out of the data."""
+    if ends[0] < 0 or ends[-1] > data_bytes or (ends[1:] < ends[:-1]).any():
+        raise ConfigError(
+            f"column {name!r} is damaged: its offsets do not ascend within {data_bytes:,} bytes"
+        )
+    return ends
+
+
 def binary_input(column: pa.Array | pa.ChunkedArray, name: str) -> BinaryInput:
     """A column of bytes or text."""
     array = _whole(column)
@@ -73,13 +82,14 @@ def _binary_arrays(array: pa.Array, name: str) -> BinaryInput:
     if array.type != pa.binary():
         try:
             array = array.cast(pa.binary())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             raise ConfigError(f"column {name!r} of type {array.type} does not hold bytes: {error}") from error
     valid, ends, data = array.buffers()
     first, count = array.offset, len(array)
+    plain = _plain(data, np.uint8)
     return BinaryInput(
-        _plain(ends, np.int32)[first : first + count + 1],
-        _plain(data, np.uint8),
+        _checked_ends(_plain(ends, np.int32)[first : first + count + 1], plain.size, name),
+        plain,
         _plain(valid, np.uint8) if array.null_count else NO_BYTES,
         first,
     )
@@ -97,7 +107,7 @@ def timestamp_input(
             kind = pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP
             # Finer units are cut to milliseconds, which is all that Kafka keeps.
             array = pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
     if array.null_count:
         array = pc.fill_null(array.cast(pa.int64()), default_ms)
@@ -120,7 +130,7 @@ def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
         if array.null_count:
             array = pa.array([headers or [] for headers in array.to_pylist()], array.type)
         array = array.cast(HEADERS)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise ConfigError(
             f"column 'headers' of type {array.type} does not hold {HEADERS}: {error}"
         ) from error
@@ -129,7 +139,7 @@ def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
     if not len(array.values):
         return None
     keys = array.values.field("key")
-    ends = array.offsets.to_numpy()
+    ends = _checked_ends(array.offsets.to_numpy(), len(array.values), "headers")
     ends.flags.writeable = False
     return HeaderInput(
         ends,

@@ -101,7 +101,7 @@ class MessageSet:
     def of(
         cls,
         messages: Iterable[Message],
-        codec: Codec = Codec.NONE,
+        codec: Codec | str = Codec.NONE,
         *,
         magic: int = 2,
         base_offset: int = 0,

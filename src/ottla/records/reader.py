@@ -29,6 +29,7 @@ from ottla.records.entries import (
     Entries,
     U8Array,
     decompressed,
+    give_back_arena,
     hidden,
     read_only,
     scan,
@@ -50,7 +51,8 @@ class Decoded:
 
     `next_offset`: the offset to fetch next. It passes over what is not delivered (control batches,
     aborted transactions, records compacted away), so it is not the last record's offset + 1.
-    `valid_bytes`: how much of the record set is covered.
+    `valid_bytes`: how much of the record set is covered. 0 of a set that is not empty means that its first
+    entry is cut: ask the broker for more bytes.
     `damage`: what stands right behind, if the record set is damaged there.
     """
 
@@ -66,7 +68,7 @@ def decode(
     from_offset: int = 0,
     verify_crc: bool = True,
     headers: bool = False,
-    aborted: Iterable[AbortedTransaction] = (),
+    aborted: Iterable[AbortedTransaction] | None = None,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     pool: SlabPool = POOL,
 ) -> Decoded:
@@ -76,10 +78,12 @@ def decode(
     that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
     damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
     """
+    if not (isinstance(from_offset, int) and -(1 << 63) <= from_offset < 1 << 63):
+        raise ConfigError(f"from_offset is {from_offset!r}, not a 64-bit integer")
     if not 0 < decompressed_bytes_max <= DECOMPRESSED_BYTES_LIMIT:
         raise ConfigError(f"decompressed_bytes_max is {decompressed_bytes_max}, not within 1 to 2**31 - 1")
     entries = scan(read_only(data), verify_crc=verify_crc)
-    entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
+    entries = _deliverable(entries, from_offset, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
     spans = HeaderSpans.of(entries.summary.records) if headers else None
     entries = _decode_records(entries, from_offset, columns, spans)
@@ -93,6 +97,7 @@ def decode(
         if header_damage is not None:
             damage, next_offset = header_damage, columns.offset(rows)
             valid_bytes = entries.position_of(*spans.place(rows))
+    give_back_arena(entries)
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
         raise damage
@@ -100,13 +105,22 @@ def decode(
 
 
 def _deliverable(
-    entries: Entries, aborted: Iterable[AbortedTransaction], *, verify_crc: bool, limit: int
+    entries: Entries,
+    from_offset: int,
+    aborted: Iterable[AbortedTransaction] | None,
+    *,
+    verify_crc: bool,
+    limit: int,
 ) -> Entries:
     """Entries that are sound, uncompressed, and whose hidden ones are empty."""
     if entries.summary.unverified:
         entries = verified(entries)
     if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
         entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
+    if entries.summary.attributes & layout.CODEC_MASK or entries.summary.data_bytes > COLUMN_BYTES_MAX:
+        # What nobody wants must not use up the limits, or a reader would never get past it.
+        passed = entries.table[:, layout.LAST_OFFSET] < from_offset
+        entries = hidden(entries, passed) if passed.any() else entries
     if entries.summary.attributes & layout.CODEC_MASK:
         entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
     if entries.summary.data_bytes > COLUMN_BYTES_MAX:

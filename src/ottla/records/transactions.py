@@ -8,7 +8,7 @@ A transactional batch of such a producer is dropped from that offset on, until t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +20,21 @@ ABORT_MARKER = 0
 MARKER_BYTES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
-    """One row of a fetch response's list."""
+class AbortedTransaction(Protocol):
+    """One row of a fetch response's list, as `ottla.wire.api.fetch` has it."""
 
-    first_offset: int
     producer_id: int
+    first_offset: int
 
 
 def visible(
-    table: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], aborted: Iterable[AbortedTransaction]
+    table: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], aborted: Iterable[AbortedTransaction] | None
 ) -> npt.NDArray[np.bool_]:
     """For each entry, whether its records are delivered."""
     attributes = table[:, layout.ATTRIBUTES]
     batches = table[:, layout.MAGIC] == 2
     keep: npt.NDArray[np.bool_] = ~(batches & (attributes & layout.CONTROL != 0))
-    pending = sorted(aborted, reverse=True)
+    pending = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
     if not pending:
         return keep
     open_producers: set[int] = set()
