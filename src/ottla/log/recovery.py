@@ -141,7 +141,7 @@ def load(opening: Opening, report: Report) -> list[Segment]:
 def catch_up(opening: Opening, segments: list[Segment]) -> list[Segment]:
     """Pass 4. Where the end was lost in a crash, the log may end below the start that was checkpointed.
 
-    What is left was deleted already: it goes, oldest first, and offsets go on at the start; none is used twice.
+    What is left was deleted already: it goes, oldest first, and offsets go on at the start, none twice.
     """
     if segments[-1].next_offset >= opening.start_offset:
         return segments
