@@ -7,6 +7,10 @@ if [ -z "$python" ]; then
     echo "ottla needs Python 3.11 or newer: none was found on PATH (set PYTHON=/path/to/python3)" >&2
     exit 1
 fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "ottla needs Python 3.11 or newer: $python is not that" >&2
+    exit 1
+fi
 if ! "$python" -m venv "$venv" 2>/dev/null; then
     # Debian splits venv off its Python; the package is tiny, so take it where no question is asked.
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
@@ -17,5 +21,11 @@ if ! "$python" -m venv "$venv" 2>/dev/null; then
         exit 1
     }
 fi
-"$venv/bin/python" -m pip install -q --upgrade pip -c constraints.txt
-"$venv/bin/python" -m pip install -q -c constraints.txt -e . --group test
+install() {
+    "$venv/bin/python" -m pip install -q -c constraints.txt "$@" || {
+        echo "pip could not install $*: if it says so above, no package index can be reached from here" >&2
+        exit 1
+    }
+}
+install --upgrade pip
+install -e . --group test

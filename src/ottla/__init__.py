@@ -1,7 +1,7 @@
 """Kafka's consumer stack for Python and Spark.
 
-Public names only; everything else is private by default. Names are loaded on first use, so that
-``import ottla`` costs nothing.
+These names are public, and so are the modules that the README shows; everything else is private by default.
+Importing the package loads no arrays and no compiler.
 """
 
 from ottla.model.errors import (

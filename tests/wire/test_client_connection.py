@@ -122,7 +122,18 @@ def test_good_answers_before_a_fault_are_not_lost() -> None:
         client.next_event()
 
 
-@pytest.mark.parametrize("body", [b"", b"\0\0", b"\0\0\0\0", b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"])
+def test_bytes_behind_an_answer_are_ignored() -> None:
+    """A newer broker may say more than this version holds, and every other client lets it."""
+    client = ready()
+    client.send(HEARTBEAT)
+    body = reply(0, 4, HeartbeatResponse())[4:] + b"more"
+    feed(client, struct.pack(">i", len(body)) + body)
+    answer = client.next_event()
+    assert isinstance(answer, Answer)
+    assert answer.message == HeartbeatResponse()
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\0", b"\0\0\0\0", b"\0\0\0\0\0\0"])
 def test_a_malformed_answer_is_a_fault_and_stays_unanswered(body: bytes) -> None:
     client = ready()
     client.send(HEARTBEAT)

@@ -180,3 +180,10 @@ def test_every_question_ends_after_finitely_many_outcomes() -> None:
 
     assert depth(Asked.NOTHING) <= 9
     assert set(TRANSITIONS) == set(Asked)
+
+
+def test_a_version_that_brokers_refuse_is_made_acceptable() -> None:
+    """KIP-511 allows letters, digits, dots and dashes; a local version has a plus."""
+    plan = Discovery(software_version="0.1.0.dev3+gabc").start()
+    assert isinstance(plan, Question)
+    assert plan.request.client_software_version == "0.1.0.dev3-gabc"

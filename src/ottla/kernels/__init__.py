@@ -29,7 +29,8 @@ java_hash_column: Kernel = _path.java_hash_column
 
 if not kernel.AVAILABLE and kernel.REQUESTED != "numpy":
     warnings.warn(
-        f"ottla runs without Numba ({kernel.UNAVAILABLE_BECAUSE}): decoding is 3 to 27 times slower",
+        f"ottla runs without Numba ({kernel.UNAVAILABLE_BECAUSE}): decoding is 3 to 27 times slower;"
+        f" `pip install numba` mends it, OTTLA_KERNELS=numpy silences this",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-REQUESTED = os.environ.get("OTTLA_KERNELS", "auto")
+CACHE_KEPT_SECONDS = 30 * 86_400
+REQUESTED = os.environ.get("OTTLA_KERNELS", "auto").lower()
 UNAVAILABLE_BECAUSE = ""
 
 if REQUESTED == "numpy":
@@ -32,6 +34,11 @@ if REQUESTED == "numpy":
 else:
     try:
         import numba
+
+        # What `memory` and `crc32c` build on; another Numba may have moved it.
+        from llvmlite import ir as _
+        from numba.core import cgutils as _  # noqa: F811
+        from numba.extending import intrinsic as _  # noqa: F401, F811
     except Exception as error:  # noqa: BLE001 - a broken Numba raises anything, and must not break import
         UNAVAILABLE_BECAUSE = f"{type(error).__name__}: {error}"
 
@@ -48,12 +55,17 @@ def source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _is_private_and_writable(directory: Path) -> bool:
-    """Cached machine code is executed: a directory that others can write to is not trusted."""
+def _is_private(directory: Path) -> bool:
+    """Whether only this user can write there."""
+    status = directory.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
+def _is_usable(directory: Path) -> bool:
+    """Cached machine code is executed: a directory that others can write to, or exchange, is not trusted."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = directory.stat()
-        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        if not (_is_private(directory.parent) and _is_private(directory)):
             return False
         with tempfile.TemporaryFile(dir=directory):
             return True
@@ -79,12 +91,22 @@ def cache_directory() -> Path | None:
     except OSError:  # imported from a zip: there is no source to stamp
         return None
     for base in _cache_candidates():
-        if _is_private_and_writable(base / f"kernels-{digest}"):
+        if _is_usable(base / f"kernels-{digest}"):
             return base / f"kernels-{digest}"
     return None
 
 
+def _remove_old_caches(directory: Path) -> None:
+    """Every version of the kernels leaves a directory behind; those that nobody used for long go."""
+    for other in directory.parent.glob("kernels-*"):
+        with contextlib.suppress(OSError):
+            if other != directory and other.stat().st_mtime < directory.stat().st_mtime - CACHE_KEPT_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+
+
 CACHE_DIRECTORY = cache_directory() if JIT else None
+if CACHE_DIRECTORY is not None:
+    _remove_old_caches(CACHE_DIRECTORY)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ Produce with acks=0 never enters the queue, as it has no answer.
     CLOSED   over; `unanswered` tells what was lost
 
 Driver, blocking:                                     with asyncio: get_buffer and received are those
-    sock.sendmsg(connection.send(request).parts)      of BufferedProtocol, eof that of eof_received
+    for part in connection.send(request).parts:       of BufferedProtocol, eof that of eof_received
+        sock.sendall(part)
     while (event := connection.next_event()) is None:
         count = sock.recv_into(connection.get_buffer())
         connection.received(count) if count else connection.eof()
@@ -32,7 +33,7 @@ from ottla.wire.exchange import Exchange, expects_response, following
 from ottla.wire.frames import SIZE_ROOM, FrameReceiver, seal
 from ottla.wire.headers import API_VERSIONS_KEY, decode_correlation_id, encode_request_header, response_body
 from ottla.wire.primitives import Buffer
-from ottla.wire.schema import Api, Request, Response, decode, encode
+from ottla.wire.schema import Api, Request, Response, decode_prefix, encode
 from ottla.wire.transitions import advance
 from ottla.wire.versions import PeerVersions
 
@@ -239,7 +240,8 @@ class ClientConnection:
             raise RemoteProtocolError(self._out_of_step(due, correlation_id))
         body = response_body(due.api, due.version, frame)
         version = 0 if _is_refusal(due, body) else due.version
-        message = decode(due.api.response, version, body)
+        # Bytes behind the message are ignored, as every client does.
+        message, _ = decode_prefix(due.api.response, version, body)
         self._advance(ClientInput.ANSWER)
         self._in_flight.popleft()
         return Answer(correlation_id, due.api, version, message)

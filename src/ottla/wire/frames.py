@@ -166,7 +166,8 @@ class FrameReceiver:
 def seal(parts: list[Buffer]) -> list[Buffer]:
     """Make one frame of the parts of a message, whose first part begins with SIZE_ROOM and is writable.
 
-    The parts go to sendmsg or writelines as they are; nothing is joined or copied.
+    The parts are to be written in this order, all of them, by sendall or writelines; nothing is joined or
+    copied. (A bare sendmsg may write less, and takes 1,024 parts at most.)
     """
     size = -_SIZE_BYTES
     for part in parts:

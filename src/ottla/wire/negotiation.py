@@ -22,6 +22,7 @@ silence is the driver's own timeout. Nothing here reads a clock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -138,6 +139,10 @@ class Settled:
 Plan = Question | Settled
 
 
+# KIP-511: letters, digits, "-" and "." inside; a broker refuses the whole question for a "+" in a version.
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9.-]")
+
+
 class Discovery:
     """One broker's version discovery, over as many connections as it takes.
 
@@ -151,7 +156,7 @@ class Discovery:
     """
 
     def __init__(self, *, software_version: str, pin: str | None = None) -> None:
-        self._software_version = software_version
+        self._software_version = _ILLEGAL.sub("-", software_version).strip("-.") or "unknown"
         self._pin = pinned(pin) if pin is not None else None
         self._asked = Asked.NOTHING
         self._version = 0  # of the last ApiVersions
