@@ -187,7 +187,14 @@ def hashing(name: str) -> Callable[..., None]:
     return both
 
 
+def ends_ascend(ends: npt.NDArray[np.int32]) -> bool:
+    answer = bool(compiled.ends_ascend(ends))
+    assert bool(numpy_path.ends_ascend(ends)) == answer
+    return answer
+
+
 BOTH: dict[str, Callable[..., Any]] = {
+    "ends_ascend": ends_ascend,
     "scan_entries": scan_entries,
     "summarize_entries": summarize_entries,
     "decode_batches": decoding("decode_batches"),

@@ -24,6 +24,7 @@ decode_messages: Kernel = _path.decode_messages
 decode_headers: Kernel = _path.decode_headers
 encode_batches: Kernel = _path.encode_batches
 encode_messages: Kernel = _path.encode_messages
+ends_ascend: Kernel = _path.ends_ascend
 murmur2_column: Kernel = _path.murmur2_column
 java_hash_column: Kernel = _path.java_hash_column
 

@@ -1,6 +1,7 @@
 """The Numba kernels under the names that `ottla.kernels` offers; `numpy_path` has the same ones."""
 
 from ottla.kernels.crc32c import IN_KERNEL as CRC32C_IN_KERNEL
+from ottla.kernels.ends_check import ends_ascend
 from ottla.kernels.entry_scan import scan_entries, summarize_entries
 from ottla.kernels.hashes import java_hash_column, murmur2_column
 from ottla.kernels.header_decode import decode_headers
@@ -14,6 +15,7 @@ __all__ = [
     "decode_messages",
     "encode_batches",
     "encode_messages",
+    "ends_ascend",
     "java_hash_column",
     "murmur2_column",
     "scan_entries",

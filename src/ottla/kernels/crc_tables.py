@@ -35,5 +35,5 @@ def _shift_tables(byte_table: npt.NDArray[np.uint32], zeros: int) -> npt.NDArray
 CRC32_SLICES = _slices(CRC32, 8)
 CRC32C_BYTES = _byte_table(CRC32C)
 # The distance between the streams that `crc32c` runs side by side.
-CRC32C_STRIDE = 128
+CRC32C_STRIDE = 256
 CRC32C_SHIFT = _shift_tables(CRC32C_BYTES, CRC32C_STRIDE)

@@ -21,6 +21,11 @@ from ottla.kernels.numpy_bytes import (
 )
 
 
+def ends_ascend(ends: I32Array) -> bool:
+    """Whether no value ends before it begins."""
+    return not bool((ends[1:] < ends[:-1]).any())
+
+
 class BinaryInput(NamedTuple):
     """A column as the caller gave it, and the size of each value: -1 for null."""
 

@@ -26,6 +26,7 @@ from ottla.kernels.numpy_decode import decode_batches
 from ottla.kernels.numpy_encode import encode_batches, encode_messages
 from ottla.kernels.numpy_hashes import java_hash_column, murmur2_column
 from ottla.kernels.numpy_headers import decode_headers
+from ottla.kernels.numpy_inputs import ends_ascend
 from ottla.kernels.numpy_messages import decode_messages
 from ottla.kernels.numpy_scan import scan_entries, summarize_entries
 
@@ -38,6 +39,7 @@ __all__ = [
     "decode_messages",
     "encode_batches",
     "encode_messages",
+    "ends_ascend",
     "java_hash_column",
     "murmur2_column",
     "scan_entries",

@@ -153,6 +153,15 @@ def _write_length(out, at, guess, end):
 
 
 @kernel
+def _first_beyond(times, rows):
+    """The first timestamp that is not within the limit."""
+    row = 0
+    while row < rows and -ENCODED_TIMESTAMP_LIMIT < get_int64(times, row) < ENCODED_TIMESTAMP_LIMIT:
+        row += 1
+    return row
+
+
+@kernel
 def encode_batches(
     rows,
     key_ends,
@@ -196,11 +205,12 @@ def encode_batches(
     # Typed zeros: Numba would compile the parts for a literal 0 as well.
     row = at = start = batch_end = batches = count = base_timestamp = max_timestamp = np.int64(0)
     length_size = np.int64(1)
+    extent = np.int64(0)
+    status = OK
     while row < rows:
-        progress[1] = row
         timestamp = get_int64(times, row)
-        if not -ENCODED_TIMESTAMP_LIMIT < timestamp < ENCODED_TIMESTAMP_LIMIT:
-            return BAD_FIELD
+        # Any timestamp can be written; whether each was within the limit is looked at once, behind the loop.
+        extent |= abs(timestamp)
         key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
         value_size = _size_of(
             values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
@@ -219,9 +229,11 @@ def encode_batches(
             base_timestamp = timestamp
             max_timestamp = timestamp
         if room > SIZE_MAX:
-            return BAD_FIELD
+            status = BAD_FIELD
+            break
         if at + room > out.size or batches == table.shape[0]:
-            return FULL
+            status = FULL
+            break
         end = at + length_size
         put_byte(target, end, 0)
         end = write_varint(target, end + 1, timestamp - base_timestamp)
@@ -270,9 +282,13 @@ def encode_batches(
         )
         batches += 1
         count = np.int64(0)
-    progress[0] = batches
-    progress[1] = rows
-    return OK
+    if extent // ENCODED_TIMESTAMP_LIMIT != 0:
+        status = BAD_FIELD
+        row = _first_beyond(times, rows)
+    if status == OK:
+        progress[0] = batches
+    progress[1] = row
+    return status
 
 
 @inlined

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla import kernels
 from ottla.kernels import layout
 from ottla.model.errors import ConfigError
 from ottla.records.columns import HEADERS, TIMESTAMP
@@ -65,7 +66,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _checked_ends(ends: npt.NDArray[np.int32], data_bytes: int, name: str) -> npt.NDArray[np.int32]:
     """Arrow believes offsets that it was handed; a kernel would follow them out of the data."""
-    if ends[0] < 0 or ends[-1] > data_bytes or (ends[1:] < ends[:-1]).any():
+    if ends[0] < 0 or ends[-1] > data_bytes or not kernels.ends_ascend(ends):
         raise ConfigError(
             f"column {name!r} is damaged: its offsets do not ascend within {data_bytes:,} bytes"
         )
