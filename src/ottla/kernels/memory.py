@@ -26,7 +26,7 @@ import numpy as np
 from ottla.kernels import kernel
 from ottla.kernels.kernel import inlined
 
-BLOCK = 64
+SHORT, BLOCK = 16, 64
 
 if kernel.JIT:
     from llvmlite import ir
@@ -124,16 +124,22 @@ if kernel.JIT:
 
         return types.none(_INT64, _INT64), generate
 
-    @intrinsic
-    def _copy_block(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
+    def _copier(width: int) -> Any:
+        block = ir.VectorType(ir.IntType(8), width).as_pointer()
+
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-            block = ir.VectorType(ir.IntType(8), BLOCK)
             target, source = (builder.add(*arguments[i : i + 2]) for i in (0, 2))
-            value = builder.load(builder.inttoptr(source, block.as_pointer()), align=1)
-            builder.store(value, builder.inttoptr(target, block.as_pointer()), align=1)
+            value = builder.load(builder.inttoptr(source, block), align=1)
+            builder.store(value, builder.inttoptr(target, block), align=1)
             return context.get_dummy_value()
 
-        return types.none(_INT64, _INT64, _INT64, _INT64), generate
+        @intrinsic
+        def copy(typing: Any, out: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ARG001
+            return types.none(_INT64, _INT64, _INT64, _INT64), generate
+
+        return copy
+
+    _copy_short, _copy_block = _copier(SHORT), _copier(BLOCK)
 
     # What lies at an address makes no difference to it; plain Python needs to know.
     bytes_at, chars_at, halves_at, words_at = (intrinsic(_part) for _ in range(4))
@@ -206,8 +212,13 @@ else:
     def prefetch(base: Any, index: int) -> None:
         """Nothing that plain Python could do."""
 
-    def _copy_block(out: Any, at: int, data: Any, start: int) -> None:
-        out[at : at + BLOCK] = data[start : start + BLOCK]
+    def _copier(width: int) -> Any:
+        def copy(out: Any, at: int, data: Any, start: int) -> None:
+            out[at : at + width] = data[start : start + width]
+
+        return copy
+
+    _copy_short, _copy_block = _copier(SHORT), _copier(BLOCK)
 
 
 @inlined
@@ -219,6 +230,9 @@ def copy_bytes(out, at, out_end, data, start, data_end, size):
     is overwritten by the next value; only near the end of either array is it done byte by byte.
     """
     if start + size + BLOCK <= data_end and at + size + BLOCK <= out_end:
+        if size <= SHORT:  # keys, mostly
+            _copy_short(out, at, data, start)
+            return
         done = 0
         while done < size:
             _copy_block(out, at + done, data, start + done)

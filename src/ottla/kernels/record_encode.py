@@ -223,6 +223,9 @@ def encode_batches(
             for ends in (pointer(header_key_ends), pointer(header_value_ends)):
                 room += get_int32(ends, last_header) - get_int32(ends, first_header)
         if count == 0:
+            if batches == table.shape[0]:
+                status = FULL
+                break
             start = at
             batch_end = start + batch_bytes
             at += BATCH_OVERHEAD
@@ -231,7 +234,7 @@ def encode_batches(
         if room > SIZE_MAX:
             status = BAD_FIELD
             break
-        if at + room > out.size or batches == table.shape[0]:
+        if at + room > out.size:
             status = FULL
             break
         end = at + length_size
