@@ -632,3 +632,14 @@ def test_kafka_pythons_lz4_of_format_0_is_ours(kafka_python) -> None:
     assert ours == theirs
     assert unpacked(Codec.LZ4, theirs, magic=0) == TEXT
     assert kafka_python.lz4_decode_old_kafka(ours) == TEXT
+
+
+def test_snappy_of_absurdly_many_blocks_is_refused() -> None:
+    """Each block costs a call; ten megabytes of empty ones would keep a reader busy for seconds."""
+    header = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    with pytest.raises(CorruptRecord, match="absurdly many blocks"):
+        decompress(
+            Codec.SNAPPY,
+            header + struct.pack(">i", 1) * 1 + b"\0" + (struct.pack(">i", 1) + b"\0") * 20_000,
+            limit=1 << 20,
+        )

@@ -20,6 +20,9 @@ from ottla.model.errors import CorruptRecord
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _HEADER: Final = _MAGIC + struct.pack(">ii", 1, 1)
 _BLOCK_BYTES: Final = 32 * 1024  # snappy-java's default, which every Kafka client kept
+# Writers that flush early make small blocks; millions of tiny ones are made to keep a reader busy.
+_BLOCKS_SPARE: Final = 1024
+_BLOCK_BYTES_USUAL_MIN: Final = 64
 
 
 def compress(source: memoryview) -> bytes:
@@ -68,7 +71,11 @@ def _blocks(source: memoryview) -> Iterator[memoryview]:
         yield source
         return
     position = 0
+    blocks_left = _BLOCKS_SPARE + len(source) // _BLOCK_BYTES_USUAL_MIN
     while position < len(source):
+        blocks_left -= 1
+        if blocks_left < 0:
+            raise CorruptRecord(f"snappy data of {len(source):,} bytes are cut into absurdly many blocks")
         if source[position : position + 8].tobytes() == _MAGIC:
             position += len(_HEADER)
             continue
