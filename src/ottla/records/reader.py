@@ -117,15 +117,14 @@ def _deliverable(
         entries = verified(entries)
     if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
         entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
-    if entries.summary.attributes & layout.CODEC_MASK or entries.summary.data_bytes > COLUMN_BYTES_MAX:
-        # What nobody wants must not use up the limits, or a reader would never get past it.
-        passed = entries.table[:, layout.LAST_OFFSET] < from_offset
-        entries = hidden(entries, passed) if passed.any() else entries
     if entries.summary.attributes & layout.CODEC_MASK:
-        entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
+        entries = decompressed(entries, from_offset, verify_crc=verify_crc, limit=limit)
     if entries.summary.data_bytes > COLUMN_BYTES_MAX:
+        # What nobody asked for must not use up the room, or a reader would never get past it.
+        entries = hidden(entries, entries.table[:, layout.LAST_OFFSET] < from_offset)
         ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
-        entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
+        if ends[-1] > COLUMN_BYTES_MAX:
+            entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
     return entries
 
 
