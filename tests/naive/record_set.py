@@ -149,10 +149,7 @@ def decode(
         try:
             _decode_entry(entry, offset, size, session)
         except _Stop:
-            if session.next_offset > from_offset:
-                break
-            session.used = 0  # nothing of it was asked for, so it does not count
-            continue
+            break
         except Damage as found:
             damage = found
             break

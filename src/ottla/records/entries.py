@@ -131,12 +131,11 @@ def _emptied(table: Table, rows: npt.NDArray[np.bool_]) -> Table:
     return table
 
 
-def decompressed(entries: Entries, from_offset: int, *, verify_crc: bool, limit: int) -> Entries:
+def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
     """The same entries with every compressed one replaced by its records, at most `limit` bytes of them.
 
     Where the limit is reached behind some entries, the rest is left for another call and nothing is
-    damaged; an entry that alone exceeds it is. If all that used up the limit is below `from_offset`, it is
-    forgotten instead, or a reader would never get past it.
+    damaged; an entry that alone exceeds it is.
     """
     table = entries.table
     compressed = (table[:, layout.START] < table[:, layout.END]) & (
@@ -147,14 +146,7 @@ def decompressed(entries: Entries, from_offset: int, *, verify_crc: bool, limit:
     done = 0
     for row in np.flatnonzero(compressed).tolist():
         try:
-            try:
-                piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
-            except OverLimit:
-                if not arena.size or table[:row, layout.LAST_OFFSET].max() >= from_offset:
-                    raise
-                arena.clear()
-                pieces, done = [_emptied(table[:row].copy(), np.ones(row, np.bool_))], row
-                piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
+            piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
         except OverLimit as error:
             entries = entries.cut(row, None) if arena.size else entries.damaged(row, str(error))
             break

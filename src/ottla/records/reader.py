@@ -52,7 +52,8 @@ class Decoded:
     `next_offset`: the offset to fetch next. It passes over what is not delivered (control batches,
     aborted transactions, records compacted away), so it is not the last record's offset + 1.
     `valid_bytes`: how much of the record set is covered. 0 of a set that is not empty means that its first
-    entry is cut: ask the broker for more bytes.
+    entry is cut: ask the broker for more bytes. Less than the set without damage means that a limit was
+    reached: go on with the bytes behind, as `MessageSet` does.
     `damage`: what stands right behind, if the record set is damaged there.
     """
 
@@ -83,7 +84,7 @@ def decode(
     if not 0 < decompressed_bytes_max <= DECOMPRESSED_BYTES_LIMIT:
         raise ConfigError(f"decompressed_bytes_max is {decompressed_bytes_max}, not within 1 to 2**31 - 1")
     entries = scan(read_only(data), verify_crc=verify_crc)
-    entries = _deliverable(entries, from_offset, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
+    entries = _deliverable(entries, aborted, verify_crc=verify_crc, limit=decompressed_bytes_max)
     columns = RecordColumns(pool, entries.summary.records, entries.summary.data_bytes)
     spans = HeaderSpans.of(entries.summary.records) if headers else None
     entries = _decode_records(entries, from_offset, columns, spans)
@@ -105,12 +106,7 @@ def decode(
 
 
 def _deliverable(
-    entries: Entries,
-    from_offset: int,
-    aborted: Iterable[AbortedTransaction] | None,
-    *,
-    verify_crc: bool,
-    limit: int,
+    entries: Entries, aborted: Iterable[AbortedTransaction] | None, *, verify_crc: bool, limit: int
 ) -> Entries:
     """Entries that are sound, uncompressed, and whose hidden ones are empty."""
     if entries.summary.unverified:
@@ -118,13 +114,10 @@ def _deliverable(
     if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
         entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
     if entries.summary.attributes & layout.CODEC_MASK:
-        entries = decompressed(entries, from_offset, verify_crc=verify_crc, limit=limit)
+        entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
     if entries.summary.data_bytes > COLUMN_BYTES_MAX:
-        # What nobody asked for must not use up the room, or a reader would never get past it.
-        entries = hidden(entries, entries.table[:, layout.LAST_OFFSET] < from_offset)
         ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
-        if ends[-1] > COLUMN_BYTES_MAX:
-            entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
+        entries = entries.cut(int(np.searchsorted(ends, COLUMN_BYTES_MAX, side="right")), None)
     return entries
 
 
