@@ -1,9 +1,10 @@
 """The one decorator for hot loops, and where their machine code is kept.
 
 A kernel is a top-level function over contiguous arrays and integers: arrays in, arrays out, a status
-integer back; no objects, no exceptions, no allocation. It checks every position that
-it reads from bytes against the arrays it was given; Arrow's offsets come checked. `kernel` compiles it with Numba (releasing the GIL); `inlined` is for the small functions
-that kernels call. The same source runs as plain Python under ``NUMBA_DISABLE_JIT=1``.
+integer back; no objects, no exceptions, no allocation. It checks every position that it reads from bytes
+against the arrays it was given; Arrow's offsets come checked. `kernel` compiles it with Numba (releasing
+the GIL); `inlined` is for the small functions that kernels call. The same source runs as plain Python
+under ``NUMBA_DISABLE_JIT=1``.
 
 Import never fails: where Numba is missing or broken, `AVAILABLE` is false, one warning is given by
 `ottla.kernels`, and `ottla.kernels.numpy_path` serves instead. ``OTTLA_KERNELS=numpy`` asks for that.
