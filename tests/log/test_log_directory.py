@@ -11,10 +11,9 @@ import pytest
 from ottla.log import checkpoints
 from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
-from ottla.log.errors import DirectoryInUse, StorageError
 from ottla.log.log_directory import LogDirectory
 from ottla.log.validation import checked
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, DirectoryInUse, StorageError
 from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, rows_of, values
 

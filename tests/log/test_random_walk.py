@@ -9,9 +9,9 @@ import pytest
 
 from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
-from ottla.log.errors import StorageError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import checked
+from ottla.model.errors import StorageError
 from ottla.records.compression import Codec
 from tests.log.faulty_files import FullDisk
 from tests.log.record_sets import NOW, Row, add, batch, open_log, rows_of

@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.errors import DamagedLog, LogOffline, StorageError
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import OnDamage
 from ottla.log.validation import checked
+from ottla.model.errors import DamagedLog, LogOffline, StorageError
 from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, open_log, rows_of, values
 

@@ -24,11 +24,11 @@ from ottla.log import file_names
 from ottla.log.batch_header import BatchHeader
 from ottla.log.batch_rewrite import with_records, without_records
 from ottla.log.config import LogConfig
-from ottla.log.errors import StorageError
 from ottla.log.key_offsets import KeyOffsets
 from ottla.log.offset_index import ENTRY_BYTES
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
+from ottla.model.errors import StorageError
 from ottla.records.messages import binary_values
 from ottla.records.reader import decode
 

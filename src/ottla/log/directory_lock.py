@@ -11,7 +11,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from ottla.log.errors import DirectoryInUse
+from ottla.model.errors import DirectoryInUse
 
 LOCK = ".lock"
 

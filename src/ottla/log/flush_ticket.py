@@ -13,8 +13,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.log.errors import StorageError
 from ottla.log.file_system import FileSystem
+from ottla.model.errors import StorageError
 
 
 @dataclass(slots=True)

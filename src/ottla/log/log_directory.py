@@ -18,11 +18,10 @@ from ottla.log import checkpoints, file_names
 from ottla.log.checkpoints import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.directory_lock import DirectoryLock
-from ottla.log.errors import DamagedLog, StorageError
 from ottla.log.file_system import REAL, FileSystem
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import OnDamage
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, DamagedLog, StorageError
 
 # version 0 is that of brokers with ZooKeeper; version 1 (KRaft) has node.id and directory.id instead.
 META_VERSION = "0"

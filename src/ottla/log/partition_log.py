@@ -25,7 +25,6 @@ from typing import NamedTuple
 from ottla.log import file_names
 from ottla.log.batch_header import BatchHeader
 from ottla.log.config import LogConfig, TimestampType
-from ottla.log.errors import LogOffline, StorageError
 from ottla.log.file_system import REAL, FileSystem
 from ottla.log.flush_ticket import FlushTicket
 from ottla.log.leader_epochs import LeaderEpochs
@@ -36,7 +35,7 @@ from ottla.log.staging import Staged, fits_whole, index_nears_its_end
 from ottla.log.stamping import stamp
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError
+from ottla.model.errors import KafkaError, LogOffline, StorageError
 
 
 class FirstBatch(Enum):

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from ottla.log import file_names
 from ottla.log.config import LogConfig
-from ottla.log.errors import DamagedLog
 from ottla.log.file_names import LOG, SWAP
 from ottla.log.file_system import FileSystem
 from ottla.log.segment import Segment
+from ottla.model.errors import DamagedLog
 
 
 class OnDamage(Enum):

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ottla.log.batch_header import ENTRY_OVERHEAD, HEADER_BYTES, BatchHeader, header_at
-from ottla.log.errors import LogOffline, StorageError
 from ottla.log.file_system import Buffer, FileSystem
+from ottla.model.errors import LogOffline, StorageError
 
 # Walking small batches, one read serves many; behind a large one it is wasted, so it stays small.
 WALK_BYTES = 8192

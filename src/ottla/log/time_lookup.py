@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.log.batch_header import BatchHeader
-from ottla.log.errors import StorageError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
+from ottla.model.errors import StorageError
 
 LATEST = -1
 EARLIEST = -2

@@ -5,7 +5,11 @@ OttlaError
 ├── LocalProtocolError              we were about to break the protocol: a bug in the caller
 ├── RemoteProtocolError             the peer broke it: drop the connection
 │   └── CorruptRecord               stored data is damaged: skip it or stop
-└── KafkaError                      the peer answered with an error code: look at `retriable`
+├── KafkaError                      the peer answered with an error code: look at `retriable`
+└── StorageError                    the disk refused: nothing of the call happened, it may be tried again
+    ├── DamagedLog                  stored batches are broken with sound ones behind them: a person decides
+    ├── LogOffline                  an earlier failure could not be undone: open the log again
+    └── DirectoryInUse              another broker owns the data directory
 """
 
 from __future__ import annotations
@@ -59,3 +63,25 @@ class KafkaError(OttlaError):
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""
         return self.error.retriable
+
+
+class StorageError(OttlaError):
+    """The disk or the file system failed; the message names the file and the cause."""
+
+
+class DamagedLog(StorageError):
+    """A log is damaged in its middle. `position` is the first bad byte of the segment file `path`."""
+
+    def __init__(self, message: str, *, path: str, position: int, offset: int) -> None:
+        super().__init__(message)
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class LogOffline(StorageError):
+    """The log's memory and files may differ after a failure on top of a failure; it takes no more calls."""
+
+
+class DirectoryInUse(StorageError):
+    """The data directory is locked by another process, or by another broker of this one."""
