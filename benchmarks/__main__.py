@@ -26,17 +26,22 @@ def main(arguments: list[str] | None = None) -> int:
         if module.name != "__main__":
             importlib.import_module(f"benchmarks.{module.name}")
     options = _parser().parse_args(arguments)
-    unknown = [name for name in options.names if name not in REGISTRY]
+    unknown = [name for name in options.names if not _family(name)]
     if unknown:
         print(
             f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(REGISTRY)}", file=sys.stderr
         )
         return 2
-    names = options.names or list(REGISTRY)
+    names = [member for name in options.names for member in _family(name)] or list(REGISTRY)
     print_result = _print_json if options.json else _print_table
     for result in run_all(names, QUICK if options.quick else FULL):
         print_result(result)
     return 0
+
+
+def _family(name: str) -> list[str]:
+    """The benchmark of that name, or all whose names go on from it: "broker" is every "broker-..."."""
+    return [name] if name in REGISTRY else [one for one in REGISTRY if one.startswith(f"{name}-")]
 
 
 def _parser() -> argparse.ArgumentParser:

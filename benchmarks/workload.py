@@ -108,13 +108,14 @@ def record_sets(shape: Shape, megabytes: int) -> RecordSets:
         batches = []
         for _ in range(batches_per_set):
             batch = [next(source) for _ in range(shape.batch_records)]
-            batches.append(_built(shape, offset, batch))
+            batches.append(built(shape, offset, batch))
             offset += shape.batch_records
         sets.append(b"".join(batches))
     return RecordSets(shape, sets, offset, megabytes * batches_per_set * batch_bytes)
 
 
-def _built(shape: Shape, offset: int, batch: list[Row]) -> bytes:
+def built(shape: Shape, offset: int, batch: list[Row]) -> bytes:
+    """One batch, or one message set, of these records."""
     if version_of("aiokafka") is None:
         raise SystemExit("the record sets of the benchmarks are built by aiokafka, which is not installed")
     return _built_v2(shape, offset, batch) if shape.magic == 2 else _built_legacy(shape, offset, batch)

@@ -88,7 +88,15 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
         "unit": "things/s",
         "ours": 8.0,
     }
-    assert result["peers"][0] == {"name": "met", "version": "1.0", "value": 2.0, "ratio": 4.0, "target": 4}
+    assert result["peers"][0] == {
+        "name": "met",
+        "version": "1.0",
+        "value": 2.0,
+        "ratio": 4.0,
+        "target": 4,
+        "samples": [2.0, 2.0],
+    }
+    assert result["samples"] == [8.0, 8.0]
     assert result["peers"][2]["value"] is None
     assert result["peers"][2]["note"] == "not installed"
 
@@ -97,6 +105,19 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["two"]) == 2
     assert capsys.readouterr().err == "no benchmark is called two; there are: one\n"
+
+
+@pytest.mark.usefixtures("only_one")
+def test_a_name_stands_for_all_that_go_on_from_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(harness.REGISTRY, "one-more", harness.REGISTRY["one"])
+    monkeypatch.setitem(harness.REGISTRY, "two-a", harness.REGISTRY["one"])
+    monkeypatch.setitem(harness.REGISTRY, "two-b", harness.REGISTRY["one"])
+    assert command.main(["two", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert command.main(["one", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_two_benchmarks_cannot_share_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,7 @@
+"""The broker beside Apache Kafka and kfake: `python -m benchmarks broker`, or one of its parts by name.
+
+Servers are processes; the load generator is this process, the same for all of them, and they take turns.
+`python -m benchmarks.broker` runs the generator alone, to tune a server by.
+"""
+
+from benchmarks.broker import request_cost as request_cost

@@ -1,0 +1,122 @@
+"""Servers as processes: starting and ending them, and what the kernel counts for them (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.broker.load import Address
+
+LOCALHOST = "127.0.0.1"
+READY_S, STOP_S = 60, 20
+_POLL_S = 0.002
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A broker that listens."""
+
+    name: str
+    version: str
+    address: Address
+    pid: int
+
+    @property
+    def bootstrap(self) -> str:
+        """The address as clients want it."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all its threads so far."""
+        # The second field is the program's name in parentheses and may hold spaces.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def resident_mb(self) -> float:
+        """Memory that it has now."""
+        return self._status_mb("VmRSS")
+
+    def peak_resident_mb(self) -> float:
+        """The most that it ever had."""
+        return self._status_mb("VmHWM")
+
+    def _status_mb(self, field: str) -> float:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == field:
+                return int(value.split()[0]) / 1024
+        raise RuntimeError(f"process {self.pid} has no {field}")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A broker that cannot be had here, and why."""
+
+    name: str
+    version: str
+    reason: str
+
+
+Contender = Server | Missing
+
+
+def free_port() -> int:
+    """A port of localhost that nobody listens on."""
+    with socket.create_server((LOCALHOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def started(name: str, version: str, command: Sequence[str], port: int) -> Iterator[Server]:
+    """The server that this command runs, from when its port is open until the end of the block."""
+    with tempfile.TemporaryFile() as log, _process(command, log.fileno()) as process:
+        _await_port(process, port)
+        yield Server(name, version, (LOCALHOST, port), process.pid)
+
+
+def allow_connections(count: int) -> None:
+    """Let this process, and the servers it starts, have so many files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 1000
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+
+
+@contextlib.contextmanager
+def _process(command: Sequence[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_port(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with code {process.returncode} before it listened")
+        try:
+            socket.create_connection((LOCALHOST, port), 1).close()
+        except ConnectionRefusedError:
+            time.sleep(_POLL_S)
+        else:
+            return
+    raise TimeoutError(f"{process.args!r} did not listen on port {port} within {READY_S} s")
