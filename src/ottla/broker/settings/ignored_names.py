@@ -1,0 +1,147 @@
+"""Kafka's server properties, 0.9 to 4.x, that have no meaning in this broker: taken, so that people can bring
+their server.properties, and listed in `BrokerConfig.ignored`.
+
+Most belong to what is not here: replication, controllers, security, transactions, remote storage, thread
+pools. Whole families go by their prefix: a slip of the pen inside one changes nothing. What would weaken a
+promise if it were ignored (an authorizer, a policy, closed znodes) is refused instead.
+"""
+
+from __future__ import annotations
+
+from ottla.model.errors import ConfigError
+
+FAMILIES = (
+    "add.partitions.to.txn.",
+    "alter.log.dirs.",
+    "controlled.shutdown.",
+    "controller.",
+    "delegation.token.",
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
+    "group.streams.",
+    "inter.broker.",
+    "internal.",
+    "kafka.metrics.",
+    "leader.imbalance.",
+    "listener.name.",
+    "metadata.",
+    "metrics.",
+    "password.encoder.",
+    "quota.",
+    "remote.",
+    "replica.",
+    "replication.quota.",
+    "rlmm.config.",
+    "rsm.config.",
+    "sasl.",
+    "share.",
+    "socket.connection.setup.",
+    "ssl.",
+    "transaction.",
+    "unstable.",
+    "zookeeper.metadata.migration.",
+    "zookeeper.ssl.",
+)
+
+NAMES = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "auto.leader.rebalance.enable",
+        "background.threads",
+        "broker.heartbeat.interval.ms",
+        "broker.id.generation.enable",
+        "broker.rack",
+        "broker.session.timeout.ms",
+        "client.quota.callback.class",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "default.replication.factor",
+        "delete.records.purgatory.purge.interval.requests",
+        "early.start.listeners",
+        "eligible.leader.replicas.enable",
+        "fetch.purgatory.purge.interval.requests",
+        "initial.broker.registration.timeout.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "log.dir.failure.timeout.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.initial.task.delay.ms",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "metric.reporters",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.alter.log.dirs.threads",
+        "num.replica.fetchers",
+        "offsets.commit.required.acks",
+        "offsets.commit.timeout.ms",
+        "offsets.load.buffer.size",
+        "offsets.topic.compression.codec",
+        "offsets.topic.replication.factor",
+        "principal.builder.class",
+        "process.roles",
+        "producer.id.expiration.check.interval.ms",
+        "producer.purgatory.purge.interval.requests",
+        "queued.max.requests",
+        "request.timeout.ms",
+        "reserved.broker.max.id",
+        "security.inter.broker.protocol",
+        "security.providers",
+        "server.max.startup.time.ms",
+        "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "telemetry.max.bytes",
+        "transactional.id.expiration.ms",
+        "unclean.leader.election.interval.ms",
+        "zookeeper.clientCnxnSocket",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.max.in.flight.requests",
+        "zookeeper.sync.time.ms",
+    }
+)
+
+REFUSED = {
+    "authorizer.class.name": "this broker cannot keep anybody out yet; leave it out where all may do all",
+    "alter.config.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
+    "create.topic.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
+    "config.providers": "this broker looks up no values elsewhere; write the values themselves",
+    "remote.log.storage.system.enable": "this broker has no remote storage; leave it out or set it to false",
+    "zookeeper.set.acl": "this broker writes znodes that all may change; leave it out or set it to false",
+    "zookeeper.ssl.client.enable": "this broker does not encrypt yet; leave it out or set it to false",
+}
+"""With what a person reads. An empty value and false ask for nothing and are ignored."""
+
+_SECRETS = (
+    ".password",
+    ".secret",
+    ".key",
+    ".passphrase",
+    ".certificate.chain",
+    ".certificates",
+    "jaas.config",
+)
+_FOREIGN = ("rlmm.config.", "rsm.config.")
+
+
+def is_ignored(name: str) -> bool:
+    """Whether a property is Kafka's but not ours."""
+    return name in NAMES or name in REFUSED or name.startswith((*FAMILIES, "config.providers."))
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an ignored property must not be shown; plugins' settings may be anything."""
+    return name.endswith(_SECRETS) or name.startswith(_FOREIGN)
+
+
+def check_refused(name: str, text: str) -> None:
+    """Raise ConfigError for a property whose meaning would be missed."""
+    if name in REFUSED and text.strip().lower() not in ("", "false"):
+        raise ConfigError(f"{name}={text.strip()}: {REFUSED[name]}")

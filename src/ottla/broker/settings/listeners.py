@@ -1,0 +1,110 @@
+"""listeners and advertised.listeners → one host and port to bind, one to tell clients.
+
+    listeners=PLAINTEXT://:9092,CONTROLLER://:9093     controller.listener.names=CONTROLLER
+    → 127.0.0.1:9092; the controller's listener is left out
+
+Names may be chosen (`EXTERNAL://…` with listener.security.protocol.map=EXTERNAL:PLAINTEXT). Anything but
+PLAINTEXT is refused: a listener that should have been encrypted must not be served in the clear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.settings.broker_table import BROKER_SETTINGS
+from ottla.model.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # to recognise, not to bind
+PORT = 9092
+_LISTENER = re.compile(r"([^:]+)://(\[[0-9A-Fa-f:.%]*\]|[^:\[\]/]*):([0-9]{1,5})")
+
+
+class Listener(NamedTuple):
+    """One entry of a list of listeners. `host` is as written, without the brackets of IPv6."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class Endpoints(NamedTuple):
+    """Where to listen, and what to tell; "" and 0 tell what is bound."""
+
+    host: str = LOOPBACK
+    port: int = PORT
+    advertised_host: str = ""
+    advertised_port: int = 0
+
+
+def endpoints(properties: Mapping[str, str]) -> Endpoints:
+    """What the properties about listeners come to; raises ConfigError."""
+    bound = _only(properties, "listeners")
+    told = _only(properties, "advertised.listeners")
+    if bound is None:
+        bound = Listener("PLAINTEXT", _text(properties, "host.name"), _number(properties, "port", PORT))
+    elif told and told.name != bound.name:
+        raise ConfigError(
+            f"advertised.listeners={told}: its name must be that of listeners={bound}, which is {bound.name}"
+        )
+    if told is None:
+        told = Listener(
+            "PLAINTEXT",
+            _text(properties, "advertised.host.name"),
+            _number(properties, "advertised.port", 0),
+        )
+    return Endpoints(bound.host or LOOPBACK, bound.port, told.host, told.port)
+
+
+def parse_listeners(name: str, text: str) -> list[Listener]:
+    """The entries of a list; raises ConfigError."""
+    found = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = _LISTENER.fullmatch(entry)
+        if match is None or int(match[3]) > 65535:
+            raise ConfigError(
+                f"{name}={entry}: it must be PROTOCOL://host:port, as PLAINTEXT://127.0.0.1:9092"
+            )
+        found.append(Listener(match[1].upper(), match[2].strip("[]"), int(match[3])))
+    return found
+
+
+def _only(properties: Mapping[str, str], name: str) -> Listener | None:
+    """The client listener of a property, if there is one."""
+    text = properties.get(name, "").strip()
+    if not text:
+        return None
+    others = {_text(properties, "control.plane.listener.name").upper()}
+    others.update(part.strip().upper() for part in _text(properties, "controller.listener.names").split(","))
+    listeners = [one for one in parse_listeners(name, text) if one.name not in others]
+    if len(listeners) != 1:
+        raise ConfigError(
+            f"{name}={text}: {len(listeners)} listeners for clients; this broker has exactly one"
+        )
+    protocol = _protocols(properties).get(listeners[0].name, "not known")
+    if protocol != "PLAINTEXT":
+        raise ConfigError(
+            f"{name}={listeners[0]}: its protocol is {protocol}, but this broker has only PLAINTEXT; "
+            "security (TLS, SASL) comes later"
+        )
+    return listeners[0]
+
+
+def _protocols(properties: Mapping[str, str]) -> dict[str, str]:
+    setting = BROKER_SETTINGS["listener.security.protocol.map"]
+    pairs = properties.get(setting.name, str(setting.default)).upper().split(",")
+    return {name.strip(): protocol.strip() for name, _, protocol in (pair.partition(":") for pair in pairs)}
+
+
+def _text(properties: Mapping[str, str], name: str) -> str:
+    return properties.get(name, "").strip()
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    return BROKER_SETTINGS[name].value_of(properties[name]) if name in properties else default
