@@ -132,6 +132,9 @@ class DynamicOverrides:
 def with_dynamic(config: BrokerConfig, dynamic: DynamicOverrides) -> BrokerConfig:
     """What a config as started comes to with its overrides; raises ConfigError."""
     texts = {**dynamic.default, **dynamic.broker}
+    unknown = texts.keys() - BROKER_SETTINGS.keys()
+    if unknown:
+        raise ConfigError(f"{', '.join(sorted(unknown))}: not a setting of this broker")
     rows = [BROKER_SETTINGS[name] for name in texts]
     return _replaced(config, {row.target: row.value_of(texts[row.name]) for row in rows if row.target})
 

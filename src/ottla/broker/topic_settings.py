@@ -46,7 +46,7 @@ class TopicConfig:
 
     @property
     def flush_every_write(self) -> bool:
-        """Whether a write must be on disk before its ack: to flush more often than asked keeps the promise."""
+        """Whether a write must be on disk before its ack. To flush more often than asked is no breach."""
         return self.flush_messages < LONG_MAX or self.flush_ms < LONG_MAX
 
 

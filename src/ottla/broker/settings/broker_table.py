@@ -106,7 +106,7 @@ _SERVER_ROWS = (
     _text(
         "ottla.flush",
         "os",
-        "When a write is acknowledged: when the operating system has it (os, as Kafka), or the disk (always).",
+        "When a write is acknowledged: once the operating system has it (os, as Kafka) or the disk (always).",
         "flush",
         choices=("os", "always"),
     ),

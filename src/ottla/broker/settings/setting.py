@@ -115,9 +115,11 @@ class Setting:
                 raise self.refused(value, f"it must match {self.pattern}")
 
     def scaled(self, text: str) -> Any:
-        """The value in the unit of the target."""
+        """The value in the unit of the target; a negative number of hours or minutes is no limit."""
         value = self.parse(text)
-        return value if self.factor == 1 else value * self.factor
+        if self.factor == 1:
+            return value
+        return value * self.factor if value >= 0 else -1
 
     def value_of(self, text: str) -> Any:
         """The value that the program uses."""
