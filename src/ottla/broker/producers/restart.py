@@ -1,0 +1,58 @@
+"""How producers are known again after a restart: from a snapshot, and from the batches behind it.
+
+A snapshot only has each producer's last batch. A producer that had more of them under way when the broker
+stopped sends them all again, so the end of the log is walked in any case: then they are known as before.
+Apache Kafka does not, answers 45, and its client stores the batches again under a new epoch.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.producers.states import ProducerStates
+from ottla.log import producer_snapshots
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshots import Snapshot
+
+# How much of the end is walked, in entries of the offset index: a large batch each, or 4 KB of small ones.
+TAIL_ENTRIES = 64
+# A log of this size is walked in milliseconds, and needs no snapshot.
+SMALL_LOG_BYTES = 256 << 10
+
+
+def load(states: ProducerStates, log: PartitionLog, now_ms: int, expiration_ms: int) -> None:
+    """Make `states` tell of what is in the log: after it was opened or cut, and before anything is appended.
+
+    Raises StorageError.
+    """
+    snapshot = producer_snapshots.read_latest(log.path, log.start_offset, log.high_watermark, log.file_system)
+    if snapshot is None:
+        states.rebuild(log.headers())
+    else:
+        states.rebuild(log.headers(min(snapshot.offset, _tail_offset(log))))
+        states.add_missing(snapshot.entries)
+    states.expire(now_ms, expiration_ms)
+
+
+def save(states: ProducerStates, log: PartitionLog) -> bool:
+    """Store a snapshot, unless it is of no use; whether it was. Before a clean close. Raises StorageError."""
+    if log.size < SMALL_LOG_BYTES and log.start_offset == 0:
+        return False
+    if producer_snapshots.newest_offset(log.path) == log.high_watermark:
+        return False
+    snapshot = Snapshot(log.high_watermark, states.entries())
+    producer_snapshots.write(log.path, snapshot, log.file_system)
+    return True
+
+
+def save_if_rolled(states: ProducerStates, log: PartitionLog) -> bool:
+    """`save`, if the newest snapshot is of a sealed segment: call it now and then, or after a roll.
+
+    It bounds what is walked after a crash to about the active segment.
+    """
+    if len(log.segments) == 1 or producer_snapshots.newest_offset(log.path) >= log.active.base_offset:
+        return False
+    return save(states, log)
+
+
+def _tail_offset(log: PartitionLog) -> int:
+    entries = log.active.offset_index.entries()[-TAIL_ENTRIES:]
+    return entries[0][0] if entries else log.active.base_offset
