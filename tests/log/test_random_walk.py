@@ -9,7 +9,9 @@ import pytest
 
 from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
+from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
+from ottla.log.reading import ColdRead
 from ottla.log.validation import checked
 from ottla.model.errors import StorageError
 from ottla.records.compression import Codec
@@ -43,7 +45,7 @@ class Walk:
         found = checked(data, self.config, NOW)
         self.log.append(found, NOW)
         for item in found.batches:
-            base += item.offsets
+            base += item.record_count
             self.ends.append(base)
         return rows
 
@@ -107,6 +109,13 @@ class Walk:
         if visible:
             offset = self.random.choice(visible)[0]
             assert rows_of(self.log, offset) == [row for row in visible if row[0] >= offset]
+            size = self.random.choice([0, 100, 1 << 20])
+            assert warm(self.log.read_cached(offset, size)) == self.log.read(offset, size)
+        assert self.log.size == sum(segment.path_of(".log").stat().st_size for segment in self.log.segments)
+
+
+def warm(data: Buffer | ColdRead) -> bytes:
+    return data.read() if isinstance(data, ColdRead) else bytes(data)
 
 
 def random_count(random: Random) -> int:

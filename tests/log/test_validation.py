@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from random import Random
 
 import crc32c
@@ -12,7 +13,7 @@ import pytest
 from ottla.log import legacy_sets
 from ottla.log.batch_header import header_at
 from ottla.log.config import LogConfig, TimestampType
-from ottla.log.validation import Depth, checked
+from ottla.log.validation import CheckedSet, Depth, _checked_entries, checked
 from ottla.model.errors import ConfigError, KafkaError
 from ottla.records.compression import Codec
 from tests.log.record_sets import NOW, batch, joined, values
@@ -53,8 +54,8 @@ def test_facts_of_a_sound_set(magic: int, codec: Codec, depth: Depth) -> None:
     )
     found = checked(data + b"partial", PLAIN, NOW, depth)
     assert (found.offsets, found.size) == (5, len(data))
-    assert {item.header.codec for item in found.batches} == {codec}
-    assert {item.header.max_timestamp for item in found.batches} == {NOW if magic else -1}
+    assert {item.codec for item in found.batches} == {codec}
+    assert {item.max_timestamp for item in found.batches} == {NOW if magic else -1}
 
 
 def test_a_writable_buffer_is_kept_and_a_read_only_one_copied() -> None:
@@ -94,6 +95,49 @@ def test_any_bytes_are_taken_or_refused_with_a_code(random: Random) -> None:
         codes.add(code_or_0(data[: random.randrange(len(data) + 1)]))
     assert codes <= {0, 2, 10, 32, 76, 87}
     assert {0, 2} <= codes
+
+
+def answer(check: Callable[[], CheckedSet]) -> object:
+    """What a check gives: headers and bytes, or the whole refusal."""
+    try:
+        found = check()
+    except KafkaError as error:
+        return error.code, str(error)
+    return found.batches, bytes(found.data)
+
+
+FIELDS = [(0, "q"), (8, "i"), (12, "i"), (16, "b"), (21, "h"), (23, "i"), (27, "q"), (35, "q"), (43, "q")]
+FIELDS += [(51, "h"), (53, "i"), (57, "i")]
+NUMBERS = [-(1 << 31), -2, -1, 0, 1, 2, 3, 4, 5, 8, 16, 20, 32, 64, 100, NOW - 2000, NOW, NOW + 1, 1 << 62]
+
+
+def mutated(random: Random) -> bytearray:
+    """A batch with header fields changed, its checksum mostly right, sometimes cut or with more behind."""
+    data = batch(*values(0, 3), codec=random.choice(list(Codec)), producer_id=random.choice([-1, 5]))
+    for at, kind in random.sample(FIELDS, random.randrange(3)):
+        bits = 8 * struct.calcsize(kind)
+        number = random.choice(NUMBERS) % (1 << bits)
+        data[at : at + bits // 8] = number.to_bytes(bits // 8, "big")
+    if random.random() < 0.9:
+        struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    if random.random() < 0.1:
+        return data + batch(*values(0, 1))[: random.randrange(200)]
+    return data[: random.randrange(len(data))] if random.random() < 0.1 else data
+
+
+def test_the_quick_look_answers_as_the_general_way_does(random: Random) -> None:
+    strict = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=0)
+    small = LogConfig(max_message_bytes=len(batch(*values(0, 3))) - 1)
+    seen: set[object] = set()
+    for _ in range(6000):
+        data, config = mutated(random), random.choice([PLAIN, strict, small])
+        quick = answer(lambda data=data, config=config: checked(bytes(data), config, NOW))
+        general = answer(
+            lambda data=data, config=config: _checked_entries(memoryview(data), config, NOW, Depth.HEADERS)
+        )
+        assert quick == general
+        seen.add(general[0] if isinstance(general[0], int) else 0)  # type: ignore[index]
+    assert seen == {0, 2, 10, 32, 76, 87}
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13, -(1 << 31)])

@@ -8,6 +8,7 @@ Numba, and a broker must append and serve before it has.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 ENTRY_OVERHEAD = 12
@@ -20,6 +21,7 @@ BATCH_MAX_TIMESTAMP_AT = 35
 LEGACY_CRC_AT = 12
 LEGACY_ATTRIBUTES_AT = 17
 LEGACY_TIMESTAMP_AT = 18
+BATCH_LAST_OFFSET_DELTA_AT = 23
 SIZE_MIN = {0: 14, 1: 22, 2: BATCH_OVERHEAD - ENTRY_OVERHEAD}
 # The most that `header_at` looks at, and enough for any entry but the shortest messages.
 HEADER_BYTES = BATCH_OVERHEAD
@@ -41,10 +43,15 @@ LEADER_EPOCH = struct.Struct(">i")
 LEADER_EPOCH_AT = 12
 
 
+# Makes a NamedTuple of a tuple of all its fields in half the time that its own constructor takes.
+named = tuple.__new__
+
+
 class BatchHeader(NamedTuple):
     """What an entry says of itself. For formats 0 and 1 the producer's fields are -1.
 
-    A compressed message only tells the last of its offsets: `base_offset` is then that too.
+    A compressed message only tells the last of its offsets: `base_offset` is then that too, and
+    `record_count` is 1 until `validation` has looked into it.
     """
 
     position: int  # in its file or record set
@@ -121,3 +128,13 @@ def header_at(data: bytes | bytearray | memoryview, at: int, position: int) -> B
     return BatchHeader(
         position, size + ENTRY_OVERHEAD, offset, offset, magic, attributes, timestamp, timestamp, 1
     )
+
+
+def whole_entries(view: memoryview) -> Iterator[BatchHeader]:
+    """Headers of the entries that are there to their last byte."""
+    at = 0
+    while (header := header_at(view, at, at)) is not None and at + header.size <= len(view):
+        if header.size <= ENTRY_OVERHEAD:
+            return
+        yield header
+        at += header.size

@@ -25,7 +25,7 @@ from ottla.log.batch_header import BatchHeader
 from ottla.log.batch_rewrite import with_records, without_records
 from ottla.log.config import LogConfig
 from ottla.log.key_offsets import KeyOffsets
-from ottla.log.offset_index import ENTRY_BYTES
+from ottla.log.offset_index import ENTRY_BYTES, RELATIVE_OFFSET_MAX
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.model.errors import StorageError
@@ -34,7 +34,6 @@ from ottla.records.reader import decode
 
 KEYS_MAX = 1_000_000  # about 150 MB of dictionary: the memory limit of a whole broker
 WRITE_BYTES = 1 << 20
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 
 class Compaction(NamedTuple):

@@ -7,7 +7,7 @@ where Kafka says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.model.errors import ConfigError
@@ -44,6 +44,8 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = FOREVER_MS
     message_timestamp_after_max_ms: int = FOREVER_MS  # 4.0 made it an hour; 3.9 lets the future in
+    # Create time, no compaction: header and checksum of a batch tell all. Kept, since every produce asks.
+    is_plain: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         minima = {
@@ -71,6 +73,8 @@ class LogConfig:
             raise ConfigError(f"min.cleanable.dirty.ratio is {self.min_cleanable_dirty_ratio}, not 0 to 1")
         if not self.cleanup_policy <= {"delete", "compact"} or not self.cleanup_policy:
             raise ConfigError(f"cleanup.policy is {sorted(self.cleanup_policy)}: delete, compact or both")
+        is_plain = self.message_timestamp_type is TimestampType.CREATE_TIME and not self.is_compacted
+        object.__setattr__(self, "is_plain", is_plain)
 
     @property
     def is_compacted(self) -> bool:

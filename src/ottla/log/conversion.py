@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 
-from ottla.log.batch_header import CODEC_MASK, ENTRY_OVERHEAD, BatchHeader, header_at
+from ottla.log.batch_header import CODEC_MASK, ENTRY_OVERHEAD, BatchHeader, whole_entries
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.records.compression import Codec, compress
@@ -48,16 +48,6 @@ def down_converted(data: bytes | memoryview, magic: int, from_offset: int = 0) -
 def overflow_entry() -> bytes:
     """An entry at offset -1 whose size says that more bytes follow than do."""
     return struct.pack(">qi", -1, 1 << 20) + bytes(OVERFLOW_BYTES - ENTRY_OVERHEAD)
-
-
-def whole_entries(view: memoryview) -> Iterator[BatchHeader]:
-    """Headers of the entries that are there to their last byte."""
-    at = 0
-    while (header := header_at(view, at, at)) is not None and at + header.size <= len(view):
-        if header.size <= ENTRY_OVERHEAD:
-            return
-        yield header
-        at += header.size
 
 
 def _converted(entry: memoryview, header: BatchHeader, magic: int, from_offset: int) -> Iterator[bytes]:

@@ -66,12 +66,14 @@ class FileSystem:
 
     def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         """Write everything, in as few calls as it takes; the number of bytes."""
-        rest, start = list(buffers), position
-        while rest:
+        start, end = position, position + sum(map(len, buffers))
+        rest = buffers
+        while position < end:
             written = self.write(fd, rest, position)
             position += written
-            rest = _after(rest, written)
-        return position - start
+            if position < end:
+                rest = _after(rest, written)
+        return end - start
 
     def replace_file(self, path: Path, data: bytes) -> None:
         """Put `data` into `path` so that a crash leaves the old content or the new one, never a mixture."""
@@ -87,7 +89,7 @@ class FileSystem:
         self.sync_directory(path.parent)
 
 
-def _after(buffers: list[Buffer], written: int) -> list[Buffer]:
+def _after(buffers: Sequence[Buffer], written: int) -> Sequence[Buffer]:
     """What is left of the buffers behind so many bytes."""
     for index, buffer in enumerate(buffers):
         size = len(buffer)

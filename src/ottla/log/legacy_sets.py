@@ -114,22 +114,20 @@ def stamp_append_time(message: memoryview, timestamp: int) -> None:
     CRC.pack_into(message, LEGACY_CRC_AT, zlib.crc32(message[MAGIC_AT:]))
 
 
-def check_message(
-    message: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[int, bool]:
-    """(offsets it takes, whether its inner offsets count from 0) of a message that may be appended."""
+def check_message(message: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
+    """How many offsets a message takes that may be appended."""
     try:
         body = body_of(message, header.magic)
         if not header.codec:
             _check_key(body, header, config)
-            return 1, True
+            return 1
         return _check_inner(unwrapped(message, header), header, config, now_ms)
     except CorruptRecord as error:
         raise refused(Code.CORRUPT_MESSAGE, header.position, str(error)) from error
 
 
-def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_ms: int) -> tuple[int, bool]:
-    count, sequential = 0, wrapper.magic == 1
+def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_ms: int) -> int:
+    count = 0
     for header, message in messages(memoryview(inner)):
         (crc,) = CRC.unpack_from(message, LEGACY_CRC_AT)
         if zlib.crc32(message[MAGIC_AT:]) != crc:
@@ -142,11 +140,10 @@ def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_
             raise refused(Code.INVALID_TIMESTAMP, wrapper.position, "only a broker sets LogAppendTime")
         check_timestamp(header.max_timestamp, wrapper.position, config, now_ms)
         _check_key(body_of(message, header.magic), wrapper, config)
-        sequential = sequential and header.base_offset == count
         count += 1
     if not count:
         raise refused(Code.INVALID_RECORD, wrapper.position, "a compressed message holds none")
-    return count, sequential
+    return count
 
 
 def _check_key(body: Body, header: BatchHeader, config: LogConfig) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ottla.log.file_system import FileSystem
 
 ENTRY_BYTES = 8
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 
 class OffsetIndex:
@@ -38,9 +39,9 @@ class OffsetIndex:
         return len(self._relative)
 
     @property
-    def is_full(self) -> bool:
-        """Whether `segment.index.bytes` is reached, which rolls the segment."""
-        return len(self._relative) >= self.entries_max
+    def room(self) -> int:
+        """How many more entries `segment.index.bytes` has room for."""
+        return self.entries_max - len(self._relative)
 
     def entries(self) -> list[tuple[int, int]]:
         """All (offset, position)."""
@@ -56,7 +57,7 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
-        place = bisect_right(self._relative, min(offset - self.base_offset, (1 << 31) - 1)) - 1
+        place = bisect_right(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX)) - 1
         return self._positions[place] if place >= 0 else 0
 
     def load(self, log_bytes: int) -> bool:

@@ -11,26 +11,18 @@ segment from a sealed one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.log import file_names
-from ottla.log.batch_header import NO_TIMESTAMP, BatchHeader
+from ottla.log.batch_header import NO_TIMESTAMP
 from ottla.log.config import LogConfig
 from ottla.log.file_system import Buffer, FileSystem
-from ottla.log.offset_index import ENTRY_BYTES, OffsetIndex
-from ottla.log.segment_file import SegmentFile
+from ottla.log.offset_index import ENTRY_BYTES, RELATIVE_OFFSET_MAX, OffsetIndex
+from ottla.log.recent_batches import BatchPlace, RecentBatches, Span
+from ottla.log.segment_file import Read, SegmentFile, find_batch
 from ottla.log.time_index import ENTRY as TIME_ENTRY
 from ottla.log.time_index import TimeIndex
-
-
-class BatchPlace(NamedTuple):
-    """What a segment notes of a batch that is appended to it."""
-
-    size: int
-    last_offset: int
-    max_timestamp: int
 
 
 class Segment:
@@ -51,6 +43,7 @@ class Segment:
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
         self.file = SegmentFile(self.path_of(file_names.LOG), file_system)
+        self.recent = RecentBatches(base_offset)
         self._new_indexes(config)
 
     def _new_indexes(self, config: LogConfig) -> None:
@@ -90,57 +83,69 @@ class Segment:
 
     # ---- append
 
-    def append(self, buffers: Sequence[Buffer], batches: Iterable[BatchPlace]) -> None:
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchPlace]) -> None:
         """Write the buffers, which hold the batches one behind the other. All or nothing."""
-        position = self.file.append(buffers)
-        for batch in batches:
-            self.note(position, batch)
-            position += batch.size
+        self.note(self.file.append(buffers), batches)
 
-    def note(self, position: int, batch: BatchPlace) -> None:
-        """Take a batch that stands at `position` into account: indexes, offsets, timestamps."""
-        size, last_offset, timestamp = batch
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-            self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > self._interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-            self._bytes_since_index = 0
-        self._bytes_since_index += size
-        self.noted_bytes = position + size
+    def note(self, position: int, batches: Sequence[BatchPlace]) -> None:
+        """Take batches that stand at `position` and behind it into account: indexes, offsets, timestamps."""
+        self.recent.extend(position, batches)
+        newest, last_offset = self.max_timestamp, self.next_offset - 1
+        since, interval = self._bytes_since_index, self._interval
+        for size, last_offset, timestamp in batches:
+            if timestamp > newest:
+                newest = self.max_timestamp = timestamp
+                self.max_timestamp_offset = last_offset
+            if since > interval:
+                self.offset_index.append(last_offset, position)
+                self.time_index.append(newest, self.max_timestamp_offset)
+                since = 0
+            since += size
+            position += size
+        self._bytes_since_index = since
+        self.noted_bytes = position
         self.next_offset = last_offset + 1
 
     def is_due(
         self, size_added: int, last_offset: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
         """Whether `size_added` more bytes belong into a new segment. Asked on append, and only then."""
-        if self.size + size_added > config.segment_bytes:
-            return self.size > 0
-        if self.size and self._age(timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms:
-            return True
-        if self.offset_index.is_full or self.time_index.is_full:
-            return True
-        return last_offset - self.base_offset > (1 << 31) - 1 and self.size > 0
-
-    def _age(self, timestamp: int, now_ms: int) -> int:
+        size = self.file.size
+        if not size:
+            return False
         first = self.first_timestamp
-        return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.created_ms
+        age_ms = timestamp - first if first >= 0 <= timestamp else now_ms - self.created_ms
+        return (
+            size + size_added > config.segment_bytes
+            or age_ms > config.segment_ms - config.segment_jitter_ms
+            or self.index_room <= 0
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    @property
+    def index_room(self) -> int:
+        """How many batches may come before an index may be full, which rolls the segment."""
+        return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
         """Store both indexes, the time index with the largest timestamp as its last entry."""
+        self.recent.clear(self.next_offset)
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.store()
         self.time_index.store()
 
     # ---- read
 
-    def locate(self, offset: int) -> BatchHeader | None:
-        """The first batch that ends at or behind `offset`; None if all end before it."""
-        for header in self.file.headers(self.offset_index.lookup(offset)):
-            if header.last_offset >= offset:
-                return header
-        return None
+    def locate(self, offset: int, read: Read | None = None) -> Span | None:
+        """The first batch that ends at or behind `offset`; None if all end before it.
+
+        `read` is how to look at the file where that is needed: `self.file.read` unless told.
+        """
+        file = self.file
+        found = self.recent.find(offset, file.size)
+        if found is not None:
+            return found
+        return find_batch(read or file.read, self.offset_index.lookup(offset), file.size, offset)
 
     # ---- load and cut
 
@@ -168,6 +173,7 @@ class Segment:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
             self._bytes_since_index += header.size
+        self.recent.clear(self.next_offset)
 
     def forget(self, config: LogConfig) -> None:
         """Start over with empty indexes, before a rebuild."""
@@ -176,16 +182,17 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = self.noted_bytes = 0
         self._first_timestamp = None
+        self.recent.clear(self.base_offset)
 
     def truncate(self, offset: int) -> None:
         """Cut the batch that holds `offset` and everything behind it."""
-        header = self.locate(offset)
-        if header is not None:
-            self.file.truncate(header.position)
+        first = self.locate(offset)
+        if first is not None:
+            self.file.truncate(first.position)
             self.offset_index.truncate(offset)
             self.time_index.truncate(offset)
             # An index entry may point at a batch that began before `offset` and was cut whole.
-            while self.offset_index.count and self.offset_index.entries()[-1][1] >= header.position:
+            while self.offset_index.count and self.offset_index.entries()[-1][1] >= first.position:
                 self.offset_index.truncate(self.offset_index.entries()[-1][0])
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last
         if not self.size:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.log import file_names
 from ottla.log.config import LogConfig
 from ottla.log.file_system import FileSystem
-from ottla.log.segment import BatchPlace, Segment
+from ottla.log.segment import Segment
 
 
 def swap_in(old: list[Segment], swap: Path, config: LogConfig, file_system: FileSystem) -> Segment:
@@ -23,7 +23,7 @@ def swap_in(old: list[Segment], swap: Path, config: LogConfig, file_system: File
     file_system.sync_directory(directory)
     segment = Segment(directory, old[0].base_offset, config, file_system, old[0].created_ms)
     for item in segment.file.headers(0):
-        segment.note(item.position, BatchPlace(item.size, item.last_offset, item.max_timestamp))
+        segment.note(item.position, [(item.size, item.last_offset, item.max_timestamp)])
     segment.next_offset = old[-1].next_offset
     segment.seal()
     return segment

@@ -37,9 +37,9 @@ class TimeIndex:
         return len(self._timestamps)
 
     @property
-    def is_full(self) -> bool:
-        """One entry is kept free for the largest timestamp at the roll."""
-        return len(self._timestamps) >= self.entries_max - 1
+    def room(self) -> int:
+        """How many more entries fit, with one kept free for the largest timestamp at the roll."""
+        return self.entries_max - 1 - len(self._timestamps)
 
     @property
     def last(self) -> tuple[int, int]:

@@ -15,7 +15,8 @@ import numpy as np
 from ottla.kernels import layout
 from ottla.log.batch_header import SIZE_MIN, header_at
 from ottla.log.file_system import FileSystem
-from ottla.log.segment import BatchPlace, Segment
+from ottla.log.recent_batches import BatchPlace
+from ottla.log.segment import Segment
 from ottla.log.segment_file import SegmentFile
 from ottla.records.entries import read_only, scan, verified
 
@@ -36,7 +37,7 @@ def walk(segment: Segment) -> str | None:
     """
     try:
         for position, place in _sound(segment.file, segment.base_offset):
-            segment.note(position, place)
+            segment.note(position, (place,))
     except _Damage as damage:
         return str(damage)
     return None
@@ -46,8 +47,8 @@ def verified_end(path: Path, base_offset: int, file_system: FileSystem) -> int |
     """One past the last offset of a file all of whose batches are sound; None if they are not."""
     file, end = SegmentFile(path, file_system), base_offset
     try:
-        for _, place in _sound(file, base_offset):
-            end = place.last_offset + 1
+        for _, (_, last_offset, _) in _sound(file, base_offset):
+            end = last_offset + 1
     except _Damage:
         return None
     finally:
@@ -65,7 +66,7 @@ def _sound(file: SegmentFile, base_offset: int) -> Iterator[tuple[int, BatchPlac
         for at, end, first, last, timestamp in entries.table[:, _COLUMNS].tolist():
             if not expected <= first <= last or last - base_offset >= OFFSETS_AHEAD_MAX:
                 raise _Damage(f"offsets {first} to {last} do not follow {expected - 1}")
-            yield position + at, BatchPlace(end - at, last, timestamp)
+            yield position + at, (end - at, last, timestamp)
             expected = last + 1
         if entries.damage is not None:
             raise _Damage(str(entries.damage))

@@ -1,0 +1,63 @@
+"""Where the last batches of an active segment are: what a consumer at the end of the log asks for.
+
+The offset index knows a batch every few kilobytes and leaves the rest to a walk over the file. Here every
+batch is known, but only the last few hundred: a fetch near the end is then a bisection and one read.
+
+    batches …, 97-99, 100-103, 104 at 0, 812, 990        find(101) → the batch at 812, up to 990
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple
+
+KEPT_MIN = 512  # 16 bytes each; twice as many before the older half is dropped
+
+# (size, last offset, largest timestamp) of a batch; a bare tuple, since every produce makes one.
+BatchPlace = tuple[int, int, int]
+
+
+class Span(NamedTuple):
+    """Where a batch is in its file."""
+
+    position: int
+    size: int
+
+
+class RecentBatches:
+    """Belongs to one segment. Knows every batch that ends above `_known_above`, and no other."""
+
+    def __init__(self, next_offset: int) -> None:
+        self.clear(next_offset)
+
+    def clear(self, next_offset: int) -> None:
+        """Know nothing of what is there; the next batch begins at `next_offset` or behind."""
+        self._last_offsets = array("q")
+        self._positions = array("q")
+        self._known_above = next_offset - 1
+
+    def extend(self, position: int, batches: Iterable[BatchPlace]) -> None:
+        """Note batches that stand at `position` and behind it."""
+        last_offsets, positions = self._last_offsets, self._positions
+        for size, last_offset, _ in batches:
+            last_offsets.append(last_offset)
+            positions.append(position)
+            position += size
+        if len(last_offsets) > 2 * KEPT_MIN:
+            dropped = len(last_offsets) - KEPT_MIN
+            self._known_above = last_offsets[dropped - 1]
+            del last_offsets[:dropped], positions[:dropped]
+
+    def find(self, offset: int, file_bytes: int) -> Span | None:
+        """The first batch that ends at or behind `offset`; None if it is not known here."""
+        if offset <= self._known_above:
+            return None
+        positions = self._positions
+        place = bisect_left(self._last_offsets, offset)
+        if place == len(positions):
+            return None
+        position = positions[place]
+        end = positions[place + 1] if place + 1 < len(positions) else file_bytes
+        return Span(position, end - position)
