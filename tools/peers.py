@@ -1,0 +1,224 @@
+"""Real Apache Kafka servers for tests and benchmarks.
+
+    libs = kafka_libs("4.3.1")              # the jars of the server, the clients and the command-line tools
+    with RealKafka("0.9.0.1") as kafka:     # with a ZooKeeper of its own; 3.9 and 4.x run in KRaft mode
+        kafka.bootstrap, kafka.zookeeper, kafka.pid, kafka.log
+
+What cannot be fetched or started raises Unavailable with the reason. Every server listens on free ports of
+127.0.0.1 and ends with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.zookeeper import process_guard
+from tools.peer_cache import KAFKA_0_9, KAFKA_3, KAFKA_4, Unavailable, kafka_libs, program
+
+__all__ = ["KAFKA_0_9", "KAFKA_3", "KAFKA_4", "RealKafka", "Unavailable", "kafka_libs"]
+
+HOST = "127.0.0.1"
+_START_S, _STOP_S = 60.0, 15.0
+_LOG_LINES_SHOWN = 25
+_CLUSTER_ID = "b3R0bGEtcGVlcnMtdGVzdA"
+
+
+class _Server:
+    """A Java process behind a guard, which ends it when this process ends, however that happens."""
+
+    def __init__(self, libs: Path, main_class: str, work: Path, name: str, heap_mb: int) -> None:
+        self._libs, self._main_class, self._heap_mb = libs, main_class, heap_mb
+        self.log = work / f"{name}.log"
+        self.pid = 0
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def start(self, arguments: Sequence[str], ready: Callable[[], bool]) -> None:
+        logging = self.log.with_suffix(".log4j")
+        logging.write_text(
+            "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n\n"
+        )
+        command = [program("java"), f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+        command += [f"-Dlog4j.configuration=file:{logging}", "-Dzookeeper.jmx.log4j.disable=true"]
+        command += ["-cp", f"{self._libs}{os.sep}*", self._main_class, *arguments]
+        with open(self.log, "ab") as log:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", process_guard.__file__, str(_STOP_S), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._guard.stdout is not None
+        self.pid = int(self._guard.stdout.readline() or 0)
+        deadline = time.monotonic() + _START_S
+        while not ready():
+            if self._guard.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+                raise Unavailable(f"{self._main_class} did not start:\n" + "\n".join(lines))
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        for pipe in (guard.stdin, guard.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            guard.wait(_STOP_S + 5)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+        self.pid = 0
+
+
+class RealKafka:
+    """One Apache Kafka broker on free ports of 127.0.0.1, with its ZooKeeper if it is 0.9; a context manager.
+
+    `restart` keeps the port and the data. Without `data_dir` the data is removed at the end.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        data_dir: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        heap_mb: int = 256,
+    ) -> None:
+        self.version = version
+        self._libs = kafka_libs(version)
+        self._scratch = None if data_dir else tempfile.TemporaryDirectory(prefix="ottla-kafka-")
+        self.data_dir = data_dir or Path(self._scratch.name if self._scratch else "")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._extra = dict(properties or {})
+        self.port, self._side_port = _free_ports(2)
+        self.bootstrap = f"{HOST}:{self.port}"
+        self.zookeeper = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
+        self._kafka = _Server(self._libs, "kafka.Kafka", self.data_dir, "kafka", heap_mb)
+        self._keeper = _Server(
+            self._libs, "org.apache.zookeeper.server.ZooKeeperServerMain", self.data_dir, "zookeeper", 128
+        )
+        self.log = self._kafka.log
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id; 0 when it does not run."""
+        return self._kafka.pid
+
+    def start(self) -> None:
+        """Start and wait until the broker names itself in its metadata."""
+        properties = self.data_dir / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        if self.zookeeper and not self._keeper.pid:
+            place = str(self.data_dir / "zookeeper")
+            self._keeper.start([str(self._side_port), place], lambda: _accepts(self._side_port))
+        elif not self.zookeeper and not (self.data_dir / "data").exists():
+            self._format(properties)
+        self._kafka.start([str(properties)], lambda: _knows_itself(self.port))
+
+    def stop(self) -> None:
+        """Stop the broker; its ZooKeeper goes on until `close`."""
+        self._kafka.stop()
+
+    def restart(self) -> None:
+        """Stop and start on the same port and data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop everything and remove the data if its place was not given."""
+        self._kafka.stop()
+        self._keeper.stop()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _format(self, properties: Path) -> None:
+        command = [program("java"), "-cp", f"{self._libs}{os.sep}*", "kafka.tools.StorageTool", "format"]
+        command += ["-t", _CLUSTER_ID, "-c", str(properties)]
+        subprocess.run(command, check=True, capture_output=True, timeout=_START_S, cwd=self.data_dir)
+
+    def _properties(self) -> dict[str, str]:
+        if self.zookeeper:
+            own = {
+                "broker.id": "1",
+                "host.name": HOST,
+                "port": str(self.port),
+                "zookeeper.connect": self.zookeeper,
+                "delete.topic.enable": "true",
+            }
+        else:
+            own = {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": f"1@{HOST}:{self._side_port}",
+                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._side_port}",
+                "controller.listener.names": "CONTROLLER",
+                "offsets.topic.num.partitions": "5",
+                "group.initial.rebalance.delay.ms": "0",
+                "transaction.state.log.replication.factor": "1",
+                "transaction.state.log.min.isr": "1",
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
+            }
+        own |= {"log.dirs": str(self.data_dir / "data"), "offsets.topic.replication.factor": "1"}
+        return own | self._extra
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), 2):
+            return True
+    except OSError:
+        return False
+
+
+def _knows_itself(port: int) -> bool:
+    """Whether the broker answers Metadata version 0 and lists a broker: only then clients can start."""
+    request = struct.pack(">hhih5si", 3, 0, 1, 5, b"ottla", 0)
+    try:
+        with socket.create_connection((HOST, port), 2) as connection:
+            connection.settimeout(5)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as answer:
+                head = answer.read(12)
+    except OSError:
+        return False
+    return len(head) == 12 and struct.unpack(">iii", head)[2] > 0
