@@ -33,6 +33,11 @@ class Code(IntEnum):
         member.text = text
         return member
 
+    @classmethod
+    def of(cls, number: int) -> Code:
+        """The member with this number; UNKNOWN_SERVER_ERROR where there is none."""
+        return _MEMBERS.get(number, cls.UNKNOWN_SERVER_ERROR)
+
     UNKNOWN_SERVER_ERROR = -1, _FINAL, "the broker failed in a way it has no code for; its log says more"
     NONE = 0, _FINAL, "no error"
     OFFSET_OUT_OF_RANGE = 1, _FINAL, "the offset is not in the log any more, or not yet; reset the position"
@@ -168,6 +173,9 @@ class Code(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, _FINAL, "the epoch of the streams topology is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, _FINAL, "the group runs a newer streams topology"
     SHARE_SESSION_LIMIT_REACHED = 133, _RETRY, "the broker holds as many share sessions as it allows"
+
+
+_MEMBERS: dict[int, Code] = {int(member): member for member in Code}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ and, by `fetcher_id`, a partition in a fetcher. All are signed 32-bit numbers, a
 
 from __future__ import annotations
 
-from array import array
 from typing import TypeAlias
 
 import numpy as np
@@ -17,21 +16,23 @@ import pyarrow.compute as pc
 from ottla import kernels
 from ottla.kernels.layout import MURMUR_MULTIPLIER, MURMUR_SEED
 from ottla.model.errors import ConfigError
+from ottla.model.java_hashes import MASK, java_abs, java_hash, signed_32
 from ottla.records.inputs import binary_input
 
+__all__ = [
+    "murmur2",
+    "murmur2_column",
+    "key_partition",
+    "key_partition_column",
+    "java_hash",
+    "java_hash_column",
+    "java_abs",
+    "signed_32",
+    "fetcher_id",
+    "fetcher_id_column",
+]
+
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-
-_MASK = 0xFFFFFFFF
-
-
-def signed_32(value: int) -> int:
-    """The int that Java would hold after a computation that overflows."""
-    return ((value & _MASK) ^ 0x80000000) - 0x80000000
-
-
-def java_abs(value: int) -> int:
-    """Kafka's `Utils.abs`: the one number without a counterpart becomes 0."""
-    return 0 if value == -0x80000000 else abs(value)
 
 
 def murmur2(data: bytes) -> int:
@@ -40,12 +41,12 @@ def murmur2(data: bytes) -> int:
     h = MURMUR_SEED ^ size
     whole = size & ~3
     for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * MURMUR_MULTIPLIER & _MASK
-        k = (k ^ k >> 24) * MURMUR_MULTIPLIER & _MASK
-        h = h * MURMUR_MULTIPLIER & _MASK ^ k
+        k = int.from_bytes(data[at : at + 4], "little") * MURMUR_MULTIPLIER & MASK
+        k = (k ^ k >> 24) * MURMUR_MULTIPLIER & MASK
+        h = h * MURMUR_MULTIPLIER & MASK ^ k
     if whole < size:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR_MULTIPLIER & _MASK
-    h = (h ^ h >> 13) * MURMUR_MULTIPLIER & _MASK
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR_MULTIPLIER & MASK
+    h = (h ^ h >> 13) * MURMUR_MULTIPLIER & MASK
     return signed_32(h ^ h >> 15)
 
 
@@ -64,16 +65,6 @@ def key_partition_column(keys: Column, partition_count: int) -> pa.Array:
     positive = pc.bit_wise_and(murmur2_column(keys), pa.scalar(0x7FFFFFFF, pa.int32()))
     values = positive.fill_null(0).to_numpy() % _positive(partition_count)
     return pa.array(values, pa.int32(), mask=keys.is_null().to_numpy(zero_copy_only=False))
-
-
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: a 31-fold over UTF-16 units."""
-    h = 0
-    units = array("H")
-    units.frombytes(text.encode("utf-16-le" if _LITTLE_ENDIAN else "utf-16-be", "surrogatepass"))
-    for unit in units:
-        h = 31 * h + unit & _MASK
-    return signed_32(h)
 
 
 def java_hash_column(texts: Column) -> pa.Array:
@@ -96,9 +87,6 @@ def fetcher_id_column(topics: Column, partitions: Column, fetcher_count: int) ->
     sums = (31 * hashes + partitions.to_numpy().astype(np.int64)).astype(np.int32).astype(np.int64)
     magnitudes = np.where(sums == -0x80000000, 0, np.abs(sums))
     return pa.array(magnitudes % _positive(fetcher_count), pa.int32())
-
-
-_LITTLE_ENDIAN = np.little_endian
 
 
 def _positive(count: int) -> int:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ottla.model.errors import RemoteProtocolError
-from ottla.records.hashes import java_abs, java_hash
+from ottla.model.java_hashes import java_abs, java_hash
 from ottla.wire.compiler import Struct
 from ottla.wire.primitives import Buffer, Decoder, Encoder, Place, sink
 from ottla.wire.schema import array, blob, field, int32, int64, string, value

@@ -1,0 +1,130 @@
+"""Carries out what the group coordinator of one node decides: replies, timers, and records in the log."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.broker.cluster import OFFSETS_TOPIC
+from ottla.broker.groups import Append, Caller, Coordinator, Decision, Record, Timer
+from ottla.broker.partition import Partition
+from ottla.broker.record_batches import StoredRecord, batch_of, batches_of
+from ottla.broker.serving import Inquiry
+from ottla.broker.turn import Failures
+from ottla.log.partition_log import PartitionLog
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, RemoteProtocolError, StorageError
+from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+ReplyTo = Callable[[Any], None]
+
+LOAD_BYTES = 1 << 20
+"""Logs up to this size are loaded at once: some 10 ms, which is less than a client's first retry."""
+
+
+class GroupService:
+    """The groups that a node coordinates. Owned by the loop."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._cluster = node.cluster
+        self.coordinator = Coordinator(node.cluster.config.groups, lambda: str(uuid.uuid4()))
+        self._loads: dict[int, object] = {}  # by partition: who loads it now
+
+    def ask(self, inquiry: Inquiry, request: Request[Any], reply: ReplyTo | None = None) -> None:
+        """Have a request decided. The answer goes to `reply`, or else to the inquiry, now or later."""
+        call = inquiry.call
+        host = f"/{inquiry.connection.peer_host}"
+        caller = Caller(reply or inquiry.reply, call.version, call.client_id or "", host)
+        self._perform(self.coordinator.decide(request, caller, self._cluster.now_ms()))
+
+    def expire(self) -> None:
+        """Drop offsets and groups that are out of date."""
+        self._perform(self.coordinator.expire(self._cluster.now_ms()))
+
+    def _perform(self, decision: Decision) -> None:
+        for reply in decision.replies:
+            cast(ReplyTo, reply.ticket)(reply.response)
+        for timer in decision.timers:
+            delay_ms = timer.at_ms - self._cluster.now_ms()
+            self._cluster.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
+        for append in decision.appends:
+            self._append(append)
+
+    def _on_timer(self, timer: Timer) -> None:
+        now_ms = self._cluster.now_ms()
+        if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
+            self._cluster.loop.call_later((timer.at_ms - now_ms) / 1000, self._on_timer, timer)
+        else:
+            self._perform(self.coordinator.on_timer(timer, now_ms))
+
+    def _append(self, append: Append) -> None:
+        now_ms = self._cluster.now_ms()
+        try:
+            partition = self._cluster.partition(OFFSETS_TOPIC, append.partition)
+            if partition.leader != self._node.broker_id:
+                raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
+            if partition.log is None:
+                raise StorageError(f"{partition} is offline")
+            partition.log.append(batch_of(append.records, now_ms), now_ms, partition.leader_epoch)
+        except KafkaError as error:
+            self._appended(append, Code.of(error.code))
+        except StorageError:
+            self._appended(append, Code.KAFKA_STORAGE_ERROR)
+        else:
+            self._cluster.turn.stage(partition)
+            self._cluster.turn.then(lambda failures: self._settle(append, partition, failures))
+
+    def _settle(self, append: Append, partition: Partition, failures: Failures) -> None:
+        self._appended(append, Code.KAFKA_STORAGE_ERROR if partition in failures else Code.NONE)
+
+    def _appended(self, append: Append, error: Code) -> None:
+        self._perform(self.coordinator.on_append_result(append.append_id, error, self._cluster.now_ms()))
+
+    # --- partitions of the offsets topic
+
+    def lead(self, partition: Partition) -> None:
+        """This node leads a partition of the offsets topic now: load its groups."""
+        self.coordinator.begin_load(partition.index)
+        if partition.log is None:
+            return  # its groups stay unavailable, as the partition does
+        load = self._loads[partition.index] = object()
+        end = partition.log.high_watermark
+        if partition.log.size <= LOAD_BYTES:
+            self._finish_load(partition, load, _records(partition.log, end))
+            return
+        work = self._cluster.loop.run_in_executor(self._cluster.executor, _records, partition.log, end)
+        work.add_done_callback(lambda done: self._finish_load(partition, load, done.result()))
+
+    def _finish_load(self, partition: Partition, load: object, records: list[StoredRecord]) -> None:
+        if self._loads.get(partition.index) is not load:
+            return  # led by somebody else meanwhile
+        for record in records:
+            try:
+                self.coordinator.replay(Record(record.key or b"", record.value))
+            except RemoteProtocolError as error:
+                log.error("%s offset %d cannot be loaded: %s", partition, record.offset, error)
+        self._perform(self.coordinator.finish_load(partition.index, self._cluster.now_ms()))
+
+    def resign(self, partition: Partition) -> None:
+        """Another node leads it now."""
+        self._loads.pop(partition.index, None)
+        self._perform(self.coordinator.unload(partition.index, self._cluster.now_ms()))
+
+
+def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:
+    """All records below `end`. May run beside the loop: what is below the high watermark does not change."""
+    records: list[StoredRecord] = []
+    offset = partition_log.start_offset
+    while offset < end and (data := partition_log.read(offset, LOAD_BYTES)):
+        for header, found in batches_of(data):
+            records += (record for record in found if offset <= record.offset < end)
+            offset = header.last_offset + 1
+    return records

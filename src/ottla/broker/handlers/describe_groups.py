@@ -1,0 +1,26 @@
+"""DescribeGroups, key 15: state, members and assignments of groups.
+
+Versions: 0 to 6.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: DescribeGroupsRequest) -> None:
+    """Ask the coordinator."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
+def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> DescribeGroupsResponse:
+    """One error for every group."""
+    groups = [DescribedGroup(error_code=error, group_id=group_id) for group_id in request.groups]
+    return DescribeGroupsResponse(groups=groups)
+
+
+HANDLER = Handler(DescribeGroupsRequest, VersionRange(0, 6), handle, refuse)

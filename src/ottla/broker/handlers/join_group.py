@@ -1,0 +1,25 @@
+"""JoinGroup, key 11: enter a group, or a new generation of it.
+
+Versions: 0 to 9. From 4 on a new member gets its id first and joins with it; from 5 on it may be static.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: JoinGroupRequest) -> None:
+    """Ask the coordinator."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
+def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupResponse:
+    """One error for the whole request."""
+    return JoinGroupResponse(error_code=error, member_id=request.member_id)
+
+
+HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), handle, refuse)

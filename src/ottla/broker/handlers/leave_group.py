@@ -1,0 +1,25 @@
+"""LeaveGroup, key 13: go, or send members away.
+
+Versions: 0 to 5. From 3 on several members, also static ones by their instance id.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: LeaveGroupRequest) -> None:
+    """Ask the coordinator."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
+def refuse(_request: LeaveGroupRequest, error: Code, _version: int) -> LeaveGroupResponse:
+    """One error for the whole request."""
+    return LeaveGroupResponse(error_code=error)
+
+
+HANDLER = Handler(LeaveGroupRequest, VersionRange(0, 5), handle, refuse)

@@ -1,0 +1,25 @@
+"""ListGroups, key 16: the groups that this broker coordinates.
+
+Versions: 0 to 5.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: ListGroupsRequest) -> None:
+    """Ask the coordinator."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
+def refuse(_request: ListGroupsRequest, error: Code, _version: int) -> ListGroupsResponse:
+    """One error for the whole request."""
+    return ListGroupsResponse(error_code=error)
+
+
+HANDLER = Handler(ListGroupsRequest, VersionRange(0, 5), handle, refuse)

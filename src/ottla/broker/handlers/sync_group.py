@@ -1,0 +1,25 @@
+"""SyncGroup, key 14: get the assignment that the leader made.
+
+Versions: 0 to 5.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: SyncGroupRequest) -> None:
+    """Ask the coordinator."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
+def refuse(_request: SyncGroupRequest, error: Code, _version: int) -> SyncGroupResponse:
+    """One error for the whole request."""
+    return SyncGroupResponse(error_code=error)
+
+
+HANDLER = Handler(SyncGroupRequest, VersionRange(0, 5), handle, refuse)

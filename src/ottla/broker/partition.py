@@ -1,0 +1,60 @@
+"""A partition as the brokers of this process share it: its log, who leads it, and who waits for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.producers import ProducerStates
+from ottla.log.partition_log import PartitionLog
+from ottla.model.error_codes import Code
+
+NO_LEADER = -1
+
+WriteListener = Callable[["Partition", int], None]
+
+
+class Partition:
+    """Owned by the broker's loop.
+
+    `log` is None while the log is damaged or offline: the partition exists, and answers a storage error.
+    `listeners` are told of every write: the partition and how many bytes came.
+    """
+
+    __slots__ = (
+        "flush_every_write",
+        "index",
+        "leader",
+        "leader_epoch",
+        "listeners",
+        "log",
+        "producers",
+        "replicas",
+        "topic",
+        "was_led",
+    )
+
+    def __init__(self, topic: str, index: int, log: PartitionLog | None, replicas: tuple[int, ...]) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.replicas = replicas
+        self.leader = NO_LEADER
+        self.leader_epoch = 0
+        self.was_led = False  # in this process: a first leader goes on with the epoch that was stored
+        self.producers = ProducerStates()
+        self.listeners: set[WriteListener] = set()
+        self.flush_every_write = False
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index})"
+
+    def wake(self, size: int) -> None:
+        """Tell the listeners that so many bytes were written, or that something else changed."""
+        for listener in list(self.listeners):
+            listener(self, size)
+
+    def epoch_error(self, client_epoch: int) -> Code:
+        """What a client is told that believes in another leader epoch; -1 means that it does not say."""
+        if client_epoch < 0 or client_epoch == self.leader_epoch:
+            return Code.NONE
+        return Code.FENCED_LEADER_EPOCH if client_epoch < self.leader_epoch else Code.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,165 @@
+"""One turn of the event loop: all appends that came in it are written together, then acknowledged together.
+
+    requests of the turn ──▶ stage ──▶ one write a partition ──▶ (one fsync) ──▶ acks, long polls ──▶ sockets
+
+This is what makes many small requests cheap: a system call costs as much as a request. With `always`, or a
+topic's flush.messages=1, acks also wait for the disk. One thread syncs, and what is written meanwhile is the
+next group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+
+from ottla.broker.partition import Partition
+from ottla.log.flush_ticket import FlushTicket
+from ottla.model.errors import StorageError
+
+Failures = Mapping[Partition, StorageError]
+Then = Callable[[Failures], None]
+_NO_FAILURES: Failures = {}
+
+
+class Turn:
+    """Owned by the loop; `stage` and `then` are called while requests are handled."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        *,
+        flush_always: bool,
+        after: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._flush_always = flush_always
+        self._after = after
+        self._dirty: dict[Partition, None] = {}
+        self._waiting: list[Then] = []
+        self._is_scheduled = False
+        self._commits = GroupCommit(loop, executor, self._settle)
+
+    def stage(self, partition: Partition) -> None:
+        """`partition` has got an append that is to be written at the end of this turn."""
+        self._dirty[partition] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self.end)
+
+    def then(self, callback: Then) -> None:
+        """Call back when what is staged now has been written, and flushed where that is asked for.
+
+        The callback gets the partitions whose write failed; nothing was kept of those.
+        """
+        self._waiting.append(callback)
+
+    def end(self) -> None:
+        """Write everything that is staged. The loop calls it; so does who cannot wait for it."""
+        self._is_scheduled = False
+        dirty, self._dirty = self._dirty, {}
+        waiting, self._waiting = self._waiting, []
+        failures: dict[Partition, StorageError] = {}
+        written = []
+        for partition in dirty:
+            log = partition.log
+            size = log.staged_bytes if log else 0
+            try:
+                if log is None:
+                    raise StorageError(f"{partition} went offline before it was written")
+                log.write_staged()
+            except StorageError as error:
+                failures[partition] = error
+                partition.producers.rollback()
+            else:
+                partition.producers.commit()
+                written.append((partition, size))
+        to_flush = [one for one, _ in written if self._flush_always or one.flush_every_write]
+        if to_flush:
+            self._commits.add(to_flush, waiting, failures)
+        else:
+            self._settle(waiting, failures)
+        for partition, size in written:
+            if partition.listeners:
+                partition.wake(size)
+        self._after()
+
+    def _settle(self, waiting: Iterable[Then], failures: Failures) -> None:
+        for callback in waiting:
+            callback(failures)
+
+    async def drain(self) -> None:
+        """Wait until everything is written and flushed and all callbacks have run."""
+        while self._is_scheduled or self._commits.is_busy:
+            if self._is_scheduled:
+                self.end()
+            await self._commits.idle()
+
+
+class GroupCommit:
+    """Fsyncs of several partitions, one group after the other."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        settle: Callable[[Iterable[Then], Failures], None],
+    ) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._settle = settle
+        self._partitions: dict[Partition, None] = {}
+        self._waiting: list[tuple[list[Then], Failures]] = []
+        self._running: asyncio.Future[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody waits for the disk."""
+        return self._running is not None
+
+    def add(self, partitions: Iterable[Partition], waiting: list[Then], failures: Failures) -> None:
+        """Flush these with the next group; then settle."""
+        self._partitions |= dict.fromkeys(partitions)
+        self._waiting.append((waiting, failures))
+        if self._running is None:
+            self._running = self._loop.create_task(self._run())
+
+    async def idle(self) -> None:
+        """Wait until nobody waits any more."""
+        if self._running is not None:
+            await self._running
+
+    async def _run(self) -> None:
+        while self._waiting:
+            partitions, self._partitions = self._partitions, {}
+            waiting, self._waiting = self._waiting, []
+            failures = await self._flush(partitions)
+            for callbacks, earlier in waiting:
+                self._settle(callbacks, {**earlier, **failures} if failures else earlier)
+        self._running = None
+
+    async def _flush(self, partitions: Iterable[Partition]) -> dict[Partition, StorageError]:
+        failures: dict[Partition, StorageError] = {}
+        tickets: dict[Partition, FlushTicket] = {}
+        for partition in partitions:
+            if partition.log is not None:
+                try:
+                    tickets[partition] = partition.log.begin_flush()
+                except StorageError as error:
+                    failures[partition] = error
+        await self._loop.run_in_executor(self._executor, _sync, list(tickets.values()))
+        for partition, ticket in tickets.items():
+            if partition.log is not None:
+                partition.log.finish_flush(ticket)
+            if ticket.failure is not None:
+                failures[partition] = ticket.failure
+        return failures
+
+
+def _sync(tickets: Iterable[FlushTicket]) -> None:
+    for ticket in tickets:
+        try:
+            ticket.sync()
+        except StorageError:
+            continue  # the ticket knows

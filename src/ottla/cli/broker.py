@@ -1,0 +1,93 @@
+"""`ottla broker start`: a Kafka broker in the foreground, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from ottla.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+
+Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
+"""Kafka's own example configuration has it too: on one machine nobody waits for others to come up."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare `broker start` and its options."""
+    broker = subparsers.add_parser("broker", help="run a Kafka broker")
+    commands = broker.add_subparsers(required=True, metavar="command")
+    start = commands.add_parser(
+        "start",
+        help="start a broker and serve until it is interrupted",
+        description="Start a Kafka broker on 127.0.0.1. It keeps one copy of the data: no replication.",
+    )
+    start.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    start.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default 9092)")
+    start.add_argument("--data-dir", help="where the logs are; made if it is missing")
+    start.add_argument("--brokers", type=int, default=1, help="brokers over the same data, on ports in a row")
+    start.add_argument("--metrics-port", type=int, help="serve Prometheus /metrics on this port")
+    start.add_argument("--config", metavar="FILE", help="a server.properties; options go before it")
+    start.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a property, by Kafka's name"
+    )
+    start.add_argument("--verbose", action="store_true", help="log more")
+    start.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    level = logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from ottla.broker.service import new_loop
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_serve(config_from(options), options.brokers))
+
+
+def config_from(options: argparse.Namespace) -> BrokerConfig:
+    """The broker's configuration: options before --set before the file before defaults."""
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.settings.java_properties import read_properties
+
+    properties = DEFAULTS | (read_properties(options.config) if options.config else {})
+    for item in options.set:
+        name, separator, value = item.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {item}: NAME=VALUE is wanted")
+        properties[name.strip()] = value.strip()
+    if options.data_dir:
+        properties.pop("log.dirs", None)
+        properties["log.dir"] = options.data_dir
+    if not ({"log.dir", "log.dirs"} & properties.keys()):
+        raise ConfigError("where shall the data be? Give --data-dir, or log.dirs in --config")
+    if options.metrics_port is not None:
+        properties["ottla.metrics.port"] = str(options.metrics_port)
+    if options.port is not None or options.host is not None or "listeners" not in properties:
+        port = 9092 if options.port is None else options.port
+        properties["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"
+    return BrokerConfig.from_properties(properties)
+
+
+async def _serve(config: BrokerConfig, broker_count: int) -> int:
+    from ottla.broker.service import BrokerService
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    service = BrokerService(config, broker_count)
+    await service.start()
+    for name in config.ignored:
+        print(f"ottla: {name} has no meaning for this broker and is ignored", file=sys.stderr)  # noqa: T201
+    print(f"listening on {service.bootstrap}", flush=True)  # noqa: T201
+    await stopped.wait()
+    await service.stop()
+    return 0

@@ -1,0 +1,47 @@
+"""`ottla zookeeper start`: a real ZooKeeper server in the foreground, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from ottla.zookeeper.errors import ServerFailed
+
+PORT = 2181
+
+_CHECK_S = 1.0
+"""How soon a server that died by itself is noticed."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `zookeeper start` and its options."""
+    zookeeper = subparsers.add_parser("zookeeper", help="run a ZooKeeper server")
+    commands = zookeeper.add_subparsers(required=True, metavar="command")
+    start = commands.add_parser(
+        "start",
+        help="start a server and serve until it is interrupted",
+        description="Start Apache ZooKeeper on 127.0.0.1, from the jars that PySpark ships. It needs Java.",
+    )
+    start.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one (default {PORT})")
+    start.add_argument("--data-dir", required=True, help="where the database and the log are")
+    start.add_argument("--jars", metavar="DIR", help="ZooKeeper's jars (default: PySpark's)")
+    start.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes; 0 then."""
+    from ottla.zookeeper.server import ZooKeeperServer
+
+    stopped = threading.Event()
+    # Before the server starts: a signal that comes while it does ends it right after.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    jars_dir = Path(options.jars) if options.jars else None
+    with ZooKeeperServer(Path(options.data_dir), port=options.port, jars_dir=jars_dir) as server:
+        print(f"listening on {server.connect}", flush=True)  # noqa: T201
+        while server.running:
+            if stopped.wait(_CHECK_S):
+                return 0
+    raise ServerFailed(f"ZooKeeper ended by itself; its log is {server.log_path}")

@@ -1,0 +1,32 @@
+"""Java's arithmetic where Kafka's choices rest on it: which partition holds a group, which fetcher reads one.
+
+Plain integers, so that a broker need not load the kernels to find a group; `ottla.records.hashes` has them
+for whole columns.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+MASK = 0xFFFFFFFF
+
+
+def signed_32(value: int) -> int:
+    """The int that Java would hold after a computation that overflows."""
+    return ((value & MASK) ^ 0x80000000) - 0x80000000
+
+
+def java_abs(value: int) -> int:
+    """Kafka's `Utils.abs`: the one number without a counterpart becomes 0."""
+    return 0 if value == -0x80000000 else abs(value)
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: a 31-fold over UTF-16 units."""
+    h = 0
+    units = array("H")
+    units.frombytes(text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
+    for unit in units:
+        h = 31 * h + unit & MASK
+    return signed_32(h)
