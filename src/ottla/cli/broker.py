@@ -14,7 +14,7 @@ from ottla.model.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
 
-Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Kafka's own example configuration has it too: on one machine nobody waits for others to come up."""
@@ -45,7 +45,9 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     from ottla.broker.service import new_loop
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
