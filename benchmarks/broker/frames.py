@@ -25,6 +25,7 @@ from ottla.wire.api.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
+from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from ottla.wire.api.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -127,6 +128,17 @@ def base_offset(dialect: Dialect, answer: bytes) -> int:
     if partition.error_code:
         raise RuntimeError(f"produce was answered with error {partition.error_code}")
     return partition.base_offset
+
+
+def error_at(topic: str) -> int:
+    """Where a produce answer for one partition of `topic` has its error code."""
+    # size, correlation id, topic count, name, partition count, partition
+    return SIZE_BYTES + 4 + 4 + 2 + len(topic) + 4 + 4
+
+
+def metadata_frame(topic: str, dialect: Dialect) -> bytes:
+    """A question about a topic, which creates it."""
+    return frame(MetadataRequest(topics=[MetadataTopic(name=topic)]), dialect.metadata_version)
 
 
 def fetch_frame(topic: str, dialect: Dialect, *, offset: int, bytes_max: int) -> bytes:

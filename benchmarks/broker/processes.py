@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker.load import Address
+from ottla.zookeeper import process_guard
 
 LOCALHOST = "127.0.0.1"
 READY_S, STOP_S = 60, 20
 _POLL_S = 0.002
+_SAID_CHARS = 2000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,6 +32,7 @@ class Server:
     version: str
     address: Address
     pid: int
+    started_at: float = 0.0
 
     @property
     def bootstrap(self) -> str:
@@ -78,10 +82,28 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def started(name: str, version: str, command: Sequence[str], port: int) -> Iterator[Server]:
-    """The server that this command runs, from when its port is open until the end of the block."""
-    with tempfile.TemporaryFile() as log, _process(command, log.fileno()) as process:
-        _await_port(process, port)
-        yield Server(name, version, (LOCALHOST, port), process.pid)
+    """The server that this command runs, from when its port is open until the end of the block.
+
+    A guard ends it even if this process is killed. `started_at` is when the guard had started it.
+    """
+    with tempfile.TemporaryFile() as log:
+        guard = subprocess.Popen(
+            [sys.executable, "-I", process_guard.__file__, str(STOP_S), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        with guard:  # closes its input, which ends the server, and waits
+            assert guard.stdout is not None
+            server = Server(
+                name, version, (LOCALHOST, port), int(guard.stdout.readline()), time.perf_counter()
+            )
+            if not _listens(guard, port):
+                log.seek(0)
+                said = log.read().decode(errors="replace").strip()[-_SAID_CHARS:]
+                raise RuntimeError(f"{name} {version} did not listen on port {port}: {said}")
+            yield server
 
 
 def allow_connections(count: int) -> None:
@@ -92,31 +114,13 @@ def allow_connections(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
-@contextlib.contextmanager
-def _process(command: Sequence[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
-    try:
-        yield process
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await_port(process: subprocess.Popen[bytes], port: int) -> None:
+def _listens(guard: subprocess.Popen[bytes], port: int) -> bool:
     deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"{process.args!r} ended with code {process.returncode} before it listened")
+    while guard.poll() is None and time.monotonic() < deadline:
         try:
             socket.create_connection((LOCALHOST, port), 1).close()
         except ConnectionRefusedError:
             time.sleep(_POLL_S)
         else:
-            return
-    raise TimeoutError(f"{process.args!r} did not listen on port {port} within {READY_S} s")
+            return True
+    return False
