@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView
 from typing import NamedTuple
 
-from ottla.log.batch_header import TRANSACTIONAL, BatchHeader
+from ottla.log.batch_header import TRANSACTIONAL, BatchHeader, named
 from ottla.log.producer_snapshots import ProducerEntry
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
@@ -36,9 +36,6 @@ from ottla.model.errors import KafkaError
 BATCHES_KEPT = 5
 SEQUENCE_MAX = (1 << 31) - 1
 NO_SEQUENCE = -1
-# Half of the time that calling a NamedTuple takes, and every produce makes one.
-_tuple = tuple.__new__
-
 
 # A batch that would be acknowledged again: first and last sequence, base and last offset, timestamp.
 StoredBatch = tuple[int, int, int, int, int]
@@ -126,7 +123,7 @@ class ProducerStates:
         if state is not None and state.epoch == epoch:
             batches = state.batches[1 - BATCHES_KEPT :] + batches
         self._undo.append((producer_id, state))
-        self._states[producer_id] = _tuple(ProducerState, (epoch, last_sequence, timestamp, batches))
+        self._states[producer_id] = named(ProducerState, (epoch, last_sequence, timestamp, batches))
 
     def commit(self) -> None:
         """What is staged has been written."""
