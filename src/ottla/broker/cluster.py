@@ -188,7 +188,7 @@ class Cluster:
     def apply_settings(self, topic: Topic) -> None:
         """Use a topic's settings from now on."""
         settings = self.topic_config(topic)
-        for partition in self.partitions[topic.name]:
+        for partition in self.partitions.get(topic.name, ()):  # none of a topic that is half deleted
             partition.flush_every_write = settings.flush_every_write
             if partition.log is not None:
                 partition.log.configure(settings.log)

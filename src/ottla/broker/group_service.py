@@ -49,6 +49,10 @@ class GroupService:
         """Drop offsets and groups that are out of date."""
         self._perform(self.coordinator.expire(self._cluster.now_ms()))
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: drop what groups have committed of it."""
+        self._perform(self.coordinator.forget_topic(topic, self._cluster.now_ms()))
+
     def _perform(self, decision: Decision) -> None:
         for reply in decision.replies:
             cast(ReplyTo, reply.ticket)(reply.response)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from asyncio import Future
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -53,7 +54,7 @@ def check_new_name(cluster: Cluster, name: str) -> None:
 def spread(
     cluster: Cluster, partition_count: int, replication_factor: int, first: int = 0
 ) -> tuple[Replicas, ...]:
-    """Replicas for new partitions, leaders in turn over the brokers that are up. DEFAULT counts are allowed."""
+    """Replicas for new partitions, leaders in turn over the brokers that are up. Counts may be DEFAULT."""
     brokers = sorted(cluster.nodes)
     count = cluster.config.num_partitions if partition_count == DEFAULT else partition_count
     factor = 1 if replication_factor == DEFAULT else replication_factor
@@ -92,12 +93,18 @@ def assigned(
     return tuple(tuple(brokers) for brokers in assignments)
 
 
-def draft(cluster: Cluster, name: str, replicas: Sequence[Replicas], overrides: Mapping[str, str]) -> Topic:
+def draft(
+    cluster: Cluster,
+    name: str,
+    replicas: Sequence[Replicas],
+    overrides: Mapping[str, str],
+    topic_id: bytes = b"",
+) -> Topic:
     """The topic that `create` would make. Raises KafkaError if it must not be."""
     check_new_name(cluster, name)
     topic_config(cluster.config, overrides)
     _check_count(cluster, name, len(replicas))
-    return Topic(name, os.urandom(16), tuple(replicas), (0,) * len(replicas), dict(overrides))
+    return Topic(name, topic_id or os.urandom(16), tuple(replicas), (0,) * len(replicas), dict(overrides))
 
 
 def _check_count(cluster: Cluster, name: str, count: int) -> None:
@@ -118,9 +125,7 @@ def create(
     topic_id: bytes = b"",
 ) -> Topic:
     """Make a topic. Raises KafkaError; nothing is left of it then."""
-    check_new_name(cluster, name)
-    topic_config(cluster.config, overrides)
-    topic = Topic(name, topic_id or os.urandom(16), tuple(replicas), (0,) * len(replicas), dict(overrides))
+    topic = draft(cluster, name, replicas, overrides, topic_id)
     try:
         cluster.catalog.put([topic])
         cluster.add_partitions(topic)
@@ -157,8 +162,20 @@ def grow(cluster: Cluster, name: str, replicas: Sequence[Replicas]) -> Topic:
         cluster.catalog.put([larger])
         cluster.add_partitions(larger)
     except StorageError as error:
+        _keep_made(cluster, larger)
         raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
     return larger
+
+
+def _keep_made(cluster: Cluster, larger: Topic) -> None:
+    """Leave a topic that could not grow with the partitions that it has got."""
+    count = len(cluster.partitions[larger.name])
+    made = replace(larger, replicas=larger.replicas[:count], leader_epochs=larger.leader_epochs[:count])
+    try:
+        cluster.catalog.put([made])
+        cluster.add_partitions(made)
+    except StorageError:
+        log.exception("topic %r lacks partitions; the next start makes them", larger.name)
 
 
 def configure(cluster: Cluster, name: str, overrides: Mapping[str, str]) -> Topic:
@@ -176,24 +193,43 @@ def configure(cluster: Cluster, name: str, overrides: Mapping[str, str]) -> Topi
 
 def delete(cluster: Cluster, name: str) -> None:
     """Delete a topic: its directories are renamed at once and removed later."""
-    cluster.topic(name)
+    topic = cluster.topic(name)
+    if topic.is_deleting:
+        what = f"topic {name!r} could not be deleted by a failing disk; the next start of the broker will"
+        raise KafkaError(Code.KAFKA_STORAGE_ERROR, what)
+    delay_ms = cluster.topic_config(topic).log.file_delete_delay_ms
     try:
         cluster.catalog.mark_deleting(name)
         cluster.drop_partitions(name)
+        for node in cluster.nodes.values():
+            node.groups.forget_topic(name)
+        cluster.turn.end()  # what groups forget is written before the topic is gone for good
         cluster.catalog.remove(name)
     except StorageError as error:
         raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
+    cluster.loop.call_later(delay_ms / 1000, _remove_files, cluster)
+
+
+def _remove_files(cluster: Cluster) -> None:
+    """Remove what deleted topics have left, beside the loop."""
+    work = cluster.loop.run_in_executor(cluster.executor, cluster.directory.purge_deleted)
+    work.add_done_callback(_note_failure)
+
+
+def _note_failure(work: Future[int]) -> None:
+    if not work.cancelled() and work.exception() is not None:
+        log.error("files of deleted topics stay until the next start: %s", work.exception())
 
 
 def find_or_create(cluster: Cluster, name: str) -> Topic:
     """A topic that is made by being asked for, if that is allowed; the offsets topic always is."""
     topic = cluster.catalog.topics.get(name)
-    if topic is not None:
+    if topic is not None and not topic.is_deleting:
         return topic
     if name == OFFSETS_TOPIC:
         return create_offsets_topic(cluster)
     check_name(name)
-    if not cluster.config.auto_create_topics or name in INTERNAL_TOPICS:
+    if topic is not None or not cluster.config.auto_create_topics or name in INTERNAL_TOPICS:
         raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
     return create(cluster, name, spread(cluster, DEFAULT, DEFAULT), {})
 

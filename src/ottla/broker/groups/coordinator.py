@@ -25,7 +25,14 @@ from ottla.broker.groups.decision import Append, Caller, Decision, Draft, Timer,
 from ottla.broker.groups.expiry import expired_records, is_idle
 from ottla.broker.groups.group import Group, answer_join, answer_sync
 from ottla.broker.groups.rebalance import join_phase_timed_out, session_timed_out, sync_phase_timed_out
-from ottla.broker.groups.records import OffsetKey, Record, group_tombstone, offset_tombstone, partition_for
+from ottla.broker.groups.records import (
+    OffsetKey,
+    Record,
+    group_tombstone,
+    offset_tombstone,
+    partition_for,
+    read_key,
+)
 from ottla.broker.groups.state import GroupEvent, GroupState
 from ottla.broker.groups.store import GroupStore
 from ottla.model.error_codes import Code
@@ -168,6 +175,16 @@ class Coordinator:
                 turn.append(group.group_id, records, self._burial(group.group_id))
         return self._decision(turn)
 
+    def forget_topic(self, topic: str, now_ms: int) -> Decision:
+        """A topic was deleted: what groups have committed of it goes, whether or not they read it."""
+        turn = self._turn(now_ms)
+        committing = [draft.group_id for _, draft in self._in_flight.values()]
+        for group_id in dict.fromkeys([*self._store.group_ids(), *committing]):
+            records = [] if self._availability(group_id) else self._offset_tombstones(group_id, topic)
+            if records:
+                turn.append(group_id, records, self._burial(group_id))
+        return self._decision(turn)
+
     # --- requests of members ----------------------------------------------------------------------------
 
     def _join(self, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
@@ -274,7 +291,8 @@ class Coordinator:
                 waiting.discard(group_id)
                 finish(turn)
 
-            turn.append(group_id, self._tombstones(group_id), stored)
+            records = [*self._offset_tombstones(group_id), group_tombstone(group_id)]
+            turn.append(group_id, records, stored)
         finish(turn)
 
     def _delete_error(self, group_id: str) -> Code:
@@ -286,15 +304,17 @@ class Coordinator:
             return Code.GROUP_ID_NOT_FOUND
         return Code.NONE if group.state is GroupState.EMPTY else Code.NON_EMPTY_GROUP
 
-    def _tombstones(self, group_id: str) -> list[Record]:
-        """What deletes a group: also the offsets that are on their way into the log now."""
-        offsets_stored = [
-            offset_tombstone(OffsetKey(group=group_id, topic=place.topic, partition=place.partition))
+    def _offset_tombstones(self, group_id: str, topic: str | None = None) -> list[Record]:
+        """What deletes a group's offsets, or those of a topic: also those on their way into the log."""
+        stored = [
+            OffsetKey(group=group_id, topic=place.topic, partition=place.partition)
             for place in self._store.offsets(group_id)
+            if topic in (None, place.topic)
         ]
         drafts = [draft for _, draft in self._in_flight.values() if draft.group_id == group_id]
-        offsets_coming = [Record(record.key, None) for draft in drafts for record in draft.records]
-        return list(dict.fromkeys([*offsets_stored, *offsets_coming, group_tombstone(group_id)]))
+        keys = [read_key(record.key) for draft in drafts for record in draft.records]
+        coming = [key for key in keys if isinstance(key, OffsetKey) and topic in (None, key.topic)]
+        return list(dict.fromkeys(offset_tombstone(key) for key in [*stored, *coming]))
 
     # --- groups -----------------------------------------------------------------------------------------
 
