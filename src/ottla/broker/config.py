@@ -109,11 +109,11 @@ class BrokerConfig:
         """Parse and check; raises ConfigError that names the property."""
         given = dict(properties)
         ignored = tuple(sorted(name for name in given if not _is_known(name, given[name])))
-        _check_ids(given)
+        texts = with_both_ids(given)
         values: dict[str, Any] = {}
         for row in BROKER_SETTINGS.values():
-            if row.name in given and row.target and row.target not in values:
-                values[row.target] = row.value_of(given[row.name])
+            if row.name in texts:
+                values.setdefault(row.target, row.value_of(texts[row.name]))
         values["data_dir"] = _one_directory(values.get("data_dir", ""))
         if "flush" in values:
             values["flush"] = FlushPolicy(values["flush"])
@@ -136,7 +136,7 @@ def with_dynamic(config: BrokerConfig, dynamic: DynamicOverrides) -> BrokerConfi
     if unknown:
         raise ConfigError(f"{', '.join(sorted(unknown))}: not a setting of this broker")
     rows = [BROKER_SETTINGS[name] for name in texts]
-    return _replaced(config, {row.target: row.value_of(texts[row.name]) for row in rows if row.target})
+    return _replaced(config, {row.target: row.value_of(texts[row.name]) for row in rows})
 
 
 def bounded(value: int, difference_before: int, difference: int) -> int:
@@ -161,7 +161,7 @@ def _replaced(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     before = config.timestamp_difference_max_ms
     difference = values.get("timestamp_difference_max_ms", before)
     groups = {target[7:]: value for target, value in values.items() if target.startswith("groups.")}
-    plain = {target: value for target, value in values.items() if "." not in target}
+    plain = {target: value for target, value in values.items() if target and "." not in target}
     return replace(
         config,
         **plain,
@@ -181,10 +181,13 @@ def _is_known(name: str, text: str) -> bool:
     return False
 
 
-def _check_ids(given: Mapping[str, str]) -> None:
-    ids = {name: given[name].strip() for name in ("broker.id", "node.id") if name in given}
+def with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
+    """broker.id and node.id are one thing: either stands for both, as in Kafka. Raises ConfigError."""
+    ids = {name: properties[name].strip() for name in ("broker.id", "node.id") if name in properties}
     if len(set(ids.values())) > 1:
         raise ConfigError(f"broker.id={ids['broker.id']} and node.id={ids['node.id']} must agree")
+    both = {name: value for value in ids.values() for name in ("broker.id", "node.id")}
+    return {**properties, **both}
 
 
 def _one_directory(text: str) -> Path:

@@ -30,6 +30,7 @@ from ottla.wire.api.create_topics import CreateTopicConfig
 Operations = Sequence[incremental_alter_configs.AlterConfig]
 Entries = Sequence[alter_configs.AlterConfig] | Sequence[CreateTopicConfig]
 Resource = TypeVar("Resource", incremental_alter_configs.AlterResource, alter_configs.AlterResource)
+Answer = TypeVar("Answer", incremental_alter_configs.AlteredResource, alter_configs.AlteredResource)
 
 
 class Operation(IntEnum):
@@ -140,30 +141,23 @@ def incremental_response(
     outcomes: Iterable[Outcome],
 ) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
     """The answer that tells outcomes."""
-    answers = [
-        incremental_alter_configs.AlteredResource(
-            error_code=one.error_code,
-            error_message=one.error_message,
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-        )
-        for one in outcomes
-    ]
+    answers = [_answer(one, incremental_alter_configs.AlteredResource) for one in outcomes]
     return incremental_alter_configs.IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
 
 def replacement_response(outcomes: Iterable[Outcome]) -> alter_configs.AlterConfigsResponse:
     """The answer that tells outcomes."""
-    answers = [
-        alter_configs.AlteredResource(
-            error_code=one.error_code,
-            error_message=one.error_message,
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-        )
-        for one in outcomes
-    ]
+    answers = [_answer(one, alter_configs.AlteredResource) for one in outcomes]
     return alter_configs.AlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+
+def _answer(outcome: Outcome, kind: type[Answer]) -> Answer:
+    return kind(
+        error_code=outcome.error_code,
+        error_message=outcome.error_message,
+        resource_type=outcome.resource_type,
+        resource_name=outcome.resource_name,
+    )
 
 
 def _outcomes(

@@ -42,7 +42,7 @@ class ConfigView:
         return overrides
 
     def names_this_broker(self, resource_name: str) -> bool:
-        """Whether a broker resource is this broker; "" is all brokers. Raises ConfigRefused for another one."""
+        """Whether a broker resource is this broker ("" is all of them). Raises ConfigRefused for another."""
         if not resource_name:
             return False
         if resource_name != str(self.config.broker_id):

@@ -20,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.broker.config import BrokerConfig, DynamicOverrides
+from ottla.broker.config import BrokerConfig, DynamicOverrides, with_both_ids
 from ottla.broker.config_view import ConfigView, ResourceType
 from ottla.broker.settings.broker_table import BROKER_SETTINGS, sharing
 from ottla.broker.settings.ignored_names import is_secret
@@ -78,9 +78,9 @@ class Described:
     documentation: str
     synonyms: tuple[Synonym, ...]
 
-    def answer(self, *, include_synonyms: bool, include_documentation: bool) -> DescribedConfig:
-        """The form on the wire."""
-        synonyms = self.synonyms if include_synonyms else ()
+    def answer(self, request: DescribeConfigsRequest) -> DescribedConfig:
+        """The form on the wire. Only version 0 has `is_default`; who sends a later one clears it."""
+        synonyms = self.synonyms if request.include_synonyms else ()
         return DescribedConfig(
             name=self.name,
             value=self.value,
@@ -92,7 +92,7 @@ class Described:
                 ConfigSynonym(name=name, value=value, source=source) for name, value, source in synonyms
             ],
             config_type=self.type,
-            documentation=self.documentation if include_documentation else None,
+            documentation=self.documentation if request.include_documentation else None,
         )
 
 
@@ -142,16 +142,23 @@ def described_defaults(dynamic: DynamicOverrides) -> list[Described]:
 
 
 def describe(request: DescribeConfigsRequest, view: ConfigView) -> DescribeConfigsResponse:
-    """The answer to a whole request."""
-    results = [
-        _described_resource(
-            resource,
-            view,
-            include_synonyms=request.include_synonyms,
-            include_documentation=request.include_documentation,
+    """The answer to a whole request, as version 0 needs it: see `Described.answer`."""
+    results = []
+    for resource in request.resources:
+        result = DescribedResource(
+            error_code=Code.NONE,
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
         )
-        for resource in request.resources
-    ]
+        wanted = set(resource.configuration_keys or ())
+        try:
+            entries = _entries(resource, view)
+            result.configs = [one.answer(request) for one in entries if not wanted or one.name in wanted]
+        except ConfigRefused as error:
+            result.error_code, result.error_message = error.code, error.reason
+        results.append(result)
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
@@ -171,15 +178,12 @@ def created_configs(described: Iterable[Described]) -> list[CreatedTopicConfig]:
 
 def static_properties(config: BrokerConfig) -> dict[str, str]:
     """The properties that a config was made from, or could have been."""
-    texts = dict(config.properties)
+    texts = with_both_ids(config.properties)
     for row in BROKER_SETTINGS.values():
         if row.target and not any(name in texts for name in sharing(row)):
             value = attrgetter(row.target)(config)
             if value != attrgetter(row.target)(_DEFAULTS):
                 texts[row.name] = text_of(value if row.factor == 1 else value // row.factor) or ""
-    for one, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-        if one in texts:
-            texts.setdefault(other, texts[one])
     bound = Listener("PLAINTEXT", config.host, config.port)
     if not texts.keys() & {"listeners", "host.name", "port"} and bound[1:] != (
         _DEFAULTS.host,
@@ -189,7 +193,7 @@ def static_properties(config: BrokerConfig) -> dict[str, str]:
     told = Listener("PLAINTEXT", config.advertised_host, config.advertised_port)
     if told.host and not texts.keys() & {"advertised.listeners", "advertised.host.name"}:
         texts["advertised.listeners"] = str(told)
-    return texts
+    return with_both_ids(texts)
 
 
 def _layers(config: BrokerConfig, dynamic: DynamicOverrides) -> Layers:
@@ -266,31 +270,3 @@ def _entries(resource: DescribeConfigsResource, view: ConfigView) -> list[Descri
         Code.INVALID_REQUEST,
         f"resource type {resource.resource_type}: only topics (2) and brokers (4) have settings",
     )
-
-
-def _described_resource(
-    resource: DescribeConfigsResource,
-    view: ConfigView,
-    *,
-    include_synonyms: bool,
-    include_documentation: bool,
-) -> DescribedResource:
-    answer = DescribedResource(
-        error_code=Code.NONE,
-        error_message="",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
-    try:
-        entries = _entries(resource, view)
-    except ConfigRefused as error:
-        answer.error_code, answer.error_message = error.code, error.reason
-        return answer
-    wanted = set(resource.configuration_keys or ())
-    answer.configs = [
-        one.answer(include_synonyms=include_synonyms, include_documentation=include_documentation)
-        for one in entries
-        if not wanted or one.name in wanted
-    ]
-    return answer

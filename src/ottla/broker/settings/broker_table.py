@@ -99,7 +99,7 @@ _LISTENER_ROWS = (
 
 _SERVER_ROWS = (
     _int("broker.id", 0, "The broker's number (Kafka: -1, which draws one).", "broker_id", minimum=0),
-    _int("node.id", 0, "The newer name of broker.id; both must agree.", "broker_id", minimum=0),
+    _int("node.id", 0, "The newer name of broker.id; both must agree.", minimum=0),
     _text("log.dirs", None, "The one directory of the logs. It must be given.", "data_dir"),
     _text("log.dir", None, "The directory of the logs if log.dirs is not set.", "data_dir"),
     _text("ottla.cluster.id", "", "The id of a new data directory's cluster; empty draws one.", "cluster_id"),
