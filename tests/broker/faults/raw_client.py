@@ -1,0 +1,169 @@
+"""A client of a few lines that can also misbehave: raw bytes in any pieces, and calls in any version."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
+from ottla.wire.api.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceTopic,
+)
+from ottla.wire.headers import decode_correlation_id, encode_request_header, response_body
+from ottla.wire.schema import Request, Response, decode, encode
+from tests.broker.faults.batches import Stored, stored
+
+R = TypeVar("R", bound=Response)
+
+TIMEOUT_S = 30.0
+"""A hang, not a slow answer."""
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 8, 12, 5, 9
+
+
+def frame(request: Request[Any], version: int, correlation_id: int = 1) -> bytes:
+    """A whole request as it goes over the wire."""
+    head = encode_request_header(request.API, version, correlation_id, "faults")
+    return framed(b"".join(bytes(part) for part in encode(request, version, head)))
+
+
+def framed(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def produce_request(
+    topic: str, records: bytes | bytearray, partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    item = ProducePartition(index=partition, records=records)
+    return ProduceRequest(
+        acks=acks, timeout_ms=10_000, topic_data=[ProduceTopic(name=topic, partition_data=[item])]
+    )
+
+
+def fetch_request(
+    topic: str, offset: int = 0, partition: int = 0, max_bytes: int = 1 << 20, wait_ms: int = 0
+) -> FetchRequest:
+    item = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[item])],
+    )
+
+
+class RawClient:
+    """One connection, blocking. Every wait ends after TIMEOUT_S with an error."""
+
+    def __init__(self, port: int, *, receive_buffer: int = 0) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(TIMEOUT_S)
+        self.socket.connect(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    # --- bytes
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> bytes:
+        """One frame, without its size. Raises ConnectionError if the broker hangs up instead."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            count = self.socket.recv_into(view)
+            if not count:
+                raise ConnectionResetError(f"closed with {len(view)} of {size} bytes missing")
+            view = view[count:]
+        return bytes(data)
+
+    def rest(self) -> bytes:
+        """What comes until the broker closes the connection; a timeout if it does not."""
+        data = bytearray()
+        try:
+            while piece := self.socket.recv(1 << 16):
+                data += piece
+        except ConnectionResetError:
+            pass  # it closed with our bytes unread, which is closing too
+        return bytes(data)
+
+    # --- calls
+
+    def call(self, request: Request[R], version: int) -> R:
+        self._correlation_id += 1
+        self.send(frame(request, version, self._correlation_id))
+        return self.answer(request, version, self._correlation_id)
+
+    def answer(self, request: Request[R], version: int, correlation_id: int) -> R:
+        """The answer to a request that was sent before."""
+        data = self.receive()
+        assert decode_correlation_id(data) == correlation_id
+        return cast(R, decode(request.API.response, version, response_body(request.API, version, data)))
+
+    def create(self, topic: str) -> None:
+        """By asking for it."""
+        wanted = MetadataRequest(topics=[MetadataTopic(name=topic)], allow_auto_topic_creation=True)
+        assert self.call(wanted, METADATA).topics[0].error_code in (0, 5)
+
+    def topics(self) -> dict[str, int]:
+        """All topics, with their numbers of partitions."""
+        found = self.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA).topics
+        return {topic.name or "": len(topic.partitions) for topic in found}
+
+    def produce(
+        self, topic: str, records: bytes | bytearray, partition: int = 0, version: int = PRODUCE
+    ) -> ProducePartitionResponse:
+        response = self.call(produce_request(topic, records, partition), version)
+        return response.responses[0].partition_responses[0]
+
+    def fetch(
+        self, topic: str, offset: int = 0, partition: int = 0, version: int = FETCH, max_bytes: int = 1 << 20
+    ) -> FetchPartitionResponse:
+        request = fetch_request(topic, offset, partition, max_bytes)
+        return self.call(request, version).responses[0].partitions[0]
+
+    def records(self, topic: str, partition: int = 0) -> list[Stored]:
+        """Everything in a partition, from its start to its end; each checksum is looked at."""
+        offset, end = self.offset(topic, -2, partition), self.offset(topic, -1, partition)
+        found: list[Stored] = []
+        while offset < end:
+            answer = self.fetch(topic, offset, partition)
+            assert answer.error_code == 0, f"fetch of {topic}-{partition} at {offset}: {answer.error_code}"
+            batch = [record for record in stored(bytes(answer.records or b"")) if record.offset >= offset]
+            assert batch, f"nothing at offset {offset} of {topic}-{partition}, which ends at {end}"
+            found += batch
+            offset = batch[-1].offset + 1
+        return found
+
+    def offset(self, topic: str, timestamp: int = -1, partition: int = 0) -> int:
+        """The end of a partition; -2 is its start. Raises AssertionError for an error."""
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+        answer = self.call(request, LIST_OFFSETS).topics[0].partitions[0]
+        assert answer.error_code == 0, f"ListOffsets of {topic}-{partition}: error {answer.error_code}"
+        return answer.offset
