@@ -139,9 +139,9 @@ class Cluster:
         partitions = self.partitions.setdefault(topic.name, [])
         self.topic_names[topic.topic_id] = topic.name
         for index in range(len(partitions), topic.partition_count):
-            partition = Partition(topic.name, index, self._open_log(topic, index), topic.replicas[index])
+            stored = self._open_log(topic, index)
+            partition = Partition(topic.name, index, stored, topic.replicas[index], settings)
             partition.leader_epoch = topic.leader_epochs[index]
-            partition.flush_every_write = settings.flush_every_write
             if partition.log is not None:
                 restart.load(
                     partition.producers, partition.log, self.now_ms(), self.config.producer_id_expiry_ms
@@ -189,7 +189,7 @@ class Cluster:
         """Use a topic's settings from now on."""
         settings = self.topic_config(topic)
         for partition in self.partitions.get(topic.name, ()):  # none of a topic that is half deleted
-            partition.flush_every_write = settings.flush_every_write
+            partition.settings = settings
             if partition.log is not None:
                 partition.log.configure(settings.log)
         self._tell(topic.name)
@@ -300,13 +300,20 @@ class Cluster:
 
     # --- end
 
+    def _save_producers(self, partition: Partition) -> None:
+        assert partition.log is not None
+        try:
+            restart.save(partition.producers, partition.log)
+        except StorageError:
+            log.exception("producers of %s are not saved; the next start reads the log for them", partition)
+
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped."""
         await self.turn.drain()
         self.executor.shutdown()
         for partition in self.all_partitions():
             if partition.log is not None:
-                restart.save(partition.producers, partition.log)
+                self._save_producers(partition)
         try:
             self.directory.close()
         except StorageError:

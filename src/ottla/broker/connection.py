@@ -12,10 +12,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.express import Express
 from ottla.broker.serving import DropConnection, Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.wire.frames import FrameReceiver
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Response
 from ottla.wire.server_connection import Call, Disconnected, ServerConnection
 
@@ -40,7 +42,8 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._handlers = node.handlers
         receiver = FrameReceiver(frame_bytes_max=node.cluster.config.request_bytes_max)
-        self._wire = ServerConnection(served=node.served, receiver=receiver)
+        self.express = Express(node, self)
+        self._wire = ServerConnection(served=node.served, receiver=receiver, short_cut=self.express.take)
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._waiting_for: Call | None = None  # a call that is not pipelined, and not answered yet
         self._is_serving = False
@@ -103,6 +106,17 @@ class Connection(asyncio.BufferedProtocol):
         if call is self._waiting_for:
             self._waiting_for = None
         self._node.cluster.has_output(self)
+
+    def finish(self, sequence: int, answer: Buffer) -> None:
+        """End a call that the express lane took."""
+        self._wire.finish(sequence, [answer])
+        self._node.cluster.has_output(self)
+
+    def refuse(self, sequence: int, frame: memoryview, error: Code) -> None:
+        """End a call that the express lane took, by an error."""
+        call = self._wire.call_of(frame, sequence)
+        handler = self._handlers[call.api.key]
+        self.answer(call, handler.refuse(call.message, error, call.version))
 
     def flush(self) -> None:
         """Write what is ready, and go on with calls that waited for that."""
@@ -188,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self) -> None:
         output = self._wire.take_output()
         if output and not self._transport.is_closing():
-            self._node.bytes_out += sum(len(part) for part in output)
+            self._node.bytes_out += sum(map(len, output))
             self.last_active = self._node.cluster.loop.time()
             self._transport.writelines(output)
 

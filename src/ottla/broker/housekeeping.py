@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.partition import Partition
+from ottla.broker.producers import save_if_rolled
 from ottla.log.retention import apply_retention
 from ottla.model.errors import OttlaError, StorageError
 
 log = logging.getLogger(__name__)
 
 PRODUCER_EXPIRY_CHECK_MS = 600_000
+INTERVAL_MS_MIN = 100  # Kafka allows 0, which would leave no time for clients
 
 
 class Housekeeping:
@@ -67,7 +69,10 @@ class Housekeeping:
         cluster = self._cluster
         for partition in self._partitions():
             partition_log = partition.log
-            if partition_log is not None and partition_log.recovery_point < partition_log.active.base_offset:
+            if partition_log is None:
+                continue
+            save_if_rolled(partition.producers, partition_log)
+            if partition_log.recovery_point < partition_log.active.base_offset:
                 ticket = partition_log.begin_flush()
                 await cluster.loop.run_in_executor(cluster.executor, ticket.sync)
                 partition_log.finish_flush(ticket)
@@ -86,7 +91,7 @@ class Housekeeping:
 
 async def _repeat(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
     while True:
-        await asyncio.sleep(interval_ms / 1000)
+        await asyncio.sleep(max(interval_ms, INTERVAL_MS_MIN) / 1000)
         try:
             await job()
         except OttlaError:

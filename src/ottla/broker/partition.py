@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.producers import ProducerStates
+from ottla.broker.topic_settings import TopicConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 
@@ -21,7 +22,6 @@ class Partition:
     """
 
     __slots__ = (
-        "flush_every_write",
         "index",
         "leader",
         "leader_epoch",
@@ -29,21 +29,29 @@ class Partition:
         "log",
         "producers",
         "replicas",
+        "settings",
         "topic",
         "was_led",
     )
 
-    def __init__(self, topic: str, index: int, log: PartitionLog | None, replicas: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: PartitionLog | None,
+        replicas: tuple[int, ...],
+        settings: TopicConfig,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.log = log
         self.replicas = replicas
+        self.settings = settings
         self.leader = NO_LEADER
         self.leader_epoch = 0
         self.was_led = False  # in this process: a first leader goes on with the epoch that was stored
         self.producers = ProducerStates()
         self.listeners: set[WriteListener] = set()
-        self.flush_every_write = False
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"

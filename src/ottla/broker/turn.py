@@ -39,6 +39,7 @@ class Turn:
         self._dirty: dict[Partition, None] = {}
         self._waiting: list[Then] = []
         self._is_scheduled = False
+        self.number = 0
         self._commits = GroupCommit(loop, executor, self._settle)
 
     def stage(self, partition: Partition) -> None:
@@ -58,6 +59,7 @@ class Turn:
     def end(self) -> None:
         """Write everything that is staged. The loop calls it; so does who cannot wait for it."""
         self._is_scheduled = False
+        self.number += 1
         dirty, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
         failures: dict[Partition, StorageError] = {}
@@ -75,7 +77,7 @@ class Turn:
             else:
                 partition.producers.commit()
                 written.append((partition, size))
-        to_flush = [one for one, _ in written if self._flush_always or one.flush_every_write]
+        to_flush = [one for one, _ in written if self._flush_always or one.settings.flush_every_write]
         if to_flush:
             self._commits.add(to_flush, waiting, failures)
         else:

@@ -13,6 +13,10 @@ stop reading, which is how a peer that asks faster than it is served gets slowed
     ENDING   the peer has closed; calls that had arrived are still handed out (acks=0 and gone is common)
     CLOSED   over; late answers are dropped, because a long poll cannot know that its peer has left
 
+A driver may take the frames of calls that it recognizes by their bytes (`ShortCut`): they are counted and
+their answers ordered like the others, but it reads and writes them itself. That is what a broker does with
+the plainest of produce requests, for which decoding costs as much as all the rest.
+
 ApiVersions in a version that is not served is answered here, in format v0 with error 35 and the range
 that is (KIP-511). Any other call that is not served is a RemoteProtocolError: the driver closes, as
 Kafka does, for there is no format in which the peer would understand a refusal.
@@ -20,7 +24,7 @@ Kafka does, for there is no format in which the peer would understand a refusal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -122,10 +126,14 @@ class ServedApis:
         )
 
 
+ShortCut = Callable[[memoryview, int], bool]
+"""Given a frame and the sequence it would have: True takes the call, to be ended by `finish`."""
+
+
 class Call(NamedTuple):
     """A request to be answered by `respond`. `sequence` is its place on this connection.
 
-    Record sets in `message` are writable views of the received frame. A tuple, because one is made for
+    Record sets in `message` are writable views of the received `frame`. A tuple, because one is made for
     every request and a frozen dataclass takes twice as long.
     """
 
@@ -136,6 +144,7 @@ class Call(NamedTuple):
     client_id: str | None
     message: Request[Any]
     expects_response: bool
+    frame: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +161,12 @@ class ServerConnection:
         served: ServedApis,
         in_flight_max: int = IN_FLIGHT_MAX,
         receiver: FrameReceiver | None = None,
+        short_cut: ShortCut | None = None,
     ) -> None:
         self._served = served
         self._in_flight_max = in_flight_max
         self._receiver = receiver or FrameReceiver()
+        self._short_cut = short_cut
         self._state = ServerState.OPEN
         self._sequence_in = 0  # of the next call to arrive
         self._sequence_out = 0  # of the next answer to leave
@@ -204,6 +215,9 @@ class ServerConnection:
                 frame = self._receiver.next_frame()
                 if frame is None:
                     return self._end() if self._state is ServerState.ENDING else None
+                if self._short_cut is not None and self._short_cut(frame, self._sequence_in):
+                    self._sequence_in += 1
+                    continue
                 call = self._call(frame)
                 if call is not None:
                     return call
@@ -228,24 +242,37 @@ class ServerConnection:
         if type(message) is not call.api.response:
             raise LocalProtocolError(f"{type(message).__name__} is no answer to {call.api.name}")
         parts = _encoded(call.correlation_id, call.version, message) if call.expects_response else []
-        self._finish(call.sequence, parts)
+        self.finish(call.sequence, parts)
 
     def take_output(self) -> list[Buffer]:
         """What is to be written now, in this order; it is the driver's from here on."""
         output, self._output = self._output, []
         return output
 
+    def call_of(self, frame: memoryview, sequence: int) -> Call:
+        """The call of a frame that the short cut took, for who cannot end it without."""
+        call = self._decoded(frame, sequence)
+        if not isinstance(call, Call):
+            raise LocalProtocolError(f"call {sequence} is none that a short cut may take")
+        return call
+
     def _call(self, frame: memoryview) -> Call | None:
+        sequence = self._sequence_in
+        decoded = self._decoded(frame, sequence)
+        self._count_call()
+        if isinstance(decoded, Call):
+            return decoded
+        self.finish(sequence, self._refusal(decoded))
+        return None
+
+    def _decoded(self, frame: memoryview, sequence: int) -> Call | RequestHeader:
+        """The call, or only its header where ApiVersions is asked in a version that is not served."""
         header, rest = decode_request_header(frame)
         api = self._served.find(header)
-        sequence = self._sequence_in
         if api is None:
-            self._count_call()
-            self._finish(sequence, self._refusal(header))
-            return None
+            return header
         # Bytes behind the message are ignored, as Kafka does: librdkafka leaves some in Metadata v9+.
         message, _ = decode_prefix(api.request, header.version, request_body(api, header.version, rest))
-        self._count_call()
         return Call(
             sequence,
             api,
@@ -254,6 +281,7 @@ class ServerConnection:
             header.client_id,
             message,
             expects_response(message),
+            frame,
         )
 
     def _refusal(self, header: RequestHeader) -> list[Buffer]:
@@ -266,8 +294,12 @@ class ServerConnection:
         self._advance(ServerInput.CALL)
         self._sequence_in += 1
 
-    def _finish(self, sequence: int, parts: list[Buffer]) -> None:
-        """Keep an answer, and let leave all whose turn has come."""
+    def finish(self, sequence: int, parts: list[Buffer]) -> None:
+        """End a call by the bytes of its answer; `respond` does it for calls that were handed out."""
+        if sequence == self._sequence_out and not self._answers:
+            self._output += parts
+            self._sequence_out += 1
+            return
         self._answers[sequence] = parts
         while (ready := self._answers.pop(self._sequence_out, None)) is not None:
             self._output += ready

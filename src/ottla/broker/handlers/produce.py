@@ -9,18 +9,19 @@ batch that an idempotent producer sends again is acknowledged with the offsets i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.cluster import INTERNAL_TOPICS
+from ottla.broker.cluster import INTERNAL_TOPICS, Cluster
 from ottla.broker.leader_hints import endpoints_of, leader_of
 from ottla.broker.partition import Partition
 from ottla.broker.serving import DropConnection, Handler, Inquiry
 from ottla.broker.turn import Failures
-from ottla.log.validation import CheckedSet, checked
+from ottla.log.batch_header import BatchHeader
+from ottla.log.file_system import Buffer
+from ottla.log.validation import checked
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.wire.api.produce import (
-    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
@@ -29,16 +30,85 @@ from ottla.wire.api.produce import (
 )
 from ottla.wire.versions import VersionRange
 
-ACKS = (-1, 0, 1)
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+ACKS_ALL = -1
+ACKS = (ACKS_ALL, 0, 1)
 ZSTD_SINCE = 7
+IDS_SINCE = 13
 ZSTD = 4
 
 
+class Placed(NamedTuple):
+    """A record set that has got its offsets, and is written at the end of the turn."""
+
+    partition: Partition
+    base_offset: int
+    append_time_ms: int
+    start_offset: int
+
+
 class Staged(NamedTuple):
-    """An append that waits for the end of the turn, and the answer about it."""
+    """What waits for the end of the turn, and the answer about it."""
 
     partition: Partition
     answer: ProducePartitionResponse
+
+
+def place(node: Node, topic: str, index: int, records: Buffer, version: int, acks: int) -> Placed:
+    """Check a record set and stage it. Raises KafkaError or StorageError; nothing is staged then."""
+    cluster = node.cluster
+    partition = cluster.partition(topic, index)
+    if partition.leader != node.broker_id:
+        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
+    log = partition.log
+    if log is None:
+        raise StorageError(f"{partition} is offline")
+    if acks == ACKS_ALL and partition.settings.min_insync_replicas > 1:
+        _check_replicas(cluster, partition)
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+    now_ms = cluster.now_ms()
+    checked_set = checked(records, log.config, now_ms)
+    batches = checked_set.batches
+    if version < ZSTD_SINCE or len(batches) != 1 or batches[0].magic != 2:
+        _check_batches(batches, version)
+        if not batches:
+            return Placed(partition, -1, -1, log.start_offset)
+    header = batches[0]
+    cluster.turn.stage(partition)
+    if header.producer_id < 0:
+        base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
+        return Placed(partition, base_offset, append_time_ms, log.start_offset)
+    duplicate = partition.producers.check(header)
+    if duplicate is not None:
+        # Its first copy may still be on the way to the disk: it is acknowledged with the next write.
+        return Placed(partition, duplicate.base_offset, duplicate.append_time_ms, log.start_offset)
+    base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
+    partition.producers.stage(header, base_offset, append_time_ms)
+    return Placed(partition, base_offset, append_time_ms, log.start_offset)
+
+
+def _check_replicas(cluster: Cluster, partition: Partition) -> None:
+    alive = sum(broker_id in cluster.nodes for broker_id in partition.replicas)
+    wanted = partition.settings.min_insync_replicas
+    if alive < wanted:
+        what = f"{partition}: {alive} replicas, min.insync.replicas is {wanted}"
+        raise KafkaError(Code.NOT_ENOUGH_REPLICAS, what)
+
+
+def _check_batches(batches: tuple[BatchHeader, ...], version: int) -> None:
+    """What a version may carry, beyond what its format allows."""
+    if version >= 3 and (len(batches) != 1 or batches[0].magic != 2):
+        formats = sorted({batch.magic for batch in batches})
+        what = f"Produce v{version} takes one batch of format 2, not {len(batches)} of {formats}"
+        raise KafkaError(Code.INVALID_RECORD, what)
+    if len(batches) > 1 and any(batch.producer_id >= 0 for batch in batches):
+        raise KafkaError(Code.INVALID_RECORD, f"{len(batches)} batches with a producer id at once")
+    if version < ZSTD_SINCE and any(batch.codec == ZSTD for batch in batches):
+        what = f"zstd in Produce v{version}, below {ZSTD_SINCE}"
+        raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, what)
 
 
 def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
@@ -46,7 +116,7 @@ def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks not in ACKS:
         raise KafkaError(Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     staged: list[Staged] = []
-    answers = [_topic(inquiry, topic, staged) for topic in request.topic_data]
+    answers = [_topic(inquiry, topic, request.acks, staged) for topic in request.topic_data]
     response = ProduceResponse(responses=answers)
     if request.acks == 0:
         _check_unanswered(answers)
@@ -60,20 +130,23 @@ def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
         inquiry.reply(_with_leaders(inquiry, response))
 
     inquiry.cluster.turn.then(written)
+    inquiry.connection.express.learn(inquiry.call, request)
     return None
 
 
-def _topic(inquiry: Inquiry, topic: ProduceTopic, staged: list[Staged]) -> ProduceTopicResponse:
+def _topic(inquiry: Inquiry, topic: ProduceTopic, acks: int, staged: list[Staged]) -> ProduceTopicResponse:
     answers = []
-    name = topic.name
-    if inquiry.version >= 13:
-        name = inquiry.cluster.topic_names.get(topic.topic_id, "")
+    name: str | None = topic.name
+    if inquiry.version >= IDS_SINCE:
+        name = inquiry.cluster.topic_names.get(topic.topic_id)
     for item in topic.partition_data:
         answer = ProducePartitionResponse(index=item.index, base_offset=-1)
         try:
-            if not name:
+            if name is None:
                 raise KafkaError(Code.UNKNOWN_TOPIC_ID, topic.topic_id.hex())
-            _append(inquiry, name, item, answer, staged)
+            placed = place(inquiry.node, name, item.index, item.records or b"", inquiry.version, acks)
+            partition, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = placed
+            staged.append(Staged(partition, answer))
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, str(error)
         except StorageError as error:
@@ -82,63 +155,12 @@ def _topic(inquiry: Inquiry, topic: ProduceTopic, staged: list[Staged]) -> Produ
     return ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
 
-def _append(
-    inquiry: Inquiry,
-    topic: str,
-    item: ProducePartition,
-    answer: ProducePartitionResponse,
-    staged: list[Staged],
-) -> None:
-    cluster, version = inquiry.cluster, inquiry.version
-    partition = cluster.partition(topic, item.index)
-    if partition.leader != inquiry.node.broker_id:
-        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
-    if topic in INTERNAL_TOPICS:
-        raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
-    log = partition.log
-    if log is None:
-        raise StorageError(f"{partition} is offline")
-    now_ms = cluster.now_ms()
-    records = checked(item.records or b"", log.config, now_ms)
-    _check_version(records, version)
-    if not records.batches:
-        answer.base_offset = log.next_offset  # nothing to append is no error, as with Kafka
-        return
-    header = records.batches[0]
-    if header.producer_id >= 0:
-        duplicate = partition.producers.check(header)
-        if duplicate is not None:
-            answer.base_offset, answer.log_append_time_ms = duplicate.base_offset, duplicate.append_time_ms
-            answer.log_start_offset = log.start_offset
-            staged.append(Staged(partition, answer))  # its first copy may still be on the way to the disk
-            cluster.turn.stage(partition)
-            return
-    appended = log.append(records, now_ms, partition.leader_epoch)
-    if header.producer_id >= 0:
-        partition.producers.stage(header, appended.base_offset, appended.append_time_ms)
-    cluster.turn.stage(partition)
-    answer.base_offset, answer.log_append_time_ms = appended.base_offset, appended.append_time_ms
-    answer.log_start_offset = log.start_offset
-    staged.append(Staged(partition, answer))
-
-
 def _note_failures(staged: list[Staged], failures: Failures) -> None:
     for partition, answer in staged:
         failure = failures.get(partition)
         if failure is not None:
             answer.error_code, answer.error_message = Code.KAFKA_STORAGE_ERROR, str(failure)
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-
-
-def _check_version(records: CheckedSet, version: int) -> None:
-    """What a version may carry, beyond what its format allows."""
-    batches = records.batches
-    if version >= 3 and (len(batches) != 1 or batches[0].magic != 2):
-        formats = sorted({batch.magic for batch in batches})
-        what = f"Produce v{version} takes one batch of format 2, not {len(batches)} of {formats}"
-        raise KafkaError(Code.INVALID_RECORD, what)
-    if version < ZSTD_SINCE and any(batch.codec == ZSTD for batch in batches):
-        raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce v{version}, below {ZSTD_SINCE}")
 
 
 def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
