@@ -15,6 +15,7 @@ from ottla.broker.cluster import OFFSETS_TOPIC, Cluster
 from ottla.broker.config import BrokerConfig
 from ottla.broker.faults import Faults
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
 from ottla.broker.partition import NO_LEADER, Partition
 from ottla.model.errors import ConfigError
@@ -39,6 +40,7 @@ class BrokerService:
             port = config.port + number if config.port else 0
             broker_id = config.broker_id + number
             self.nodes[broker_id] = Node(self.cluster, broker_id, port, self.faults)
+        self.metrics = MetricsServer(self.cluster, self.nodes.values())
         self.cluster.leader_listeners.append(self._leader_changed)
 
     @property
@@ -47,11 +49,18 @@ class BrokerService:
         return ",".join(f"{node.host}:{node.advertised_port}" for node in self.nodes.values())
 
     async def start(self) -> None:
-        """Listen on all nodes. Raises ConfigError or StorageError; nothing is left running then."""
+        """Listen on all nodes, and register them. Raises OttlaError; nothing is left running then."""
         _warn_of_open_address(self.config.host)
         try:
             for node in self.nodes.values():
                 await node.start()
+            if self.config.zookeeper_connect:
+                # Imported here: kazoo takes its time, and most brokers have no ZooKeeper.
+                from ottla.broker.registration.registration import ZooKeeperRegistration
+
+                self.cluster.zookeeper = await ZooKeeperRegistration.start(self.cluster)
+            if self.config.metrics_port is not None:
+                await self.metrics.start(self.config.host, self.config.metrics_port)
         except BaseException:
             await self.stop()
             raise
@@ -60,6 +69,10 @@ class BrokerService:
     async def stop(self) -> None:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""
         self.housekeeping.stop()
+        self.metrics.stop()
+        if self.cluster.zookeeper is not None:
+            # First, so that ZooKeeper is not told of leaders that go one after the other.
+            await self.cluster.zookeeper.stop()
         for node in self.nodes.values():
             await node.stop()
         await self.cluster.close()

@@ -15,6 +15,7 @@ Owner: the broker's loop. Nothing here blocks, reads a clock or raises on a clie
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
@@ -23,7 +24,7 @@ from ottla.broker.groups import joining, listing, membership, offsets
 from ottla.broker.groups.config import GroupConfig
 from ottla.broker.groups.decision import Append, Caller, Decision, Draft, Timer, TimerKind, Turn, offset_error
 from ottla.broker.groups.expiry import expired_records, is_idle
-from ottla.broker.groups.group import Group, answer_join, answer_sync
+from ottla.broker.groups.group import Group
 from ottla.broker.groups.rebalance import join_phase_timed_out, session_timed_out, sync_phase_timed_out
 from ottla.broker.groups.records import (
     OffsetKey,
@@ -113,7 +114,7 @@ class Coordinator:
         self._partitions.pop(partition, None)
         turn = self._turn(now_ms)
         for group_id in [one for one in self._groups if self._partition(one) == partition]:
-            _dismiss(self._groups.pop(group_id), turn)
+            membership.dismiss(self._groups.pop(group_id), turn)
         for append_id in [one for one, (where, _) in self._in_flight.items() if where == partition]:
             _, draft = self._in_flight.pop(append_id)
             draft.then(turn, Code.NOT_LEADER_OR_FOLLOWER)
@@ -184,6 +185,10 @@ class Coordinator:
             if records:
                 turn.append(group_id, records, self._burial(group_id))
         return self._decision(turn)
+
+    def group_states(self) -> Counter[str]:
+        """How many groups there are, by state."""
+        return Counter(str(group.state) for group in self._active_groups())
 
     # --- requests of members ----------------------------------------------------------------------------
 
@@ -385,14 +390,3 @@ class Coordinator:
 
 
 Burial = Callable[[Turn, Code], None]
-
-
-def _dismiss(group: Group, turn: Turn) -> None:
-    """Send everybody who waits in a group to its new coordinator."""
-    for member in group.members.values():
-        answer_join(member, turn, joining.refused(Code.NOT_COORDINATOR, member.member_id))
-        answer_sync(member, turn, SyncGroupResponse(error_code=Code.NOT_COORDINATOR))
-    for caller, _ in group.deferred:
-        turn.reply(caller, joining.refused(Code.NOT_COORDINATOR))
-    group.deferred.clear()
-    group.move(GroupEvent.REMOVED, turn.now_ms)

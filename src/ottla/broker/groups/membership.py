@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.broker.groups import joining
 from ottla.broker.groups.decision import Caller, Turn
-from ottla.broker.groups.group import Group, answer_sync
+from ottla.broker.groups.group import Group, answer_join, answer_sync
 from ottla.broker.groups.rebalance import assign, membership_changed, sync_seen
-from ottla.broker.groups.state import GroupState
+from ottla.broker.groups.state import GroupEvent, GroupState
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.api.leave_group import (
@@ -104,3 +105,14 @@ def _leave_one(group: Group, leaving: LeavingMember, turn: Turn) -> Code:
             return error
     group.remove(member_id, turn)
     return Code.NONE
+
+
+def dismiss(group: Group, turn: Turn) -> None:
+    """Send everybody who waits in a group to its new coordinator."""
+    for member in group.members.values():
+        answer_join(member, turn, joining.refused(Code.NOT_COORDINATOR, member.member_id))
+        answer_sync(member, turn, SyncGroupResponse(error_code=Code.NOT_COORDINATOR))
+    for caller, _ in group.deferred:
+        turn.reply(caller, joining.refused(Code.NOT_COORDINATOR))
+    group.deferred.clear()
+    group.move(GroupEvent.REMOVED, turn.now_ms)
