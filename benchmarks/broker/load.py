@@ -127,10 +127,15 @@ class _Connections:
     ) -> None:
         self.close()
 
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """The connections."""
+        return [lane.socket for lane in self._lanes]
+
     def close(self) -> None:
         """Close the connections."""
-        for lane in self._lanes:
-            lane.socket.close()
+        for connection in self.sockets:
+            connection.close()
 
 
 class ProduceLoad(_Connections):

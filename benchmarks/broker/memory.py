@@ -81,7 +81,7 @@ def _answers(server: Server) -> Measure:
             idle = _opened(connections, server)
             load.start()
             try:
-                return sum(map(_answers_versions, idle))
+                return sum(map(answers_versions, idle))
             finally:
                 stop.set()
                 load.join()
@@ -93,7 +93,7 @@ def _opened(connections: contextlib.ExitStack, server: Server) -> list[socket.so
     """So many connections, each known to be accepted by an answer on it."""
     opened = [connections.enter_context(connected(server.address)) for _ in range(IDLE_CONNECTIONS)]
     for connection in opened:
-        _answers_versions(connection)
+        answers_versions(connection)
     return opened
 
 
@@ -105,7 +105,8 @@ def _produce_until(server: Server, stop: threading.Event) -> None:
             load.run(_SMALL_REQUESTS)
 
 
-def _answers_versions(connection: socket.socket) -> bool:
+def answers_versions(connection: socket.socket) -> bool:
+    """Whether a whole answer comes on a connection."""
     connection.sendall(api_versions_frame())
     with connection.makefile("rb") as answer:
         size = int.from_bytes(answer.read(_SIZE_BYTES))

@@ -99,11 +99,15 @@ def started(name: str, version: str, command: Sequence[str], port: int) -> Itera
             server = Server(
                 name, version, (LOCALHOST, port), int(guard.stdout.readline()), time.perf_counter()
             )
-            if not _listens(guard, port):
+            try:
+                if not _listens(guard, port):
+                    raise RuntimeError(f"{name} {version} did not listen on port {port}")
+                yield server
+            except Exception as error:
                 log.seek(0)
                 said = log.read().decode(errors="replace").strip()[-_SAID_CHARS:]
-                raise RuntimeError(f"{name} {version} did not listen on port {port}: {said}")
-            yield server
+                error.add_note(f"{name} {version} said: {said or 'nothing'}")
+                raise
 
 
 def allow_connections(count: int) -> None:

@@ -93,7 +93,13 @@ def _settings(bootstrap: str, shape: ProduceShape) -> dict[str, Any]:
 def _consumer(bootstrap: str, shape: ProduceShape) -> Any:
     from confluent_kafka import Consumer
 
-    return Consumer(_settings(bootstrap, shape) | {"group.id": "benchmark", "enable.auto.commit": False})
+    settings = {
+        "group.id": "benchmark",
+        "enable.auto.commit": False,
+        # By default it rests for a second when a broker was faster than the program that consumes.
+        "fetch.queue.backoff.ms": 1,
+    }
+    return Consumer(_settings(bootstrap, shape) | settings)
 
 
 def _end_offset(consumer: Any, topic: str) -> int:
