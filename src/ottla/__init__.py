@@ -1,8 +1,12 @@
 """Kafka's consumer stack for Python and Spark.
 
 These names are public, and so are the modules that the README shows; everything else is private by default.
-Importing the package loads no arrays and no compiler.
+Importing the package loads no arrays, no compiler and no broker: that comes with its first use.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ottla.model.errors import (
     ConfigError,
@@ -11,16 +15,31 @@ from ottla.model.errors import (
     LocalProtocolError,
     OttlaError,
     RemoteProtocolError,
+    StorageError,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.embedded import EmbeddedBroker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ConfigError",
     "CorruptRecord",
+    "EmbeddedBroker",
     "KafkaError",
     "LocalProtocolError",
     "OttlaError",
     "RemoteProtocolError",
+    "StorageError",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what is heavy when it is asked for."""
+    if name == "EmbeddedBroker":
+        from ottla.broker.embedded import EmbeddedBroker
+
+        return EmbeddedBroker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -58,18 +58,20 @@ def test_public_surface_is_what_was_decided() -> None:
     assert sorted(ottla.__all__) == [
         "ConfigError",
         "CorruptRecord",
+        "EmbeddedBroker",
         "KafkaError",
         "LocalProtocolError",
         "OttlaError",
         "RemoteProtocolError",
+        "StorageError",
         "__version__",
     ]
     assert all(hasattr(ottla, name) for name in ottla.__all__)
 
 
 def test_importing_the_package_is_light() -> None:
-    """Command lines and test plugins import it: no arrays, no compiler."""
-    heavy = "[m for m in ('numpy', 'pyarrow', 'numba') if m in sys.modules]"
+    """Command lines and test plugins import it: no arrays, no compiler, no broker."""
+    heavy = "[m for m in ('numpy', 'pyarrow', 'numba', 'asyncio', 'ottla.broker') if m in sys.modules]"
     run = subprocess.run(
         [sys.executable, "-c", f"import sys, ottla; print({heavy})"],
         capture_output=True,
