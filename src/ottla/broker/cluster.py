@@ -38,6 +38,8 @@ from ottla.model.errors import KafkaError, StorageError
 if TYPE_CHECKING:
     from ottla.broker.connection import Connection
     from ottla.broker.node import Node
+    from ottla.broker.registration.offsets import ZooKeeperOffsets
+    from ottla.broker.registration.registration import ZooKeeperRegistration
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,8 @@ class Cluster:
         )
         self.leader_listeners: list[Callable[[Partition, int], None]] = []
         self.topic_listeners: list[Callable[[str], None]] = []
+        self.node_listeners: list[Callable[[], None]] = []  # a node has come or gone
+        self.zookeeper: ZooKeeperRegistration | None = None
         self._open()
 
     # --- the data directory
@@ -277,12 +281,24 @@ class Cluster:
     def join(self, node: Node) -> None:
         """A broker has come up."""
         self.nodes[node.broker_id] = node
-        self.elect(self.all_partitions())
+        self._nodes_changed()
 
     def leave(self, node: Node) -> None:
         """A broker has gone."""
         del self.nodes[node.broker_id]
+        self._nodes_changed()
+
+    def _nodes_changed(self) -> None:
         self.elect(self.all_partitions())
+        for listener in self.node_listeners:
+            listener()
+
+    @property
+    def zookeeper_offsets(self) -> ZooKeeperOffsets:
+        """Where offsets of version 0 are. Raises KafkaError 15 until the nodes are registered."""
+        if self.zookeeper is None:
+            raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, "not registered in ZooKeeper yet")
+        return self.zookeeper.offsets
 
     # --- output
 

@@ -71,6 +71,7 @@ class BrokerConfig:
     producer_id_expiry_ms: int = 86_400_000
     zookeeper_connect: str = ""
     zookeeper_session_timeout_ms: int = 18_000
+    zookeeper_connection_timeout_ms: int | None = None
     metrics_port: int | None = None
     log: LogConfig = field(default_factory=LogConfig)
     flush_messages: int = LONG_MAX

@@ -201,6 +201,24 @@ def encode_isr_change(partitions: list[tuple[str, int]]) -> bytes:
 
 def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
     """Topics and partitions; ZnodeError."""
+    return [_partition(item) for item in _partition_items(path, data)]
+
+
+def decode_election(path: str, data: bytes) -> list[tuple[str, int]]:
+    """Topics and partitions that their first replica shall lead; ZnodeError."""
+    return [_partition(item) for item in _partition_items(path, data)]
+
+
+def decode_reassignment(path: str, data: bytes) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Topics, partitions and their new replicas; ZnodeError."""
+    return [(*_partition(item), item.integers("replicas")) for item in _partition_items(path, data)]
+
+
+def _partition_items(path: str, data: bytes) -> tuple[Fields, ...]:
     fields = decode_fields(path, data)
-    fields.version({1})
-    return [(item.text("topic"), item.integer("partition", 0)) for item in fields.objects("partitions")]
+    fields.version({1}, 1)
+    return fields.objects("partitions")
+
+
+def _partition(item: Fields) -> tuple[str, int]:
+    return item.text("topic"), item.integer("partition", 0)

@@ -18,7 +18,10 @@ from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-    """Refuse unknown topics, and ask the coordinator for the others."""
+    """Refuse unknown topics, and ask the coordinator for the others, or ZooKeeper."""
+    if inquiry.version == 0:
+        inquiry.cluster.zookeeper_offsets.commit(inquiry, request)
+        return None
     existing = inquiry.cluster.partitions
     unknown = [topic for topic in request.topics if topic.name not in existing]
     if not unknown:

@@ -16,8 +16,11 @@ from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: OffsetFetchRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
+    """Ask the coordinator, or ZooKeeper."""
+    if inquiry.version == 0:
+        inquiry.cluster.zookeeper_offsets.fetch(inquiry, request)
+    else:
+        inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(request: OffsetFetchRequest, error: Code, version: int) -> OffsetFetchResponse:

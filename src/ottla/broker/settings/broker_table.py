@@ -193,6 +193,13 @@ _SERVER_ROWS = (
         "zookeeper_session_timeout_ms",
         unit="ms",
     ),
+    _int(
+        "zookeeper.connection.timeout.ms",
+        None,
+        "How long a start waits for ZooKeeper; as long as a session's timeout if not set.",
+        "zookeeper_connection_timeout_ms",
+        unit="ms",
+    ),
 )
 
 _UPKEEP_ROWS = (

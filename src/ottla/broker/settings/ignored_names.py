@@ -102,7 +102,6 @@ NAMES = frozenset(
         "transactional.id.expiration.ms",
         "unclean.leader.election.interval.ms",
         "zookeeper.clientCnxnSocket",
-        "zookeeper.connection.timeout.ms",
         "zookeeper.max.in.flight.requests",
         "zookeeper.sync.time.ms",
     }

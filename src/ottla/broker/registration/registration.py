@@ -1,0 +1,191 @@
+"""ZooKeeperRegistration: the thread that keeps the brokers of a process registered.
+
+    registration = await ZooKeeperRegistration.start(cluster)     # its nodes are up, and now registered
+    ...
+    await registration.stop()                                     # the session ends: they are gone at once
+
+    loop: owns the brokers ── flags ──▶ thread `ottla-zookeeper`: owns the session, waits for its answers
+              ▲                                      │
+              └── views and orders, one at a time ───┘
+
+ZooKeeper's answers are waited for on this thread only, so the brokers serve on while it is away. When it is
+back, everything is registered anew, and what has changed on either side is brought into agreement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Self, TypeVar
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.partition import Partition
+from ottla.broker.registration.broker_nodes import Conflict
+from ottla.broker.registration.flags import Flags
+from ottla.broker.registration.offsets import ZooKeeperOffsets
+from ottla.broker.registration.orders import Order, carry_out
+from ottla.broker.registration.registrar import INTERRUPTED, Registrar
+from ottla.broker.registration.view import ClusterView, cluster_view
+from ottla.model.errors import ConfigError
+from ottla.zookeeper.errors import NodeError
+from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.session import SessionState, ZooKeeperSession
+
+log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+TICK_MS = 2000
+"""ZooKeeper's default: a session ends up to one tick after its timeout."""
+
+RACE_PAUSE_S = 0.05
+CONFLICT_PAUSE_S = 1.0
+TIDY_PAUSE_S = 60.0
+
+
+class ZooKeeperRegistration:
+    """Made by `start`. `offsets` serves OffsetCommit and OffsetFetch of version 0."""
+
+    def __init__(self, cluster: Cluster, session: ZooKeeperSession) -> None:
+        self._cluster = cluster
+        self._session = session
+        self._flags = Flags()
+        self._started: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._registrar = Registrar(
+            session, self, self._flags, cluster.cluster_id, cluster.now_ms, time.monotonic
+        )
+        self._told_of: str | None = None
+        self._tidied_at = time.monotonic()
+        self.offsets = ZooKeeperOffsets(session, cluster)
+
+    @classmethod
+    async def start(cls, cluster: Cluster) -> Self:
+        """Register the nodes that are up. Raises ConfigError or ZooKeeperError; nothing is left then."""
+        config = cluster.config
+        if not config.zookeeper_connect:
+            raise ConfigError("zookeeper.connect is not set")
+        timeout_ms = config.zookeeper_session_timeout_ms
+        settings = KazooSettings(
+            config.zookeeper_connect, timeout_ms, config.zookeeper_connection_timeout_ms or timeout_ms
+        )
+        registration = cls(cluster, KazooZooKeeperSession(settings))
+        registration._flags.raise_brokers()
+        cluster.leader_listeners.append(registration._leader_changed)
+        cluster.topic_listeners.append(registration._flags.raise_topic)
+        cluster.node_listeners.append(registration._flags.raise_brokers)
+        threading.Thread(target=registration._run, name="ottla-zookeeper", daemon=True).start()
+        try:
+            await asyncio.wrap_future(registration._started)
+        except BaseException:
+            await registration.stop()
+            raise
+        return registration
+
+    async def stop(self) -> None:
+        """End the session, which removes the brokers from ZooKeeper; the topics stay."""
+        self._cluster.leader_listeners.remove(self._leader_changed)
+        self._cluster.topic_listeners.remove(self._flags.raise_topic)
+        self._cluster.node_listeners.remove(self._flags.raise_brokers)
+        self._flags.stop()
+        self.offsets.close()
+        await asyncio.wrap_future(self._ended)
+
+    def _leader_changed(self, partition: Partition, _leader_before: int) -> None:
+        self._flags.raise_topic(partition.topic)
+
+    # --- the brokers' side, asked from the thread
+
+    def view(self, names: set[str] | None) -> ClusterView:
+        """See Brokers."""
+        return self._on_loop(lambda: cluster_view(self._cluster, names))
+
+    def carry_out(self, order: Order) -> None:
+        """See Brokers."""
+        self._on_loop(lambda: carry_out(self._cluster, order))
+
+    def _on_loop(self, function: Callable[[], _Result]) -> _Result:
+        result: Future[_Result] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                result.set_exception(error)
+
+        self._cluster.loop.call_soon_threadsafe(run)
+        return result.result()
+
+    # --- the thread
+
+    def _run(self) -> None:
+        self._session.add_listener(self._state_changed)
+        try:
+            self._session.connect()
+            self._register()
+        except BaseException as error:  # noqa: BLE001 - raised by start()
+            self._started.set_exception(error)
+        else:
+            self._started.set_result(None)
+            self._serve()
+        finally:
+            self._session.close()
+            self._ended.set_result(None)
+
+    def _state_changed(self, state: SessionState) -> None:
+        log.info("the ZooKeeper session is %s", state.value)
+        self._flags.raise_session()
+
+    def _register(self) -> None:
+        """For the first time. A node of before a crash goes with its session, and that is waited for."""
+        end = time.monotonic() + (self._session.session_timeout_ms + TICK_MS) / 1000
+        while not self._flags.is_stopping:
+            try:
+                self._registrar.work()
+                return
+            except (Conflict, NodeError, *INTERRUPTED):
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise
+                self._flags.wait(min(left, CONFLICT_PAUSE_S))
+
+    def _serve(self) -> None:
+        pause_s = TIDY_PAUSE_S
+        while True:
+            self._flags.wait(pause_s)
+            if self._flags.is_stopping:
+                return
+            pause_s = self._turn()
+
+    def _turn(self) -> float:
+        """Do what is to do; how long to wait for the next flag."""
+        if time.monotonic() - self._tidied_at > TIDY_PAUSE_S:
+            self._tidied_at = time.monotonic()
+            self._registrar.tidy()
+        try:
+            self._registrar.work()
+        except INTERRUPTED as error:
+            self._tell(f"ZooKeeper is away, the brokers serve on: {error}")
+            return CONFLICT_PAUSE_S
+        except NodeError:
+            return RACE_PAUSE_S
+        except Conflict as error:
+            self._tell(f"not registered: {error}")
+            return CONFLICT_PAUSE_S
+        except Exception:
+            log.exception("the registration in ZooKeeper failed, and is tried again")
+            return TIDY_PAUSE_S
+        if self._told_of is not None:
+            self._told_of = None
+            log.warning("ZooKeeper is back, and the brokers are registered")
+        return TIDY_PAUSE_S
+
+    def _tell(self, what: str) -> None:
+        """Once for each time that something goes wrong, not for each try."""
+        if self._told_of is None:
+            log.warning("%s", what)
+        self._told_of = what
