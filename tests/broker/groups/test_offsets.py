@@ -387,3 +387,80 @@ def test_groups_are_described(version: int) -> None:
         "",
         b"",
     )
+
+
+# --- deleted topics -------------------------------------------------------------------------------------
+
+
+def forget_topic(loop: Loop, topic: str) -> None:
+    loop.perform(loop.coordinator.forget_topic(topic, loop.now_ms))
+
+
+def test_offsets_of_a_deleted_topic_go_in_all_groups() -> None:
+    loop = Loop()
+    for group in ("g", "h"):
+        commit(loop, 1, group=group, topic="gone")
+        commit(loop, 2, group=group, topic="gone", partition=3)
+        commit(loop, 3, group=group, topic="stays")
+    commit(loop, 4, group="only", topic="gone")
+    forget_topic(loop, "gone")
+    for _ in range(2):
+        assert [fetch_all(loop, group) for group in ("g", "h", "only")] == [
+            {("stays", 0): 3},
+            {("stays", 0): 3},
+            {},
+        ]
+        assert set(group_ids(loop)) == {"g", "h"}
+        loop.restart()
+
+
+def test_members_keep_their_group_when_their_topic_goes() -> None:
+    loop = Loop()
+    (member,), generation = stable_group(loop, 1)
+    assert commit(loop, 5, member, generation) == Code.NONE
+    forget_topic(loop, "t")
+    assert fetch_all(loop) == {}
+    assert group_ids(loop) == {"g": "Stable"}
+    assert commit(loop, 6, member, generation) == Code.NONE
+
+
+def test_a_commit_on_its_way_is_forgotten_with_its_topic() -> None:
+    loop = Loop()
+    loop.holding = True
+    ticket = loop.send(commit_request(1))
+    forget_topic(loop, "t")
+    loop.settle()
+    assert loop.replies[ticket].topics[0].partitions[0].error_code == Code.NONE
+    loop.settle()
+    assert fetch_all(loop) == {}
+    assert group_ids(loop) == {}
+    assert not loop.pending
+
+
+def test_a_topic_that_nobody_knows_is_forgotten_without_a_record() -> None:
+    loop = Loop()
+    commit(loop, 1)
+    written = len(loop.log)
+    forget_topic(loop, "other")
+    assert len(loop.log) == written
+
+
+def test_forgetting_fails_with_the_log_and_leaves_the_offsets() -> None:
+    loop = Loop()
+    commit(loop, 1)
+    loop.holding = True
+    forget_topic(loop, "t")
+    loop.settle(Code.NOT_ENOUGH_REPLICAS)
+    assert fetch_all(loop) == {("t", 0): 1}
+
+
+def test_groups_of_other_brokers_are_left_alone() -> None:
+    loop = Loop()
+    commit(loop, 1)
+    partition = loop.log[-1][0]
+    loop.perform(loop.coordinator.unload(partition, loop.now_ms))
+    written = len(loop.log)
+    forget_topic(loop, "t")
+    loop.coordinator.begin_load(partition)
+    forget_topic(loop, "t")
+    assert len(loop.log) == written

@@ -68,6 +68,7 @@ def _described(cluster: Cluster, topic: Topic) -> CreatedTopic:
     return CreatedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
+        error_message=None,
         num_partitions=topic.partition_count,
         replication_factor=len(topic.replicas[0]),
         configs=created_configs(described_topic(cluster.started_with, topic.overrides, cluster.dynamic)),

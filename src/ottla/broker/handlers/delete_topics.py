@@ -9,6 +9,7 @@ broker does it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 from ottla.broker import topics
 from ottla.broker.cluster import Cluster
@@ -30,10 +31,12 @@ def handle(inquiry: Inquiry, request: DeleteTopicsRequest) -> DeleteTopicsRespon
     if not inquiry.cluster.config.delete_topic_enable:
         disabled = inquiry.version >= DISABLED_SINCE
         raise KafkaError(Code.TOPIC_DELETION_DISABLED if disabled else Code.INVALID_REQUEST)
-    counts = Counter(_asked(request, inquiry.version))
-    return DeleteTopicsResponse(
-        responses=[_deleted(inquiry.cluster, asked, count) for asked, count in counts.items()]
-    )
+    known = inquiry.cluster.topic_names
+    asked = _asked(request, inquiry.version)
+    counts = Counter(name or known.get(topic_id) for name, topic_id in asked)
+    twice = {name for name, count in counts.items() if name and count > 1}
+    results = [_deleted(inquiry.cluster, one, twice) for one in dict.fromkeys(asked)]
+    return DeleteTopicsResponse(responses=results)
 
 
 def _asked(request: DeleteTopicsRequest, version: int) -> list[Asked]:
@@ -42,18 +45,16 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[Asked]:
     return [(name, NO_ID) for name in request.topic_names]
 
 
-def _deleted(cluster: Cluster, asked: Asked, count: int) -> DeletedTopic:
+def _deleted(cluster: Cluster, asked: Asked, twice: Container[str]) -> DeletedTopic:
     name, topic_id = asked
     try:
-        if count > 1:
-            raise KafkaError(
-                Code.INVALID_REQUEST, f"topic {name or topic_id.hex()!r} is in the request twice"
-            )
         if (name is None) == (topic_id == NO_ID):
             raise KafkaError(
                 Code.INVALID_REQUEST, "a topic is named by its name or by its id, by one of them"
             )
         found = cluster.topic(cluster.topic_name(topic_id) if name is None else name)
+        if found.name in twice:
+            raise KafkaError(Code.INVALID_REQUEST, f"topic {found.name!r} is in the request twice")
         topics.delete(cluster, found.name)
     except KafkaError as error:
         return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))
