@@ -82,9 +82,12 @@ class Cluster:
 
     def _open(self) -> None:
         path, now_ms = self.config.data_dir, self.now_ms()
-        known = checkpoints.read_properties(path / checkpoints.META)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            known = checkpoints.read_properties(path / checkpoints.META)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
         self.cluster_id = known.get("cluster.id") or self.config.cluster_id or new_id()
-        path.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(path)
         self.config = with_dynamic(self.started_with, self.dynamic)
         self.directory = LogDirectory.open(
@@ -278,15 +281,15 @@ class Cluster:
         """The broker that does the administration: any can, so the first."""
         return min(self.nodes, default=NO_LEADER)
 
-    def join(self, node: Node) -> None:
-        """A broker has come up."""
-        self.nodes[node.broker_id] = node
+    def join(self, nodes: Iterable[Node]) -> None:
+        """Brokers have come up: all at once, or the first one would lead what the others shall."""
+        self.nodes |= {node.broker_id: node for node in nodes}
         self._nodes_changed()
 
     def leave(self, node: Node) -> None:
         """A broker has gone."""
-        del self.nodes[node.broker_id]
-        self._nodes_changed()
+        if self.nodes.pop(node.broker_id, None) is not None:
+            self._nodes_changed()
 
     def _nodes_changed(self) -> None:
         self.elect(self.all_partitions())

@@ -13,6 +13,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -48,8 +49,12 @@ class EmbeddedBroker:
         brokers: int = 1,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        self._is_temporary = data_dir is None
-        self._data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else Path(data_dir)
+        self._scratch: weakref.finalize[..., EmbeddedBroker] | None = None  # removes a temporary directory
+        if data_dir is None:
+            data_dir = tempfile.mkdtemp(prefix="ottla-")
+            # Not only `close` does it: a broker that is just dropped leaves nothing either.
+            self._scratch = weakref.finalize(self, shutil.rmtree, data_dir, ignore_errors=True)
+        self._data_dir = Path(data_dir)
         own = {"log.dir": str(self._data_dir), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **(properties or {})})
         self._broker_count = brokers
@@ -64,7 +69,8 @@ class EmbeddedBroker:
         """Come up; clients can connect when this returns. Raises ConfigError or StorageError."""
         if self._thread is not None:
             raise ConfigError("this broker is running already")
-        self._data_dir.mkdir(parents=True, exist_ok=True)
+        if self._scratch is not None and not self._scratch.alive:
+            raise ConfigError("this broker is closed and its temporary data is gone: make a new one")
         started: Future[BrokerService] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="ottla-broker", daemon=True)
         self._thread.start()
@@ -91,12 +97,20 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Stop, and remove the data directory if it was temporary."""
-        self.stop()
-        if self._is_temporary:
-            shutil.rmtree(self._data_dir, ignore_errors=True)
+        try:
+            self.stop()
+        finally:
+            if self._scratch is not None:
+                self._scratch()
 
     def __enter__(self) -> Self:
-        return self if self._thread is not None else self.start()
+        if self._thread is None:
+            try:
+                self.start()
+            except BaseException:
+                self.close()
+                raise
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -127,7 +141,7 @@ class EmbeddedBroker:
 
     def _running(self) -> BrokerService:
         if self._service is None:
-            raise ConfigError("this broker is not running")
+            raise ConfigError("this broker is not running: start() it, or use it in a with statement")
         return self._service
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
@@ -174,6 +188,11 @@ class EmbeddedBroker:
         """Make a topic. Raises KafkaError, e.g. 36 if it exists."""
         service = self._running()
         self._call(lambda: service.create_topic(name, partitions, replication_factor, dict(config or {})))
+
+    def delete_topic(self, name: str) -> None:
+        """Take a topic and its records away. Raises KafkaError 3 if there is none."""
+        service = self._running()
+        self._call(lambda: service.delete_topic(name))
 
     # --- what happens to brokers
 

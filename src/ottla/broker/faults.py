@@ -104,5 +104,5 @@ class Faults:
                 inquiry.connection.abort()
             case FaultKind.DROP_AFTER:
                 inquiry.connection.abort()  # first, so that the answer has nowhere to go
-                handler.handle(inquiry, call.message)
+                inquiry.connection.resume(inquiry, handler)
         return True

@@ -58,7 +58,13 @@ class Node:
         return self.cluster.config.advertised_port or self.port
 
     async def start(self) -> None:
-        """Listen, and take over the partitions that are this node's."""
+        """Come up alone, beside nodes that run."""
+        await self.listen()
+        self.cluster.join([self])
+        await self.serve()
+
+    async def listen(self) -> None:
+        """Take the port; clients come with `serve`."""
         host = self.cluster.config.host
         try:
             self._server = await self.cluster.loop.create_server(
@@ -69,7 +75,10 @@ class Node:
                 f"broker {self.broker_id} cannot listen on {host}:{self.port}: {error}"
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]
-        self.cluster.join(self)
+
+    async def serve(self) -> None:
+        """Serve clients; the cluster knows the node now, so nobody is told of leaders that are not there."""
+        assert self._server is not None
         await self._server.start_serving()
         self._watch_idle()
 

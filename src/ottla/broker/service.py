@@ -22,6 +22,8 @@ from ottla.model.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
+PORT_MAX = 65535
+
 
 class BrokerService:
     """Made and used inside a running loop. `start` and `stop` once each."""
@@ -31,6 +33,10 @@ class BrokerService:
             raise ConfigError(f"brokers={broker_count}: at least one is needed")
         if broker_count > 1 and (config.advertised_host or config.advertised_port):
             raise ConfigError(f"{broker_count} brokers cannot all be advertised under one address")
+        if config.port + broker_count - 1 > PORT_MAX:
+            raise ConfigError(
+                f"{broker_count} brokers from port {config.port} on: {PORT_MAX} is the last port"
+            )
         self.config = config
         self.cluster = Cluster(config)
         self.housekeeping = Housekeeping(self.cluster)
@@ -53,7 +59,10 @@ class BrokerService:
         _warn_of_open_address(self.config.host)
         try:
             for node in self.nodes.values():
-                await node.start()
+                await node.listen()
+            self.cluster.join(self.nodes.values())
+            for node in self.nodes.values():
+                await node.serve()
             if self.config.zookeeper_connect:
                 # Imported here: kazoo takes its time, and most brokers have no ZooKeeper.
                 from ottla.broker.registration.registration import ZooKeeperRegistration
@@ -122,6 +131,10 @@ class BrokerService:
         topics.create(
             self.cluster, name, topics.spread(self.cluster, partitions, replication_factor), overrides
         )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic without a client."""
+        topics.delete(self.cluster, name)
 
     def _leader_changed(self, partition: Partition, leader_before: int) -> None:
         if partition.topic != OFFSETS_TOPIC:
