@@ -79,9 +79,10 @@ class BrokerService:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""
         self.housekeeping.stop()
         self.metrics.stop()
-        if self.cluster.zookeeper is not None:
+        zookeeper, self.cluster.zookeeper = self.cluster.zookeeper, None
+        if zookeeper is not None:
             # First, so that ZooKeeper is not told of leaders that go one after the other.
-            await self.cluster.zookeeper.stop()
+            await zookeeper.stop()
         for node in self.nodes.values():
             await node.stop()
         await self.cluster.close()
@@ -101,6 +102,13 @@ class BrokerService:
         if node.is_running:
             raise ConfigError(f"broker {broker_id} is running")
         await node.start()
+
+    async def heal(self) -> None:
+        """End all faults, and start the brokers that were stopped."""
+        self.faults.clear()
+        for node in self.nodes.values():
+            if not node.is_running:
+                await node.start()
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a running broker the leader of a partition, and its preferred one."""

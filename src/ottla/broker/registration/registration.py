@@ -147,11 +147,12 @@ class ZooKeeperRegistration:
             try:
                 self._registrar.work()
                 return
-            except (Conflict, NodeError, *INTERRUPTED):
+            except (Conflict, NodeError, *INTERRUPTED) as error:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise
-                self._flags.wait(min(left, CONFLICT_PAUSE_S))
+                pause_s = RACE_PAUSE_S if isinstance(error, NodeError) else CONFLICT_PAUSE_S
+                self._flags.wait(min(left, pause_s))
 
     def _serve(self) -> None:
         pause_s = TIDY_PAUSE_S

@@ -132,6 +132,8 @@ class TopicNodes:
             here = self._publish_config(name, here)
         self._write(name, here, found, there)
         self._known[name] = here.topic_id
+        if found is None:
+            self._publish(name, here)  # a second look leaves the watch that a missing node could not have
 
     def _grow(self, name: str, here: TopicView, there: TopicAssignment) -> TopicView:
         count = len(here.partitions)
@@ -163,9 +165,10 @@ class TopicNodes:
             if there is not None:
                 wanted = replace(wanted, version=there.version, topic_id=there.topic_id)
             self._session.set(paths.topic(name), encode_assignment(wanted))
-        if name not in self._states:
-            self._states[name] = self._read_states(name)
-        states = dict(self._states[name])
+        # Out of what is known until it is written: after a lost answer it has to be read.
+        states = self._states.pop(name, None)
+        if states is None:
+            states = self._read_states(name)
         for index, partition in enumerate(here.partitions):
             state = self._state(partition, states.get(index))
             if state is None or state == states.get(index):
