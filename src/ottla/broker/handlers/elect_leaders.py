@@ -1,0 +1,87 @@
+"""ElectLeaders, key 43: let the preferred brokers lead, the first in each partition's list of replicas.
+
+Versions: 0 to 2. From 1 on an unclean election can be asked for.
+Behaviour: a partition whose preferred broker is up gets it as leader; one that has it already needs no
+election, and is left out when all partitions are asked for. A partition has a leader as long as one of its
+brokers is up, and brokers are all in sync: there is never anything for an unclean election to do.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.partition import NO_LEADER
+from ottla.broker.serving import Handler, Inquiry
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.wire.api.elect_leaders import (
+    ElectLeadersPartitionResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResponse,
+)
+from ottla.wire.versions import VersionRange
+
+PREFERRED = 0
+UNCLEAN = 1
+WHOLE_SINCE = 1
+
+
+def handle(inquiry: Inquiry, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Have each of the elections."""
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return refuse(request, Code.INVALID_REQUEST, inquiry.version)
+    cluster = inquiry.cluster
+    asks_all = request.topic_partitions is None
+    asked = {name: list(range(len(partitions))) for name, partitions in cluster.partitions.items()}
+    if request.topic_partitions is not None:
+        asked = {one.topic: one.partitions for one in request.topic_partitions}
+    results = []
+    for topic, indexes in asked.items():
+        elections = [_held(cluster, topic, index, request.election_type) for index in dict.fromkeys(indexes)]
+        told = [one for one in elections if not (asks_all and one.error_code == Code.ELECTION_NOT_NEEDED)]
+        if told:
+            results.append(ElectLeadersTopicResponse(topic=topic, partition_result=told))
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _held(cluster: Cluster, topic: str, index: int, election_type: int) -> ElectLeadersPartitionResponse:
+    try:
+        _elect(cluster, topic, index, election_type)
+    except KafkaError as error:
+        return _result(index, error.code, str(error))
+    return _result(index, Code.NONE, None)
+
+
+def _elect(cluster: Cluster, topic: str, index: int, election_type: int) -> None:
+    partition = cluster.partition(topic, index)
+    preferred = partition.replicas[0]
+    if election_type == UNCLEAN:
+        is_led = partition.leader != NO_LEADER
+        raise KafkaError(
+            Code.ELECTION_NOT_NEEDED if is_led else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, repr(partition)
+        )
+    if partition.leader == preferred:
+        raise KafkaError(Code.ELECTION_NOT_NEEDED, repr(partition))
+    if preferred not in cluster.nodes:
+        raise KafkaError(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"{partition}, broker {preferred}")
+    cluster.lead([(partition, preferred)])
+
+
+def _result(index: int, error: int, message: str | None) -> ElectLeadersPartitionResponse:
+    return ElectLeadersPartitionResponse(partition_id=index, error_code=error, error_message=message)
+
+
+def refuse(request: ElectLeadersRequest, error: Code, version: int) -> ElectLeadersResponse:
+    """One error for every partition, and from 1 on for the whole request."""
+    results = [
+        ElectLeadersTopicResponse(
+            topic=asked.topic,
+            partition_result=[_result(index, error, error.text) for index in asked.partitions],
+        )
+        for asked in request.topic_partitions or ()
+    ]
+    whole = error if version >= WHOLE_SINCE else Code.NONE
+    return ElectLeadersResponse(error_code=whole, replica_election_results=results)
+
+
+HANDLER = Handler(ElectLeadersRequest, VersionRange(0, 2), handle, refuse)
