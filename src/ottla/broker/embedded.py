@@ -160,6 +160,11 @@ class EmbeddedBroker:
     # --- where it is
 
     @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+        return self._service is not None
+
+    @property
     def bootstrap(self) -> str:
         """What clients take as bootstrap.servers."""
         return self._running().bootstrap
@@ -228,6 +233,10 @@ class EmbeddedBroker:
         """No faults any more."""
         service = self._running()
         self._call(service.faults.clear)
+
+    def heal(self) -> None:
+        """No faults any more, and all brokers run: what a test leaves to the next one."""
+        self._await(self._running().heal())
 
     def _add_fault(self, rule: Rule) -> Rule:
         service = self._running()

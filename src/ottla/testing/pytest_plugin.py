@@ -1,0 +1,145 @@
+"""The pytest plugin: Kafka for tests, as fixtures.
+
+    def test_orders(kafka_broker, kafka_topic): ...       a broker for the run, a fresh topic for the test
+
+    @pytest.mark.kafka_topic(partitions=3, config={"cleanup.policy": "compact"})
+    def test_latest(kafka_topic): ...
+
+    pytest --kafka-bootstrap HOST:PORT                    the same tests on a cluster of yours
+
+pytest loads this module in every run wherever ottla is installed. So nothing but pytest is imported until a
+test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.broker.embedded import EmbeddedBroker
+    from ottla.testing.real_cluster import RealCluster
+
+    Broker = EmbeddedBroker | RealCluster
+
+_BROKER = pytest.StashKey["Broker"]()
+_NAME_LENGTH_MAX = 100  # of the test in its topic's name; Kafka takes 249 characters in all
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("kafka", "Kafka, by ottla")
+    group.addoption(
+        "--kafka-bootstrap",
+        metavar="HOST:PORT[,...]",
+        help="run tests with kafka_broker on this cluster instead of an embedded broker",
+    )
+    parser.addini("kafka_brokers", "how many embedded brokers make the cluster", default="1")
+    parser.addini("kafka_properties", "NAME=VALUE lines: properties of the embedded broker", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers",
+        "kafka_topic(partitions=1, replication_factor=..., config={...}): what the fixture kafka_topic makes",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The broker is the whole run's: no test finds the faults, or the dead brokers, of another."""
+    broker = item.config.stash.get(_BROKER, None)
+    if broker is not None and broker.is_running:
+        broker.heal()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """Kafka for the whole run: an EmbeddedBroker, or the cluster of --kafka-bootstrap."""
+    broker = _started(pytestconfig)
+    pytestconfig.stash[_BROKER] = broker
+    try:
+        yield broker
+    finally:
+        del pytestconfig.stash[_BROKER]
+        broker.close()
+
+
+@pytest.fixture
+def kafka_topic_factory(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Makes topics, `kafka_topic_factory(partitions=3)`, and deletes them after the test."""
+    made: list[str] = []
+
+    def make(
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> str:
+        factor = {} if replication_factor is None else {"replication_factor": replication_factor}
+        name = _topic_name(request.node.name)
+        kafka_broker.create_topic(name, partitions, config=config, **factor)
+        made.append(name)
+        return name
+
+    yield make
+    if kafka_broker.is_running:
+        for name in made:
+            _delete(kafka_broker, name)
+
+
+@pytest.fixture
+def kafka_topic(kafka_topic_factory: Callable[..., str], request: pytest.FixtureRequest) -> str:
+    """The name of a fresh topic, made as the marker kafka_topic says."""
+    marker = request.node.get_closest_marker("kafka_topic")
+    return kafka_topic_factory(*marker.args, **marker.kwargs) if marker else kafka_topic_factory()
+
+
+def _started(config: pytest.Config) -> Broker:
+    bootstrap = config.getoption("kafka_bootstrap")
+    if bootstrap:
+        from ottla.testing.real_cluster import RealCluster
+
+        return RealCluster(bootstrap)
+    from ottla.broker.embedded import EmbeddedBroker
+
+    return EmbeddedBroker(brokers=_count(config), properties=_properties(config)).start()
+
+
+def _count(config: pytest.Config) -> int:
+    text = config.getini("kafka_brokers")
+    if not text.isdecimal() or int(text) < 1:
+        raise pytest.UsageError(f"kafka_brokers = {text}: a number from 1 on is wanted")
+    return int(text)
+
+
+def _properties(config: pytest.Config) -> dict[str, str]:
+    properties = {}
+    for line in config.getini("kafka_properties"):
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise pytest.UsageError(f"kafka_properties, {line!r}: NAME=VALUE is wanted")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def _topic_name(test: str) -> str:
+    """Readable, legal, and new even on a cluster that others use."""
+    legible = re.sub(r"[^A-Za-z0-9-]+", "-", test)[:_NAME_LENGTH_MAX].strip("-")
+    return f"{legible}-{os.urandom(4).hex()}"
+
+
+def _delete(broker: Broker, name: str) -> None:
+    from ottla.model.error_codes import Code
+    from ottla.model.errors import KafkaError
+
+    try:
+        broker.delete_topic(name)
+    except KafkaError as error:
+        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it itself
+            raise
