@@ -13,7 +13,14 @@ from typing import NamedTuple
 from ottla.broker.leader_hints import endpoints_of, leader_of
 from ottla.broker.partition import Partition
 from ottla.broker.serving import Inquiry
-from ottla.log.batch_header import whole_entries
+from ottla.log.batch_header import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    SIZE,
+)
 from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead, FirstBatch
@@ -33,6 +40,7 @@ ZSTD_SINCE = 10
 ZSTD = 4
 READ_COMMITTED = 1
 NO_OFFSET = -1
+SIZE_AT = 8
 
 
 def format_for(version: int) -> int:
@@ -111,28 +119,33 @@ class Attempt:
         answer.log_start_offset = log.start_offset
         answer.aborted_transactions = [] if self._is_committed or self._version < 4 else None
         if isinstance(data, ColdRead):
-            self._postpone(answer, data, asked.fetch_offset)
-        else:
-            self._take(answer, data, asked.fetch_offset)
-
-    def _take(self, answer: FetchPartitionResponse, data: Buffer, offset: int) -> None:
-        if data and self._version < ZSTD_SINCE:
-            self._postpone_conversion(answer, data, offset)
-        else:
-            answer.records = data
-        self.size += len(data)
-        self._room -= len(data)
-
-    def _postpone(self, answer: FetchPartitionResponse, cold: ColdRead, offset: int) -> None:
-        self._work.append(Work(answer, lambda: readable(cold.read(), self._version, offset)))
-        self.size += cold.size
-        self._room -= cold.size
-
-    def _postpone_conversion(self, answer: FetchPartitionResponse, data: Buffer, offset: int) -> None:
-        if is_readable(data, self._version):
+            self._work.append(self._conversion(answer, data.read, partition, asked.fetch_offset))
+            self._count(data.size)
+            return
+        if self._takes(data, partition, asked.fetch_offset):
             answer.records = data
         else:
-            self._work.append(Work(answer, lambda: readable(data, self._version, offset)))
+            self._work.append(self._conversion(answer, lambda: data, partition, asked.fetch_offset))
+        self._count(len(data))
+
+    def _conversion(
+        self, answer: FetchPartitionResponse, read: Callable[[], Buffer], partition: Partition, offset: int
+    ) -> Work:
+        version, may_convert = self._version, partition.settings.message_downconversion
+        return Work(answer, lambda: readable(read(), version, offset, may_convert=may_convert))
+
+    def _takes(self, data: Buffer, partition: Partition, offset: int) -> bool:
+        """Whether the reader can have the bytes as they are."""
+        if self._version >= ZSTD_SINCE or not data:
+            return True
+        run = partition.legacy_run
+        if run is not None and run.start_offset <= offset and run.magic <= format_for(self._version):
+            return True
+        return is_readable(data, self._version)
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self._room -= size
 
     def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: FetchPartitionResponse) -> bool:
         """Whether the log was cut behind the reader's back (KIP-320); tells it where."""
@@ -181,18 +194,35 @@ def _empty(index: int, error: Code = Code.NONE) -> FetchPartitionResponse:
 
 
 def is_readable(data: Buffer, version: int) -> bool:
-    """Whether a version can take stored bytes as they are."""
-    newest = format_for(version)
-    return all(
-        header.magic <= newest and (header.codec != ZSTD or version >= ZSTD_SINCE)
-        for header in whole_entries(memoryview(data))
-    )
+    """Whether a version can take stored bytes as they are.
+
+    Old formats have an entry for each message, so this looks at two fields of each and at nothing else.
+    """
+    newest, end = format_for(version), len(data)
+    at = 0
+    while at + MAGIC_AT < end:
+        magic = data[at + MAGIC_AT]
+        if magic > newest:
+            return False
+        if (
+            magic == 2
+            and at + BATCH_OVERHEAD <= end
+            and data[at + BATCH_ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD
+        ):
+            return False
+        size: int = SIZE.unpack_from(data, at + SIZE_AT)[0]
+        if size <= 0:
+            break  # no log has such an entry; a reader will say so
+        at += size + ENTRY_OVERHEAD
+    return True
 
 
-def readable(data: Buffer, version: int, offset: int) -> Buffer:
-    """The bytes in a form that a version can read. Raises KafkaError 76 for zstd."""
-    if is_readable(data, version):
+def readable(data: Buffer, version: int, offset: int, *, may_convert: bool = True) -> Buffer:
+    """The bytes in a form that a version can read. Raises KafkaError 76 for zstd, 35 where it is forbidden."""
+    if version >= ZSTD_SINCE or is_readable(data, version):
         return data
+    if not may_convert:
+        raise KafkaError(Code.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
     if format_for(version) == 2:
         raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, f"zstd cannot be sent in Fetch v{version}")
     from ottla.log.conversion import down_converted  # here, since it loads Numba

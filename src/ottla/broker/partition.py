@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ottla.broker.producers import ProducerStates
 from ottla.broker.topic_settings import TopicConfig
@@ -12,6 +13,13 @@ from ottla.model.error_codes import Code
 NO_LEADER = -1
 
 WriteListener = Callable[["Partition", int], None]
+
+
+class LegacyRun(NamedTuple):
+    """From an offset to the end of the log nothing is newer than a format: old readers need no check."""
+
+    start_offset: int
+    magic: int
 
 
 class Partition:
@@ -25,6 +33,7 @@ class Partition:
         "index",
         "leader",
         "leader_epoch",
+        "legacy_run",
         "listeners",
         "log",
         "producers",
@@ -51,10 +60,21 @@ class Partition:
         self.leader_epoch = 0
         self.was_led = False  # in this process: a first leader goes on with the epoch that was stored
         self.producers = ProducerStates()
+        self.legacy_run: LegacyRun | None = None
         self.listeners: set[WriteListener] = set()
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"
+
+    def note_format(self, base_offset: int, magic: int) -> None:
+        """Records of a format were appended."""
+        run = self.legacy_run
+        if magic > 1:
+            self.legacy_run = None
+        elif run is None:
+            self.legacy_run = LegacyRun(base_offset, magic)
+        elif magic > run.magic:
+            self.legacy_run = LegacyRun(run.start_offset, magic)
 
     def wake(self, size: int) -> None:
         """Tell the listeners that so many bytes were written, or that something else changed."""

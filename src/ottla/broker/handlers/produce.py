@@ -80,6 +80,8 @@ def place(node: Node, topic: str, index: int, records: Buffer, version: int, ack
     cluster.turn.stage(partition)
     if header.producer_id < 0:
         base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
+        if header.magic < 2 or partition.legacy_run is not None:
+            partition.note_format(base_offset, max(batch.magic for batch in batches))
         return Placed(partition, base_offset, append_time_ms, log.start_offset)
     duplicate = partition.producers.check(header)
     if duplicate is not None:
@@ -87,6 +89,7 @@ def place(node: Node, topic: str, index: int, records: Buffer, version: int, ack
         return Placed(partition, duplicate.base_offset, duplicate.append_time_ms, log.start_offset)
     base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
     partition.producers.stage(header, base_offset, append_time_ms)
+    partition.legacy_run = None
     return Placed(partition, base_offset, append_time_ms, log.start_offset)
 
 
