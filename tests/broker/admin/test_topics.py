@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from ottla.wire.api.create_partitions import (
 )
 from ottla.wire.api.create_topics import CreateTopic
 from ottla.wire.api.delete_topics import DeletedTopic, DeleteTopic, DeleteTopicsRequest
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from tests.broker.admin.calls import (
     LATEST,
@@ -342,6 +345,15 @@ def test_without_the_offsets_topic_groups_begin_anew() -> None:
         assert commit(client, "g", "t", 9) == Code.NONE
 
 
+def test_who_waits_for_records_is_told_that_the_topic_is_gone(clients: list[Client]) -> None:
+    name = created(clients[0], "awaited")
+    asked = [FetchTopic(topic=name, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])]
+    clients[0].send(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=asked), 4)
+    assert delete(clients[1], name) == [Code.NONE]
+    response = cast(FetchResponse, clients[0].receive())
+    assert response.responses[0].partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
 # --- on disk --------------------------------------------------------------------------------------------
 
 
@@ -377,3 +389,56 @@ def test_what_was_changed_survives_a_restart(tmp_path: Path) -> None:
             (result,) = create(client, topic("gone", 1), version=7)
             assert (result.error_code, result.num_partitions) == (Code.NONE, 1)
             assert not list(tmp_path.glob("gone-2"))
+
+
+# --- a disk that fails ----------------------------------------------------------------------------------
+
+
+def test_a_topic_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        with Client.of(broker.bootstrap) as client:
+            (tmp_path / "bad-1").touch()  # in the place of a directory
+            (result,) = create(client, topic("bad", 3))
+            assert result.error_code == Code.KAFKA_STORAGE_ERROR
+            assert "bad-1" in (result.error_message or "")
+            assert names(client) == set()
+        broker.stop()
+        (tmp_path / "bad-1").unlink()
+        broker.start()
+        with Client.of(broker.bootstrap) as client:
+            assert names(client) == set()
+            assert len(leaders(client, created(client, "bad", 3))) == 3
+
+
+def test_a_topic_that_cannot_grow_keeps_what_it_has_got(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        with Client.of(broker.bootstrap) as client:
+            created(client, "t", 1)
+            (tmp_path / "t-2").touch()
+            assert grow(client, "t", 4).error_code == Code.KAFKA_STORAGE_ERROR
+            assert leaders(client, "t") == [0, 0]
+            produce(client, "t", 1, partition=1)
+            (tmp_path / "t-2").unlink()
+            assert grow(client, "t", 4).error_code == Code.NONE
+        broker.stop()
+        broker.start()
+        with Client.of(broker.bootstrap) as client:
+            assert len(leaders(client, "t")) == 4
+            assert bound(client, "t", LATEST, partition=1) == 1
+
+
+def test_a_topic_that_cannot_be_deleted_goes_with_the_next_start(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        with Client.of(broker.bootstrap) as client:
+            created(client, "t", 2)
+            shutil.rmtree(tmp_path / "t-0")
+            for _ in range(2):
+                assert delete(client, "t") == [Code.KAFKA_STORAGE_ERROR]
+                assert described(client, "t").error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+            (result,) = create(client, topic("t"))
+            assert result.error_code == Code.TOPIC_ALREADY_EXISTS
+        broker.stop()
+        broker.start()
+        with Client.of(broker.bootstrap) as client:
+            assert names(client) == set()
+            assert len(leaders(client, created(client, "t"))) == 1
