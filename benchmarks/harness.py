@@ -80,7 +80,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Case:
-    """One question, put to ours and to the peers."""
+    """One question, put to ours and to the peers; warmed by a round that does not count, or not."""
 
     name: str
     unit: str
@@ -88,6 +88,7 @@ class Case:
     peers: list[Peer]
     rounds: int
     better: Better = Better.MORE
+    is_warmed: bool = True
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,10 @@ def version_of(distribution: str) -> str | None:
 
 
 def run(case: Case) -> Result:
-    """Measure all contenders of a case in turns, after one round that is not counted."""
+    """Measure all contenders of a case in turns, if it is to be warmed after a round that is not counted."""
     contenders: dict[int, Measure] = {-1: case.ours}
     contenders |= {index: peer.measure for index, peer in enumerate(case.peers) if peer.measure}
-    for measure in contenders.values():
+    for measure in contenders.values() if case.is_warmed else ():
         measure()  # compiles, fills caches, touches memory
     values: dict[int, list[float]] = {index: [] for index in contenders}
     for _ in range(case.rounds):

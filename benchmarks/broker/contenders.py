@@ -38,12 +38,18 @@ def compared(
     target: float | None = None,
     better: Better = Better.MORE,
     limit: float | None = None,
+    is_warmed: bool = True,
 ) -> Case:
     """The same measurement of ours and of each peer; `limit` is a value that ours has to reach by itself."""
     others = [_peer(peer, measure_of, target) for peer in peers]
     if limit is not None:
         others.append(Peer("what it may be", measure=lambda: limit, target=1))
-    return Case(name, unit, measure_of(ours), others, rounds, better)
+    return Case(name, unit, measure_of(ours), others, rounds, better, is_warmed)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, in English."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _peer(contender: Contender, measure_of: MeasureOf, target: float | None) -> Peer:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.broker.contenders import compared, ottla
+from benchmarks.broker.contenders import compared, counted, ottla
 from benchmarks.broker.frames import NEW, ProduceShape, produce_frames
 from benchmarks.broker.kfake import kfake
 from benchmarks.broker.load import ProduceLoad
@@ -31,7 +31,8 @@ def request_cost(effort: Effort) -> Iterator[Case]:
         for connections, in_flight in PATTERNS:
             with contextlib.ExitStack() as loads:
                 measure_of = partial(_per_cpu_second, loads, connections, in_flight, effort.server_requests)
-                name = f"produce 1 record of 100 B, {connections} connections with {in_flight} in flight"
+                opened = counted(connections, "connection")
+                name = f"produce 1 record of 100 B, {opened} with {in_flight} in flight"
                 yield compared(
                     name,
                     "requests per CPU s of the server",

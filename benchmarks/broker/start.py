@@ -21,7 +21,7 @@ from benchmarks.broker.frames import NEW, OLD, Dialect, ProduceShape, error_at, 
 from benchmarks.broker.kafka import NAME, installed
 from benchmarks.broker.processes import Server
 from benchmarks.harness import Better, Case, Effort, Peer, benchmark
-from tools.peer_cache import KAFKA_0_9, KAFKA_4, Unavailable
+from tools.peer_cache import KAFKA_0_9, KAFKA_4, Unavailable, kafka_libs
 
 IN_PROCESS_LIMIT_S = 0.3
 # A tenth of Kafka's time or less.
@@ -65,6 +65,7 @@ def start(effort: Effort) -> Iterator[Case]:
         peers,
         effort.process_rounds,
         Better.LESS,
+        is_warmed=False,
     )
 
 
@@ -83,8 +84,7 @@ def _kafka(version: str, dialect: Dialect) -> Peer:
             return _as_process(begin, dialect)
 
     try:
-        with installed(version):
-            pass
+        kafka_libs(version)
     except Unavailable as error:
         return Peer(NAME, version, note=str(error), target=PROCESS_TARGET)
     return Peer(NAME, version, measure, target=PROCESS_TARGET)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
-from benchmarks.broker.contenders import MeasureOf, compared, ottla
+from benchmarks.broker.contenders import MeasureOf, compared, counted, ottla
 from benchmarks.broker.frames import ProduceShape, produce_frames
 from benchmarks.broker.kafka import Rival, rivals
 from benchmarks.broker.load import FetchLoad, ProduceLoad, StoredBatches, filled
@@ -62,7 +62,8 @@ def fetch(effort: Effort) -> Iterator[Case]:
             for readers in FETCHERS:
                 with contextlib.ExitStack() as loads:
                     measure_of = partial(_fetch_raw, loads, topics, readers)
-                    name = f"fetch, raw, {readers} connections, {value_bytes} B records, {rival.dialect}"
+                    opened = counted(readers, "connection")
+                    name = f"fetch, raw, {opened}, {value_bytes} B records, {rival.dialect}"
                     yield _versus(name, measure_of, ours, rival, effort, FETCH_TARGET)
             name = f"fetch, librdkafka, {value_bytes} B records, {rival.dialect}"
             measure_of = partial(_fetch_rdkafka, topics, shape)

@@ -48,6 +48,12 @@ def test_contenders_take_turns_and_the_best_round_counts() -> None:
     assert (result.ours, result.peers[0].value) == (5.0, 2.0)
 
 
+def test_a_case_that_is_not_warmed_counts_from_the_first_round() -> None:
+    values = iter([4.0, 2.0])
+    result = run(Case("cold", "s", lambda: next(values), [], rounds=2, better=Better.LESS, is_warmed=False))
+    assert (result.ours, result.samples) == (2.0, [4.0, 2.0])
+
+
 def test_a_rate_is_units_by_cpu_time() -> None:
     assert rate(lambda: sum(range(100_000)), 1000)() > 0
 
