@@ -3,7 +3,7 @@
 Calls are served as they arrive, and the answers that are ready leave in one write. Only Produce is pipelined:
 behind a call that waits (a long poll, a join) the next one waits too, as with Kafka, so that nobody can have
 a hundred answers of 50 MB prepared. Reading stops while the peer does not take its answers, or while calls
-pile up: a slow reader costs only itself.
+pile up, here or on the whole node: a slow reader costs only itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from ottla.broker.express import Express
 from ottla.broker.serving import DropConnection, Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, RemoteProtocolError
+from ottla.model.errors import KafkaError, LocalProtocolError, RemoteProtocolError
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Response
@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._chunk_bytes = CHUNK_BYTES_MIN
         self._room = 0
+        self._held_bytes = 0  # what the node knows of our unanswered requests
         self.parked: WaitingFetch | None = None
         self.peer_host = ""
         self.last_active = 0.0
@@ -70,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wire.close()
         if self.parked is not None:
             self.parked.cancel()
+        self._hold(0)
         self._node.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -80,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self._wire.received(count)
         self._node.bytes_in += count
+        self.last_active = self._node.cluster.loop.time()
         if count == self._room and self._chunk_bytes < CHUNK_BYTES_MAX:
             self._chunk_bytes *= 4
         self._is_holding = self._waiting_for is not None
@@ -92,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self._update_reading()
+        self.update_reading()
 
     def resume_writing(self) -> None:
         self._is_paused = False
@@ -102,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def answer(self, call: Call, response: Response) -> None:
         """Answer a call that had to wait. What is ready leaves at the end of the turn, or with `flush`."""
-        self._wire.respond(call, response)
+        self._respond(call, response)
         if call is self._waiting_for:
             self._waiting_for = None
         self._node.cluster.has_output(self)
@@ -130,6 +133,13 @@ class Connection(asyncio.BufferedProtocol):
         self._wire.close()
         self._transport.close()
 
+    def expire(self) -> None:
+        """Close after a long silence; a peer that has not taken its answers all that time never will."""
+        if self._transport.get_write_buffer_size():
+            self.abort()
+        else:
+            self.close()
+
     def abort(self) -> None:
         """Cut the connection as a dying broker would."""
         self._wire.close()
@@ -150,6 +160,8 @@ class Connection(asyncio.BufferedProtocol):
                     self.close()
                     return
                 self._dispatch(event)
+                if wire.output_bytes >= OUTPUT_BYTES_HIGH:
+                    self._write()  # now, so that the transport can say that the peer does not keep up
         except (RemoteProtocolError, DropConnection) as error:
             self._node.note_fault(self.peer_host, error)
             self.close()
@@ -157,7 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_serving = False
         self._write()
-        self._update_reading()
+        self._hold(wire.unanswered_bytes)
+        self.update_reading()
 
     def _dispatch(self, call: Call) -> None:
         handler = self._handlers[call.api.key]
@@ -197,19 +210,35 @@ class Connection(asyncio.BufferedProtocol):
             response = handler.refuse(call.message, Code.UNKNOWN_SERVER_ERROR, call.version)
         if response is not None:
             self._waiting_for = None
+            self._respond(call, response)
+
+    def _respond(self, call: Call, response: Response) -> None:
+        try:
             self._wire.respond(call, response)
+        except LocalProtocolError:
+            # An error of ours. Without this answer none behind it can leave, so the peer must not wait.
+            log.exception("%s v%d from %s has no answer", call.api.name, call.version, self.peer_host)
+            self.close()
 
     def _write(self) -> None:
+        size = self._wire.output_bytes
         output = self._wire.take_output()
         if output and not self._transport.is_closing():
-            self._node.bytes_out += sum(map(len, output))
+            self._node.bytes_out += size
             self.last_active = self._node.cluster.loop.time()
             self._transport.writelines(output)
 
-    def _update_reading(self) -> None:
+    def _hold(self, size: int) -> None:
+        """Tell the node how many bytes of our requests wait for their answers."""
+        change, self._held_bytes = size - self._held_bytes, size
+        if change:
+            self._node.hold(change)
+
+    def update_reading(self) -> None:
+        """Read from the peer, or leave it waiting, as things are now."""
         # A long poll alone is no reason: each would cost two system calls, and hide that the peer has left.
         holds = self._is_holding and self._waiting_for is not None
-        wanted = not (self._is_paused or self._wire.is_full or holds)
+        wanted = not (self._is_paused or self._wire.is_full or holds or self._node.is_flooded)
         if wanted != self._is_reading and not self._transport.is_closing():
             self._is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()

@@ -17,6 +17,8 @@ from ottla.wire.server_connection import ServedApis
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+CLOSE_S = 0.5
+"""How long peers may take their last answers when the broker stops; who does not read is cut."""
 
 
 class Node:
@@ -39,6 +41,9 @@ class Node:
         self.faults_seen = 0
         self.refused_count = 0
         self.connections: set[Connection] = set()
+        self.queued_bytes = 0  # of requests that were received and not answered yet
+        self.is_flooded = False  # queued_bytes were above their limit, and are not far below it yet
+        self._all_gone = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._idle_check: asyncio.TimerHandle | None = None
 
@@ -90,10 +95,24 @@ class Node:
         server.close()
         self.cluster.leave(self)
         await self.cluster.turn.drain()
-        for connection in list(self.connections):
-            connection.close()
         if self._idle_check is not None:
             self._idle_check.cancel()
+        await self._part()
+
+    async def _part(self) -> None:
+        """Close all connections, and wait until they are: the loop may end right after."""
+        for connection in list(self.connections):
+            connection.close()
+        try:
+            await asyncio.wait_for(self._wait_until_alone(), CLOSE_S)
+        except TimeoutError:
+            self.cut()
+            await self._wait_until_alone()
+
+    async def _wait_until_alone(self) -> None:
+        while self.connections:
+            self._all_gone.clear()
+            await self._all_gone.wait()
 
     def cut(self) -> None:
         """Cut all connections at once, as a killed process would."""
@@ -116,6 +135,21 @@ class Node:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+
+    def hold(self, change: int) -> None:
+        """So many more bytes of requests wait for their answers, or fewer: nobody is read from above a limit.
+
+        It goes on at half of it, since stopping and going on costs a step for every connection.
+        """
+        self.queued_bytes += change
+        limit = self.cluster.config.queued_bytes_max
+        is_flooded = self.queued_bytes > (limit // 2 if self.is_flooded else limit)
+        if is_flooded != self.is_flooded:
+            self.is_flooded = is_flooded
+            for connection in self.connections:
+                connection.update_reading()
 
     def note_fault(self, peer_host: str, error: OttlaError) -> None:
         """A peer broke the protocol, or asked for what is not served."""
@@ -128,5 +162,5 @@ class Node:
             return
         oldest = self.cluster.loop.time() - limit
         for connection in [one for one in self.connections if one.last_active < oldest]:
-            connection.close()
+            connection.expire()
         self._idle_check = self.cluster.loop.call_later(max(limit / 4, 0.05), self._watch_idle)

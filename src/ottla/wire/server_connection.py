@@ -24,6 +24,7 @@ Kafka does, for there is no format in which the peer would understand a refusal.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -172,6 +173,9 @@ class ServerConnection:
         self._sequence_out = 0  # of the next answer to leave
         self._answers: dict[int, list[Buffer]] = {}  # those that wait for an earlier one
         self._output: list[Buffer] = []
+        self._frame_sizes: deque[int] = deque()  # of the calls in flight, oldest first
+        self.output_bytes = 0  # in `take_output`
+        self.unanswered_bytes = 0  # of frames whose answers have not left
 
     @property
     def state(self) -> ServerState:
@@ -217,6 +221,7 @@ class ServerConnection:
                     return self._end() if self._state is ServerState.ENDING else None
                 if self._short_cut is not None and self._short_cut(frame, self._sequence_in):
                     self._sequence_in += 1
+                    self._hold(frame)
                     continue
                 call = self._call(frame)
                 if call is not None:
@@ -247,6 +252,7 @@ class ServerConnection:
     def take_output(self) -> list[Buffer]:
         """What is to be written now, in this order; it is the driver's from here on."""
         output, self._output = self._output, []
+        self.output_bytes = 0
         return output
 
     def call_of(self, frame: memoryview, sequence: int) -> Call:
@@ -260,6 +266,7 @@ class ServerConnection:
         sequence = self._sequence_in
         decoded = self._decoded(frame, sequence)
         self._count_call()
+        self._hold(frame)
         if isinstance(decoded, Call):
             return decoded
         self.finish(sequence, self._refusal(decoded))
@@ -297,13 +304,21 @@ class ServerConnection:
     def finish(self, sequence: int, parts: list[Buffer]) -> None:
         """End a call by the bytes of its answer; `respond` does it for calls that were handed out."""
         if sequence == self._sequence_out and not self._answers:
-            self._output += parts
-            self._sequence_out += 1
+            self._let_leave(parts)
             return
         self._answers[sequence] = parts
         while (ready := self._answers.pop(self._sequence_out, None)) is not None:
-            self._output += ready
-            self._sequence_out += 1
+            self._let_leave(ready)
+
+    def _hold(self, frame: memoryview) -> None:
+        self._frame_sizes.append(len(frame))
+        self.unanswered_bytes += len(frame)
+
+    def _let_leave(self, parts: list[Buffer]) -> None:
+        self._output += parts
+        self.output_bytes += sum(map(len, parts))
+        self._sequence_out += 1
+        self.unanswered_bytes -= self._frame_sizes.popleft()
 
     def _end(self) -> Disconnected:
         self._receiver.eof()

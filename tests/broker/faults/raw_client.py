@@ -22,7 +22,7 @@ from tests.broker.faults.batches import Stored, stored
 
 R = TypeVar("R", bound=Response)
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
 """A hang, not a slow answer."""
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 8, 12, 5, 9
@@ -81,6 +81,9 @@ class RawClient:
 
     def close(self) -> None:
         self.socket.close()
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
 
     # --- bytes
 
