@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ottla.cli import broker
+from ottla.cli import broker, zookeeper
 from ottla.model.errors import OttlaError
 
 FAILED = 1
@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; its exit code. An error that we know is one line, not a stack trace."""
     parser = argparse.ArgumentParser(prog="ottla", description="Kafka's consumer stack for Python and Spark")
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    for module in (broker,):
+    for module in (broker, zookeeper):
         module.add_parser(subparsers)
     options = parser.parse_args(arguments)
     try:
