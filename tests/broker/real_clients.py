@@ -15,7 +15,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 with warnings.catch_warnings():
     # kafka-python reads its own files by a function that the standard library deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer
+    from kafka import KafkaConsumer, KafkaProducer
+
+__all__ = ["KafkaProducer"]
 
 PATIENCE_S = 60
 """Far above what anything takes: a test that waits so long has failed."""
