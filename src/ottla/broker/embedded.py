@@ -216,9 +216,9 @@ class EmbeddedBroker:
 
     # --- faults
 
-    def fail(self, api: Api, error: Code, *, times: int = 1, when: When | None = None) -> Rule:
+    def fail(self, api: Api, error: Code | int, *, times: int = 1, when: When | None = None) -> Rule:
         """Answer `error` to the next calls of an API, by name ("Produce") or key; -1 times is for ever."""
-        return self._add_fault(Rule(api_key(api), FaultKind.ERROR, times, error=error, when=when))
+        return self._add_fault(Rule(api_key(api), FaultKind.ERROR, times, error=Code(error), when=when))
 
     def delay(self, api: Api, delay_ms: int, *, times: int = 1, when: When | None = None) -> Rule:
         """Handle the next calls of an API so much later."""

@@ -6,7 +6,8 @@
     broker.fail("OffsetCommit", error=Code.COORDINATOR_LOAD_IN_PROGRESS, when=lambda request: …)
 
 The first rule that fits a call strikes; a rule that has struck so often as it may is gone. A delayed call is
-handled after its delay, in the state of that time.
+handled after its delay, in the state of that time. `when` is called in the broker's thread with the request;
+if it raises, the log has the traceback and the client loses its connection.
 """
 
 from __future__ import annotations
