@@ -131,6 +131,23 @@ def test_brokers_serve_on_while_zookeeper_is_away(
     assert "the brokers serve on" in told[0]
 
 
+def test_stopping_while_zookeeper_hangs_does_not_hang(
+    connect: str, zookeeper: KazooZooKeeperSession, zookeeper_server: ZooKeeperServer
+) -> None:
+    broker = broker_at(connect).start()
+    stopper = threading.Thread(target=broker.close)
+    zookeeper_server.pause()
+    try:
+        broker.create_topic("orders")
+        stopper.start()
+        stopper.join(WAIT_S)
+        assert not stopper.is_alive()
+    finally:
+        zookeeper_server.resume()
+    with KazooZooKeeperSession(KazooSettings(connect, connection_timeout_ms=20_000)) as session:
+        await_gone(session, "/brokers/ids/0")
+
+
 def test_stopping_while_zookeeper_is_away_does_not_hang(
     connect: str, zookeeper_server: ZooKeeperServer
 ) -> None:
@@ -177,13 +194,14 @@ def test_a_broker_that_crashed_waits_for_its_session_to_end(
         broker.close()
 
 
-def test_an_id_that_is_taken_is_refused_by_name(connect: str, tmp_path: Path) -> None:
+def test_a_cluster_that_is_taken_is_refused_by_name(connect: str, tmp_path: Path) -> None:
     with broker_at(connect) as broker:
-        other = broker_at(connect, tmp_path, zookeeper_session_timeout_ms="500")
+        other = broker_at(connect, tmp_path / "other", zookeeper_session_timeout_ms="500")
         with pytest.raises(Conflict, match=rf"/brokers/ids/0 .* a broker at PLAINTEXT://{broker.bootstrap} "):
             other.start()
-        third = broker_at(connect, tmp_path, broker_id="0", zookeeper_session_timeout_ms="500")
-        assert third.data_dir == tmp_path
+        third = broker_at(connect, tmp_path / "third", broker_id="5", zookeeper_session_timeout_ms="500")
+        with pytest.raises(Conflict, match=r"/controller .* belongs to broker 0 .* give this one a chroot"):
+            third.start()
 
 
 def test_a_restart_keeps_topics_and_ids(

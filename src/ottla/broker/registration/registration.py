@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Self, TypeVar
 
 from ottla.broker.cluster import Cluster
@@ -31,7 +32,7 @@ from ottla.broker.registration.orders import Order, carry_out
 from ottla.broker.registration.registrar import INTERRUPTED, Registrar
 from ottla.broker.registration.view import ClusterView, cluster_view
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import NodeError
+from ottla.zookeeper.errors import NodeError, SessionClosed
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.session import SessionState, ZooKeeperSession
 
@@ -45,6 +46,8 @@ TICK_MS = 2000
 RACE_PAUSE_S = 0.05
 CONFLICT_PAUSE_S = 1.0
 TIDY_PAUSE_S = 60.0
+STOP_S = 5.0
+LOOP_CHECK_S = 1.0
 
 
 class ZooKeeperRegistration:
@@ -55,7 +58,7 @@ class ZooKeeperRegistration:
         self._session = session
         self._flags = Flags()
         self._started: Future[None] = Future()
-        self._ended: Future[None] = Future()
+        self._ended = asyncio.Event()
         self._registrar = Registrar(
             session, self, self._flags, cluster.cluster_id, cluster.now_ms, time.monotonic
         )
@@ -87,13 +90,19 @@ class ZooKeeperRegistration:
         return registration
 
     async def stop(self) -> None:
-        """End the session, which removes the brokers from ZooKeeper; the topics stay."""
+        """End the session, which removes the brokers from ZooKeeper; the topics stay.
+
+        A server that hangs is not waited for: the thread ends by itself when the session does.
+        """
         self._cluster.leader_listeners.remove(self._leader_changed)
         self._cluster.topic_listeners.remove(self._flags.raise_topic)
         self._cluster.node_listeners.remove(self._flags.raise_brokers)
         self._flags.stop()
         self.offsets.close()
-        await asyncio.wrap_future(self._ended)
+        try:
+            await asyncio.wait_for(self._ended.wait(), STOP_S)
+        except TimeoutError:
+            log.warning("ZooKeeper does not answer: the brokers are registered there until the session ends")
 
     def _leader_changed(self, partition: Partition, _leader_before: int) -> None:
         self._flags.raise_topic(partition.topic)
@@ -118,7 +127,14 @@ class ZooKeeperRegistration:
                 result.set_exception(error)
 
         self._cluster.loop.call_soon_threadsafe(run)
-        return result.result()
+        while True:
+            try:
+                return result.result(LOOP_CHECK_S)
+            except TimeoutError:
+                if result.done():
+                    raise
+                if self._flags.is_stopping:
+                    raise SessionClosed("the broker has stopped") from None
 
     # --- the thread
 
@@ -134,7 +150,8 @@ class ZooKeeperRegistration:
             self._serve()
         finally:
             self._session.close()
-            self._ended.set_result(None)
+            with suppress(RuntimeError):  # a loop that did not wait for us is closed
+                self._cluster.loop.call_soon_threadsafe(self._ended.set)
 
     def _state_changed(self, state: SessionState) -> None:
         log.info("the ZooKeeper session is %s", state.value)
