@@ -97,7 +97,7 @@ def test_an_api_that_is_not_served_is_refused(broker: EmbeddedBroker, api: objec
 
 
 def test_an_error_that_kafka_does_not_have_is_refused(broker: EmbeddedBroker) -> None:
-    with pytest.raises(ValueError, match="9999 is not a valid Code"):
+    with pytest.raises(ConfigError, match="9999 is no error code"):
         broker.fail("Fetch", 9999)
 
 

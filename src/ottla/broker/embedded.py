@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.faults import FaultKind, Rule, When, api_key
+from ottla.broker.faults import FaultKind, Rule, When, api_key, known_error
 from ottla.broker.service import BrokerService, new_loop
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
@@ -218,7 +218,9 @@ class EmbeddedBroker:
 
     def fail(self, api: Api, error: Code | int, *, times: int = 1, when: When | None = None) -> Rule:
         """Answer `error` to the next calls of an API, by name ("Produce") or key; -1 times is for ever."""
-        return self._add_fault(Rule(api_key(api), FaultKind.ERROR, times, error=Code(error), when=when))
+        return self._add_fault(
+            Rule(api_key(api), FaultKind.ERROR, times, error=known_error(error), when=when)
+        )
 
     def delay(self, api: Api, delay_ms: int, *, times: int = 1, when: When | None = None) -> Rule:
         """Handle the next calls of an API so much later."""

@@ -66,6 +66,14 @@ def api_key(api: str | int | type[Request[Any]]) -> int:
     return key
 
 
+def known_error(number: int) -> Code:
+    """One of Kafka's errors. Raises ConfigError for a number that is none."""
+    error = Code.of(number)
+    if error != number:
+        raise ConfigError(f"{number} is no error code of Kafka's; ottla.model.error_codes.Code lists them")
+    return error
+
+
 class Faults:
     """The rules of all brokers of a process, without cost as long as there are none. Owned by the loop."""
 
