@@ -218,7 +218,7 @@ def is_readable(data: Buffer, version: int) -> bool:
 
 
 def readable(data: Buffer, version: int, offset: int, *, may_convert: bool = True) -> Buffer:
-    """The bytes in a form that a version can read. Raises KafkaError 76 for zstd, 35 where it is forbidden."""
+    """The bytes in a form that a version can read. Raises KafkaError 76 for zstd, 35 if it may not."""
     if version >= ZSTD_SINCE or is_readable(data, version):
         return data
     if not may_convert:
