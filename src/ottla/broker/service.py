@@ -18,6 +18,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
 from ottla.broker.partition import NO_LEADER, Partition
+from ottla.broker.settings.listeners import bracketed
 from ottla.model.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class BrokerService:
     @property
     def bootstrap(self) -> str:
         """What clients take as bootstrap.servers."""
-        return ",".join(f"{node.host}:{node.advertised_port}" for node in self.nodes.values())
+        return ",".join(f"{bracketed(node.host)}:{node.advertised_port}" for node in self.nodes.values())
 
     async def start(self) -> None:
         """Listen on all nodes, and register them. Raises OttlaError; nothing is left running then."""

@@ -58,6 +58,7 @@ def config_from(options: argparse.Namespace) -> BrokerConfig:
     """The broker's configuration: options before --set before the file before defaults."""
     from ottla.broker.config import BrokerConfig
     from ottla.broker.settings.java_properties import read_properties
+    from ottla.broker.settings.listeners import bracketed
 
     properties = DEFAULTS | (read_properties(options.config) if options.config else {})
     for item in options.set:
@@ -72,9 +73,12 @@ def config_from(options: argparse.Namespace) -> BrokerConfig:
         raise ConfigError("where shall the data be? Give --data-dir, or log.dirs in --config")
     if options.metrics_port is not None:
         properties["ottla.metrics.port"] = str(options.metrics_port)
-    if options.port is not None or options.host is not None or "listeners" not in properties:
-        port = 9092 if options.port is None else options.port
-        properties["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"
+    config = BrokerConfig.from_properties(properties)
+    if options.port is None and options.host is None:
+        return config
+    host = options.host or config.host
+    port = config.port if options.port is None else options.port
+    properties["listeners"] = f"PLAINTEXT://{bracketed(host)}:{port}"
     return BrokerConfig.from_properties(properties)
 
 
