@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ottla.log.compaction import cleanable_segments, compact, dirty_ratio
+from ottla.log.cleanable import cleanable_segments, dirty_ratio, is_due
+from ottla.log.compaction import compact
 from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_system import FileSystem
 from ottla.log.partition_log import PartitionLog
+from ottla.log.time_lookup import largest_timestamp, offset_for_timestamp
 from ottla.records.compression import Codec
+from ottla.records.messages import Message, MessageSet
+from ottla.records.reader import decode
 from tests.log.faulty_files import DyingFiles, Killed, QuickFiles
 from tests.log.record_sets import NOW, Row, add, batch, names, open_log, rows_of, values
 
@@ -98,22 +103,82 @@ def test_records_beyond_a_full_map_stay_for_the_next_run(tmp_path: Path, random:
     log.close()
 
 
-def test_tombstones_go_after_delete_retention(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", COMPACTED)
-    add(log, batch((b"gone", b"x"), (b"kept", b"y")))
-    add(log, batch((b"gone", None)))
+def tombstones(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [row for row in rows_of(log) if row[1] == b"gone"]
+
+
+def log_with_a_tombstone(path: Path, magic: int = 2, codec: Codec = Codec.NONE) -> PartitionLog:
+    log = open_log(path, replace(COMPACTED, segment_bytes=500 if codec else 2500))
+    add(log, batch((b"gone", b"x"), (b"kept", b"y"), magic=magic, codec=codec))
+    add(log, batch((b"gone", None), (b"other", b"z"), timestamp=NOW - 5, magic=magic, codec=codec))
     for first in (0, 40, 80):
-        add(log, batch(*values(first, 40)))
+        add(log, batch(*values(first, 40), magic=magic, codec=codec))
+    return log
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=lambda codec: codec.label)
+def test_tombstones_get_a_horizon_and_go_behind_it(tmp_path: Path, codec: Codec) -> None:
+    log = log_with_a_tombstone(tmp_path / "t-0", codec=codec)
     dirty = compact(log, 0, NOW).first_dirty_offset
-    assert [row[1:] for row in rows_of(log) if row[1] == b"gone"] == [(b"gone", None)]
+    assert tombstones(log) == [(2, b"gone", None)]
+    marked = [header for header in log.headers() if header.attributes & 0x40]
+    assert [(header.last_offset, header.base_timestamp) for header in marked] == [(3, NOW + DAY_MS)]
+    decoded = decode(log.read(2, marked[0].size))
+    assert decoded.batch.column("timestamp").cast("int64").to_pylist()[:2] == [NOW - 5, NOW - 5]
+    assert marked[0].max_timestamp == NOW - 5
+    # Later runs leave the horizon alone; and nothing is lost in between.
+    for number, now in enumerate((NOW + DAY_MS - 1, NOW + DAY_MS)):
+        assert tombstones(log) == [(2, b"gone", None)]
+        assert {(0x40, NOW + DAY_MS)} == {
+            (item.attributes & 0x40, item.base_timestamp) for item in log.headers() if item.last_offset == 3
+        }
+        for first in (120, 160):
+            add(log, batch(*values(first + 80 * number, 40), codec=codec))
+        dirty = compact(log, dirty, now).first_dirty_offset
+    assert tombstones(log) == []
+    assert last_values(log)[b"kept"] == b"y"
+    assert last_values(log)[b"other"] == b"z"
+    log.close()
+
+
+def test_tombstones_of_old_formats_go_by_the_age_of_their_files(tmp_path: Path) -> None:
+    log = log_with_a_tombstone(tmp_path / "t-0", magic=1)
+    dirty = compact(log, 0, NOW).first_dirty_offset
+    assert tombstones(log) == [(2, b"gone", None)]
     # The segment with the tombstone was last written long before the last clean segment.
     for segment, age_ms in zip(log.segments[:-1], (3 * DAY_MS, 0), strict=False):
         os.utime(segment.file.path, ns=((NOW - age_ms) * 1_000_000,) * 2)
-    add(log, batch(*values(120, 40)))
-    add(log, batch(*values(160, 40)))
+    for first in (120, 160):
+        add(log, batch(*values(first, 40), magic=1))
     compact(log, dirty, NOW)
-    assert [row for row in rows_of(log) if row[1] == b"gone"] == []
+    assert tombstones(log) == []
     assert last_values(log)[b"kept"] == b"y"
+    log.close()
+
+
+def test_long_keys_are_told_apart(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", COMPACTED)
+    keys = [b"x" * size for size in (0, 1, 15, 16, 17, 18, 500)]
+    for number in range(4):
+        for key in keys:
+            add(log, batch((key, b"%d" % number * 40)))
+    compact(log, 0, NOW)
+    assert last_values(log) == dict.fromkeys(keys, b"3" * 40)
+    clean = [row[1] for row in rows_of(log) if row[0] < log.active.base_offset]
+    assert len(set(clean)) == len(clean)
+    log.close()
+
+
+def test_times_of_a_batch_are_those_of_what_is_left(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", COMPACTED)
+    rows = [Message(b"x" * 20, b"key-%d" % n, NOW + 1000 - n) for n in range(9)]
+    add(log, bytes(MessageSet.of(rows).data))
+    for number in range(3):
+        add(log, batch((b"key-0", b"new"), *values(number * 40, 40)))
+    compact(log, 0, NOW)
+    assert next(log.headers()).max_timestamp == NOW + 999
+    assert largest_timestamp(log) == (NOW + 999, 1, 0)
+    assert offset_for_timestamp(log, NOW + 1000) is None
     log.close()
 
 
@@ -130,11 +195,37 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence(tmp_path: Path) -> 
     log.close()
 
 
+def test_the_last_batch_of_a_producer_that_is_gone_goes(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", COMPACTED)
+    add(log, batch((b"a", b"1"), producer_id=9, producer_epoch=0, base_sequence=0))
+    for first in (0, 40, 80):
+        add(log, batch((b"a", b"2"), *values(first, 40), timestamp=NOW + 5000))
+    compact(log, 0, NOW + 5000, producer_expiry_ms=4000)
+    assert not [header for header in log.headers() if header.producer_id == 9]
+    log.close()
+
+
 def test_young_segments_are_left_alone(tmp_path: Path, random: Random) -> None:
     log = filled(tmp_path / "t-0", random)
     log.configure(LogConfig(cleanup_policy=frozenset({"compact"}), min_compaction_lag_ms=1000))
-    assert cleanable_segments(log, NOW) == []
-    assert len(cleanable_segments(log, NOW + 10_000)) == len(log.segments) - 1
+    assert cleanable_segments(log, 0, NOW) == []
+    assert len(cleanable_segments(log, 0, NOW + 10_000)) == len(log.segments) - 1
+    # What is clean already is never too young.
+    assert len(cleanable_segments(log, log.segments[3].base_offset, NOW)) == 3
+    log.close()
+
+
+def test_a_log_is_due_by_its_dirty_part_or_by_the_age_of_it(tmp_path: Path, random: Random) -> None:
+    log = filled(tmp_path / "t-0", random)
+    assert is_due(log, 0, NOW)
+    assert is_due(log, log.high_watermark + 1, NOW)  # no checkpoint of this log
+    half = log.segments[len(log.segments) * 3 // 4].base_offset
+    assert 0 < dirty_ratio(log, half, NOW) < 0.5
+    assert not is_due(log, half, NOW)
+    log.configure(replace(COMPACTED, max_compaction_lag_ms=1000))
+    assert not is_due(log, half, NOW)
+    assert is_due(log, half, NOW + 2000)
+    assert not is_due(log, log.active.base_offset, NOW + 2000)
     log.close()
 
 
@@ -148,7 +239,7 @@ def test_killed_after_any_change_nothing_is_lost_and_nothing_comes_back(
     def prepared(path: Path, files: FileSystem) -> tuple[PartitionLog, int]:
         random.setstate(state)
         log = filled(path, random, magic, batches=30)
-        dirty = compact(log, 0, NOW).first_dirty_offset
+        dirty = compact(log, 0, NOW - 2 * DAY_MS).first_dirty_offset
         for place, segment in enumerate(log.segments[:-1]):
             os.utime(segment.file.path, ns=((NOW - (20 - place) * DAY_MS) * 1_000_000,) * 2)
         for _ in range(4):

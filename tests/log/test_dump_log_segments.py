@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from ottla.log.compaction import compact
-from ottla.log.config import LogConfig
+from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.records.compression import Codec
+from ottla.records.reader import decode
 from tests.log.kafka_tools import dump, kafka_0_9, kafka_3_9
-from tests.log.record_sets import NOW, add, batch, open_log, rows_of, values
+from tests.log.record_sets import NOW, add, batch, open_log, values
 
 pytestmark = pytest.mark.timeout(280)
 CONFIG = LogConfig(segment_bytes=9000, index_interval_bytes=1000)
@@ -34,6 +35,16 @@ def files(log: PartitionLog, *suffixes: str) -> str:
 
 def offsets(text: str) -> list[int]:
     return [int(found) for found in re.findall(r"^(?:\| )?offset: (\d+) .*?(?:keysize|keySize)", text, re.M)]
+
+
+def times_of(log: PartitionLog) -> list[tuple[int, int]]:
+    """(offset, timestamp) of all records, by our reader."""
+    found: list[tuple[int, int]] = []
+    for segment in log.segments:
+        rows = decode(segment.file.read(0, segment.size)).batch
+        times = rows.column("timestamp").cast("int64").to_pylist()
+        found += zip(rows.column("offset").to_pylist(), times, strict=True)
+    return found
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -60,14 +71,20 @@ def test_kafka_3_9_reads_a_compacted_log(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", CONFIG)
     for number in range(150):
         codec = list(Codec)[number % 5]
-        add(log, batch((b"k%d" % (number % 7), b"v" * 90), (b"u%d" % number, b"w" * 90), codec=codec))
+        value = None if number % 4 == 0 else b"w" * 90
+        rows = ((b"k%d" % (number % 7), b"v" * 90), (b"u%d" % number, value))
+        add(log, batch(*rows, codec=codec, timestamp=NOW + number))
     compact(log, 0, NOW)
-    rows = rows_of(log)
+    times = times_of(log)
     log.close()
     every = files(log, ".log", ".index", ".timeindex")
     text = dump(jars, "--deep-iteration", "--print-data-log", "--files", every)
-    assert offsets(text) == [row[0] for row in rows]
+    assert offsets(text) == [row[0] for row in times]
     assert not re.search(r"isvalid: false|[Mm]ismatch|out of order|[Ee]xception", text)
+    # Tombstones have got their horizon, and every record has kept its time.
+    assert len(re.findall(rf"deleteHorizonMs: OptionalLong\[{NOW + DAY_MS}\]", text)) > 10
+    found = re.findall(r"^\| offset: (\d+) CreateTime: (\d+)", text, re.M)
+    assert [(int(offset), int(time)) for offset, time in found] == times
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY], ids=lambda codec: codec.label)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from ottla.log.compaction import compact
+from ottla.log.compaction import CompactionTicket, begin, finish
 from ottla.log.config import LogConfig
 from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead
 from ottla.log.validation import checked
-from ottla.model.errors import StorageError
+from ottla.model.errors import DamagedLog, StorageError
 from ottla.records.compression import Codec
 from tests.log.faulty_files import FullDisk
 from tests.log.record_sets import NOW, Row, add, batch, open_log, rows_of
@@ -33,6 +34,7 @@ class Walk:
         self.rows: list[tuple[int, bytes | None, bytes | None]] = []
         self.batch_ends = [0]
         self.start = self.recovery_point = self.dirty = 0
+        self.under_way: tuple[PartitionLog, CompactionTicket] | None = None
 
     def stage(self) -> list[Row]:
         count, random = random_count(self.random), self.random
@@ -85,8 +87,21 @@ class Walk:
         self.recovery_point = self.log.recovery_point
 
     def compact(self) -> None:
+        """Begin, or finish what was begun, perhaps of a log that was closed or cut meanwhile."""
+        if self.under_way is None:
+            ticket = begin(self.log, self.dirty, NOW)
+            self.under_way = self.log, ticket
+            if self.random.random() < 0.5:
+                ticket.run()
+            return
+        (log, ticket), self.under_way = self.under_way, None
         before = {key: value for _, key, value in rows_of(self.log)}
-        self.dirty = compact(self.log, self.dirty, NOW).first_dirty_offset
+        if not ticket.done:
+            with suppress(DamagedLog):  # of a file that was cut
+                ticket.run()
+        result = finish(log, ticket)
+        if log is self.log:
+            self.dirty = result.first_dirty_offset
         self.rows = rows_of(self.log)
         assert {key: value for _, key, value in self.rows} == before
         self.batch_ends = [header.last_offset + 1 for header in self.log.headers()]
@@ -127,7 +142,7 @@ def test_random_histories(tmp_path: Path, random: Random, history: int) -> None:
     walk = Walk(tmp_path / "t-0", random)
     steps = [walk.append] * 8 + [walk.truncate, walk.delete, walk.flush, walk.reopen, walk.reopen]
     if history % 2:
-        steps.append(walk.compact)
+        steps += [walk.compact] * 2
     for _ in range(120):
         random.choice(steps)()
         walk.check()

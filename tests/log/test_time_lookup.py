@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
 from ottla.log.time_lookup import EARLIEST, LATEST, largest_timestamp, offset_for_timestamp, offsets_before
 from ottla.records.compression import Codec
@@ -39,6 +40,23 @@ def test_first_record_at_or_after_a_time(tmp_path: Path, random: Random, magic: 
         found = largest_timestamp(log)
         assert found is not None
         assert found[:2] == (newest, times.index(newest, start))
+    log.close()
+
+
+def test_the_largest_time_of_what_is_left(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"})))
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    add(log, batch((b"a", b"x"), (b"b", b"x"), timestamp=NOW + 5))
+    add(log, batch((b"c", b"x"), timestamp=NOW + 9, **producer))
+    for key in (b"c", b"d", b"e", b"f"):
+        add(log, batch((key, b"y" * 90), timestamp=NOW))
+    compact(log, 0, NOW)
+    assert [header.record_count for header in log.headers() if header.producer_id == 7] == [0]
+    assert largest_timestamp(log) == (NOW + 5, 0, 0)
+    log.delete_records(1)
+    assert largest_timestamp(log) == (NOW + 5, 1, 0)
+    log.delete_records(2)
+    assert largest_timestamp(log) == (NOW, 3, 0)
     log.close()
 
 

@@ -30,6 +30,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40  # the base timestamp tells when tombstones may go
 NO_TIMESTAMP = -1
 
 BATCH = struct.Struct(">qiibIhiqqqhii")

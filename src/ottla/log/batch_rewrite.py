@@ -1,15 +1,19 @@
 """A stored entry with some of its records taken out: what compaction leaves of it. Pure.
 
-The records that stay keep their bytes, and the entry its offsets, timestamps and producer; only length, count
-and checksum change. Offsets have gaps then, which every reader must expect.
+The records that stay keep their bytes, and the entry its offsets and producer; length, count, largest
+timestamp and checksum change. Offsets have gaps then, which every reader must expect.
 
     batch 100-104, kept 101 and 103  →  base offset 100, last offset delta 4, two records with deltas 1 and 3
+
+A batch of format 2 with tombstones gets a *delete horizon*, the time from which they may go (KIP-534): bit 6
+of the attributes, and the horizon in the place of the base timestamp. Timestamps of records are told from the
+base, whatever it is, so readers need not know; but the records have to be written anew.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import compress as chosen
 
 import crc32c
 
@@ -21,20 +25,36 @@ from ottla.log.batch_header import (
     BATCH_OVERHEAD,
     CODEC_MASK,
     CRC,
+    DELETE_HORIZON,
     ENTRY_OVERHEAD,
-    SIZE,
+    LOG_APPEND_TIME,
     BatchHeader,
 )
 from ottla.model.errors import CorruptRecord
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.reader import DECOMPRESSED_BYTES_MAX
 
-RECORD_COUNT_AT = 57
 
+def with_records(
+    entry: memoryview, header: BatchHeader, kept: Sequence[bool], newest: int, horizon_ms: int | None = None
+) -> bytes:
+    """The entry with only the records that are `kept`, of which there is one at least.
 
-def with_records(entry: memoryview, header: BatchHeader, kept: set[int]) -> bytes:
-    """The entry with only the records at the offsets `kept`, which is neither empty nor all of them."""
-    return (_batch if header.magic == 2 else _wrapper)(entry, header, kept)
+    `newest` is the largest of their timestamps. `horizon_ms` is for a batch of format 2 that has none yet.
+    """
+    timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME else newest
+    if header.magic < 2:
+        return _wrapper(entry, header, kept, timestamp)
+    codec = Codec.of_attributes(header.attributes)
+    area = decompress(codec, entry[BATCH_OVERHEAD:], limit=DECOMPRESSED_BYTES_MAX).tobytes()
+    records = [area[start:end] for start, end in chosen(_records(area), kept)]
+    if horizon_ms is not None:
+        records = [_moved(record, header.base_timestamp - horizon_ms) for record in records]
+        bits = header.attributes | DELETE_HORIZON
+        header = header._replace(attributes=bits, base_timestamp=horizon_ms)
+    data = b"".join(records)
+    count = len(records)
+    return _batch(header._replace(max_timestamp=timestamp, record_count=count), compress(codec, data))
 
 
 def without_records(header: BatchHeader) -> bytes:
@@ -42,57 +62,52 @@ def without_records(header: BatchHeader) -> bytes:
 
     An entry of formats 0 and 1 becomes one of format 2 too: those formats have no empty batches.
     """
-    attributes = header.attributes & ~CODEC_MASK if header.magic == 2 else 0
-    delta = header.last_offset - header.base_offset
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON) if header.magic == 2 else 0
+    base_time = header.max_timestamp
+    return _batch(header._replace(attributes=attributes, base_timestamp=base_time, record_count=0), b"")
+
+
+def _batch(header: BatchHeader, records: bytes | memoryview) -> bytes:
     batch = bytearray(
         BATCH.pack(
             header.base_offset,
-            BATCH_OVERHEAD - ENTRY_OVERHEAD,
+            BATCH_OVERHEAD - ENTRY_OVERHEAD + len(records),
             header.leader_epoch,
             2,
             0,
-            attributes,
-            delta,
-            header.max_timestamp,
+            header.attributes,
+            header.last_offset - header.base_offset,
+            header.base_timestamp,
             header.max_timestamp,
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            0,
+            header.record_count,
         )
     )
-    return _with_checksum(batch)
-
-
-def _batch(entry: memoryview, header: BatchHeader, kept: set[int]) -> bytes:
-    codec = Codec.of_attributes(header.attributes)
-    area = decompress(codec, entry[BATCH_OVERHEAD:], limit=DECOMPRESSED_BYTES_MAX).tobytes()
-    records = [area[start:end] for start, end, delta in _records(area) if header.base_offset + delta in kept]
-    data = compress(codec, b"".join(records)) if codec else b"".join(records)
-    batch = bytearray(entry[:BATCH_OVERHEAD]) + data
-    SIZE.pack_into(batch, 8, len(batch) - ENTRY_OVERHEAD)
-    struct.pack_into(">i", batch, RECORD_COUNT_AT, len(records))
-    return _with_checksum(batch)
-
-
-def _with_checksum(batch: bytearray) -> bytes:
+    batch += records
     CRC.pack_into(batch, BATCH_CRC_AT, crc32c.crc32c(memoryview(batch)[BATCH_ATTRIBUTES_AT:]))
     return bytes(batch)
 
 
-def _records(area: bytes) -> Iterator[tuple[int, int, int]]:
-    """(start, end, offset delta) of every record."""
+def _records(area: bytes) -> Iterator[tuple[int, int]]:
+    """(start, end) of every record."""
     at = 0
     while at < len(area):
         start = at
         size, at = _varint(area, at)
-        end = at + size
-        if size < 1 or end > len(area):
+        at += size
+        if size < 1 or at > len(area):
             raise CorruptRecord("a record's length does not fit its batch")
-        _, after = _varint(area, at + 1)
-        delta, _ = _varint(area, after)
-        yield start, end, delta
-        at = end
+        yield start, at
+
+
+def _moved(record: bytes, added_ms: int) -> bytes:
+    """A record with more added to the base timestamp than it had."""
+    _, at = _varint(record, 0)
+    timestamp, behind = _varint(record, at + 1)
+    body = record[at : at + 1] + _as_varint(timestamp + added_ms) + record[behind:]
+    return _as_varint(len(body)) + body
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -107,13 +122,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _wrapper(entry: memoryview, header: BatchHeader, kept: set[int]) -> bytes:
+def _as_varint(number: int) -> bytes:
+    rest = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _wrapper(entry: memoryview, header: BatchHeader, kept: Sequence[bool], timestamp: int) -> bytes:
     inner = memoryview(legacy_sets.unwrapped(entry, header))
     found = list(legacy_sets.messages(inner))
     # Format 1 counts relative to the wrapper, whose offset is that of its last message.
     base = header.last_offset - found[-1][0].base_offset if header.magic == 1 else 0
-    rest = [(item.base_offset + base, item, raw) for item, raw in found if item.base_offset + base in kept]
-    data = b"".join(raw for _, _, raw in rest)
-    newest = max(item.max_timestamp for _, item, _ in rest)
-    timestamp = header.max_timestamp if header.attributes & 0x08 else newest
-    return bytes(legacy_sets.rewrapped(data, header, rest[-1][0], timestamp))
+    rest = list(chosen(found, kept))
+    data = b"".join(raw for _, raw in rest)
+    return bytes(legacy_sets.rewrapped(data, header, rest[-1][0].base_offset + base, timestamp))

@@ -39,6 +39,7 @@ class LogConfig:
     delete_retention_ms: int = DAY_MS  # how long a reader may take from a tombstone's write to its read
     min_cleanable_dirty_ratio: float = 0.5  # half of a log may be superseded before it is cleaned
     min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER_MS  # a dirty record above this age makes a log due; it rolls in time
     file_delete_delay_ms: int = 60_000  # how long a file stays as .deleted; the caller keeps the time
     max_message_bytes: int = (1 << 20) + 12  # one batch (format 2) or message with its overhead
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -58,6 +59,7 @@ class LogConfig:
             "retention_bytes": -1,
             "delete_retention_ms": 0,
             "min_compaction_lag_ms": 0,
+            "max_compaction_lag_ms": 1,
             "file_delete_delay_ms": 0,
             "max_message_bytes": 0,
             "message_timestamp_before_max_ms": 0,

@@ -1,44 +1,74 @@
 """The last offset of each key: what compaction knows of the dirty part of a log.
 
-Long keys are held as digests, so that an entry is small whatever the key is; 16 bytes do not collide.
-The number of keys is bounded: when it is reached, `add` refuses, and the pass ends there.
+Long keys are held as digests, so that an entry is small whatever the key is; 17 bytes do not collide, and are
+longer than any key that is held as it is. The number of keys is bounded: when it is reached, the pass ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import repeat
 
-DIGEST_BYTES = 16
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.records.messages import binary_values
+
+KEY_BYTES_MAX = 16
+DIGEST_BYTES = 17
+
+Keys = list[bytes | None]
 
 
 class KeyOffsets:
     """`mapped_to` is one past the last offset that was looked at, key or not."""
 
-    def __init__(self, keys_max: int) -> None:
-        self._offsets: dict[bytes, int] = {}
+    def __init__(self, keys_max: int, mapped_to: int) -> None:
+        self._offsets: dict[bytes | None, int] = {}
         self._keys_max = keys_max
-        self.mapped_to = 0
+        self.mapped_to = mapped_to
 
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add(self, key: bytes | None, offset: int) -> bool:
-        """Note a record, in the order of offsets; False if there is no room for another key."""
-        if key is not None:
-            short = _short(key)
-            if short not in self._offsets and len(self._offsets) >= self._keys_max:
-                return False
-            self._offsets[short] = offset
-        self.mapped_to = offset + 1
+    def add(self, keys: pa.Array, offsets: npt.NDArray[np.int64]) -> bool:
+        """Note records in the order of offsets; False if there was no room for all of them.
+
+        Those behind the first that found no room stay unknown, and `mapped_to` stays before it.
+        """
+        rows = list(zip(held_keys(keys), offsets.tolist(), strict=True))
+        if len(self._offsets) + len(rows) > self._keys_max:
+            return self._add_one_by_one(rows)
+        self._offsets.update(rows)
+        self._offsets.pop(None, None)
+        if rows:
+            self.mapped_to = rows[-1][1] + 1
         return True
 
-    def is_superseded(self, key: bytes, offset: int) -> bool:
-        """Whether a later record of the key is known."""
-        return self._offsets.get(_short(key), -1) > offset
+    def _add_one_by_one(self, rows: Iterable[tuple[bytes | None, int]]) -> bool:
+        for key, offset in rows:
+            if key is not None:
+                if key not in self._offsets and len(self._offsets) >= self._keys_max:
+                    return False
+                self._offsets[key] = offset
+            self.mapped_to = offset + 1
+        return True
+
+    def last_offsets(self, keys: pa.Array) -> npt.NDArray[np.int64]:
+        """The last known offset of each key; -1 for one that is not known, and for none."""
+        return np.fromiter(map(self._offsets.get, held_keys(keys), repeat(-1)), np.int64, len(keys))
 
 
-def _short(key: bytes) -> bytes:
-    # The leading byte keeps short keys and digests apart.
-    if len(key) < DIGEST_BYTES:
-        return b"k" + key
-    return b"d" + blake2b(key, digest_size=DIGEST_BYTES).digest()
+def held_keys(keys: pa.Array) -> Keys:
+    """Keys as they are held: short ones as they are, long ones as digests."""
+    values = binary_values(keys)
+    if (pc.max(pc.binary_length(keys)).as_py() or 0) <= KEY_BYTES_MAX:
+        return values
+    return [value if value is None or len(value) <= KEY_BYTES_MAX else _digest(value) for value in values]
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()

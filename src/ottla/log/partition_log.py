@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,8 @@ class PartitionLog:
         # Never above the log's end: what is flushed from there on is not flushed yet.
         self.recovery_point = min(opening.recovery_point, self.high_watermark)
         self.epochs = LeaderEpochs(self.path, self.file_system)
+        self.cuts = 0  # how often it was truncated: work that began before is void
+        self.is_closed = self.is_compacting = False
         self._staged: list[StampedSet] = []
         self._offline: BaseException | None = None
 
@@ -170,7 +172,7 @@ class PartitionLog:
         """Descriptors of everything that was written since the recovery point; see `FlushTicket`."""
         ticket = FlushTicket(self.high_watermark, self.path, self.file_system)
         with self._as_storage_error("flush"):
-            for segment in self._segments.from_offset(self.recovery_point):
+            for segment in self._segments.unflushed(self.recovery_point):
                 ticket.descriptors.append(os.dup(segment.file.fd))
                 if segment is not self.active:
                     # The index of the active segment is rebuilt after a crash in any case.
@@ -292,24 +294,26 @@ class PartitionLog:
         with self._as_storage_error("remove deleted segments"):
             return self._segments.purge()
 
-    def replace_segments(self, old: list[Segment], cleaned: Path) -> None:
-        """Put a compacted file, written and flushed as `.log.cleaned`, in the place of neighbouring segments.
-
-        The rename to `.swap` decides: a crash before it leaves the old ones, after it recovery finishes this.
-        """
-        swap = file_names.segment_file(self.path, old[0].base_offset, file_names.LOG + file_names.SWAP)
-        with self._as_storage_error("decide a compaction"):
-            self.file_system.rename(cleaned, swap)
+    def replace_segments(self, swaps: Sequence[tuple[list[Segment], Segment]]) -> None:
+        """Put compacted segments, whose files are `.log.cleaned` and flushed, in the places of older ones."""
         try:
-            self._segments.replace(old, swap_in(old, swap, self.config, self.file_system))
+            swap_in(swaps, self._segments, self.path, self.file_system)
         except OSError as error:
+            if swaps[0][1].file.path.suffix == file_names.CLEANED:
+                raise self._storage_error("decide a compaction", error) from error
             self._offline = error
             raise LogOffline(
                 f"{self.path}: cannot finish a compaction: {error}; opening it again will"
             ) from error
 
+    def remove_file(self, path: Path) -> None:
+        """Remove a file of the log's directory that is not a segment's."""
+        with self._as_storage_error("remove a file"):
+            self.file_system.remove(path)
+
     def truncate(self, offset: int) -> None:
         """Cut the batch that holds `offset` and everything behind it; staged appends are forgotten."""
+        self.cuts += 1
         self._staged.clear()
         offset = max(offset, self.start_offset)
         segments = self._segments
@@ -339,6 +343,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Give descriptors back and touch nothing: as a killed process would, or for an offline log."""
+        self.is_closed = True
         self._segments.close()
 
     def _storage_error(self, doing: str, error: OSError) -> StorageError:

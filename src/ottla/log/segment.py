@@ -29,8 +29,15 @@ class Segment:
     """Owned by one PartitionLog. `next_offset` is one past the last batch, or the base if it is empty."""
 
     def __init__(
-        self, directory: Path, base_offset: int, config: LogConfig, file_system: FileSystem, created_ms: int
+        self,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        file_system: FileSystem,
+        created_ms: int,
+        state: str = "",
     ) -> None:
+        """Opens the log file, with a state suffix while it is not yet a segment of its log."""
         self.directory = directory
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -42,7 +49,7 @@ class Segment:
         self._interval = config.index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
-        self.file = SegmentFile(self.path_of(file_names.LOG), file_system)
+        self.file = SegmentFile(self.path_of(file_names.LOG + state), file_system)
         self.recent = RecentBatches(base_offset)
         self._new_indexes(config)
 
@@ -205,6 +212,7 @@ class Segment:
             old = self.path_of(suffix + state)
             if old.exists():
                 self._file_system.rename(old, self.path_of(suffix + new_state))
+        self.file.path = self.path_of(file_names.LOG + new_state)
 
     def close(self) -> None:
         """Give the descriptor back. Indexes are not stored: that is `seal`."""

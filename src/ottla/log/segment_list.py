@@ -28,6 +28,7 @@ class SegmentList:
         self.active = segments[-1]
         self.doomed: list[Segment] = []
         self.names_changed = True
+        self._replacements: list[Segment] = []
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = sum(segment.size for segment in segments[:-1])
 
@@ -91,6 +92,14 @@ class SegmentList:
         self._bases[place : place + len(old)] = [new.base_offset]
         self._sealed_bytes += new.size - sum(segment.size for segment in old)
         self.doomed += old
+        self._replacements.append(new)
+        self.names_changed = True
+
+    def unflushed(self, recovery_point: int) -> list[Segment]:
+        """Segments to be flushed: from the recovery point on, and those that replaced others since."""
+        replacements, self._replacements = self._replacements, []
+        behind = self.from_offset(recovery_point)
+        return [item for item in replacements if item in self.items and item not in behind] + behind
 
     def purge(self) -> int:
         """Remove the files that are `.deleted`; how many segments."""

@@ -1,29 +1,40 @@
-"""The second half of a compaction: a `.log.swap` file takes the place of the segments that it replaces.
+"""The end of a compaction: new files take the places of those that they replace.
 
-Recovery's first pass does the same from the names of the files alone, wherever this was interrupted.
+1. All `.log.cleaned` files get the suffix `.swap`, and the directory is flushed. That decides: a crash before
+   leaves the old segments, after it recovery finishes the job from the names of the files alone.
+2. Oldest first, the old files become `.deleted` and the new one gets its name. So a tombstone never goes
+   before the values that it hides. The directory is flushed with the log's next flush.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.log import file_names
-from ottla.log.config import LogConfig
+from ottla.log.file_names import CLEANED, DELETED, SWAP
 from ottla.log.file_system import FileSystem
 from ottla.log.segment import Segment
+from ottla.log.segment_list import SegmentList
 
 
-def swap_in(old: list[Segment], swap: Path, config: LogConfig, file_system: FileSystem) -> Segment:
-    """Rename the old files to `.deleted` and the new one to its name; its segment, with indexes stored."""
-    directory = swap.parent
+def swap_in(
+    swaps: Sequence[tuple[list[Segment], Segment]],
+    segments: SegmentList,
+    directory: Path,
+    file_system: FileSystem,
+) -> None:
+    """Replace neighbouring segments by one each, in the order of offsets. Raises OSError at any step."""
+    if not swaps:
+        return
+    for old, new in swaps:
+        # The age of records without a time is that of their file.
+        file_system.set_modified(new.file.path, old[-1].modified_ms)
+        new.rename(CLEANED, SWAP)
     file_system.sync_directory(directory)
-    for segment in old:
-        segment.rename("", file_names.DELETED)
-    file_system.rename(swap, old[0].path_of(file_names.LOG))
-    file_system.sync_directory(directory)
-    segment = Segment(directory, old[0].base_offset, config, file_system, old[0].created_ms)
-    for item in segment.file.headers(0):
-        segment.note(item.position, [(item.size, item.last_offset, item.max_timestamp)])
-    segment.next_offset = old[-1].next_offset
-    segment.seal()
-    return segment
+    for old, new in swaps:
+        for segment in old:
+            segment.rename("", DELETED)
+        new.rename(SWAP, "")
+        new.next_offset = old[-1].next_offset
+        new.seal()
+        segments.replace(old, new)

@@ -67,7 +67,17 @@ def _in_batch(
 def largest_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """The first record with the largest timestamp (ListOffsets -3); None if no record has one."""
     newest = max(segment.max_timestamp for segment in log.segments)
-    return None if newest < 0 else offset_for_timestamp(log, newest)
+    if newest < 0:
+        return None
+    found = offset_for_timestamp(log, newest)
+    return _largest_that_is_left(log) if found is None else found
+
+
+def _largest_that_is_left(log: PartitionLog) -> TimestampAndOffset | None:
+    """The record with the largest time is gone: deleted, or compacted away in a batch that stayed empty."""
+    times = {header.max_timestamp for header in log.headers() if header.record_count}
+    found = (offset_for_timestamp(log, time) for time in sorted(times, reverse=True) if time >= 0)
+    return next((item for item in found if item is not None), None)
 
 
 def offsets_before(log: PartitionLog, timestamp_ms: int, count_max: int, now_ms: int) -> list[int]:

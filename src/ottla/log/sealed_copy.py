@@ -1,0 +1,35 @@
+"""A sealed segment as another thread may read it: a descriptor of its own, and numbers that do not change.
+
+A sealed file is never written to again. It may be renamed or deleted: the descriptor reads on. When the log
+is truncated it may be cut: then the owner throws away what was made of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.log.segment import Segment
+
+
+class SealedCopy:
+    """Made by the owner of the segment. `go_on` is asked before each read: it raises to end the work."""
+
+    def __init__(self, segment: Segment, go_on: Callable[[], None]) -> None:
+        self.path: Path = segment.file.path
+        self.base_offset = segment.base_offset
+        self.next_offset = segment.next_offset
+        self.size = segment.size
+        self.modified_ms = segment.modified_ms
+        self._go_on = go_on
+        self._fd = os.dup(segment.file.fd)
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes."""
+        self._go_on()
+        return os.pread(self._fd, size, position)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._fd)
