@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
+from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
+from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -25,7 +28,7 @@ R = TypeVar("R", bound=Response)
 TIMEOUT_S = 10.0
 """A hang, not a slow answer."""
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 8, 12, 5, 9
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 8, 12, 5, 9, 5, 3
 
 
 def frame(request: Request[Any], version: int, correlation_id: int = 1) -> bytes:
@@ -128,10 +131,17 @@ class RawClient:
         assert decode_correlation_id(data) == correlation_id
         return cast(R, decode(request.API.response, version, response_body(request.API, version, data)))
 
-    def create(self, topic: str) -> None:
-        """By asking for it."""
-        wanted = MetadataRequest(topics=[MetadataTopic(name=topic)], allow_auto_topic_creation=True)
-        assert self.call(wanted, METADATA).topics[0].error_code in (0, 5)
+    def create(self, topic: str, partitions: int = -1, config: Mapping[str, str] | None = None) -> int:
+        """The error code."""
+        configs = [CreateTopicConfig(name=name, value=value) for name, value in (config or {}).items()]
+        wanted = CreateTopic(
+            name=topic, num_partitions=partitions, replication_factor=-1, assignments=[], configs=configs
+        )
+        return self.call(CreateTopicsRequest(topics=[wanted]), CREATE_TOPICS).topics[0].error_code
+
+    def delete(self, topic: str) -> int:
+        """The error code."""
+        return self.call(DeleteTopicsRequest(topic_names=[topic]), DELETE_TOPICS).responses[0].error_code
 
     def topics(self) -> dict[str, int]:
         """All topics, with their numbers of partitions."""

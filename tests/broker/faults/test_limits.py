@@ -1,4 +1,4 @@
-"""How many connections, for how long, and how much of each: what is over a limit is refused, the rest goes on."""
+"""How many connections, for how long, how much of each: what is over a limit is refused, the rest goes on."""
 
 from __future__ import annotations
 
