@@ -253,16 +253,14 @@ def test_an_open_address_is_warned_of(tmp_path: Path) -> None:
     assert error.startswith("ottla: broker 0 cannot listen on 192.0.2.1:9092")
 
 
-def test_usage_errors_are_argparse_s(tmp_path: Path) -> None:
-    for arguments in ([], ["broker"], ["broker", "start", "--port", "x"], ["nothing"]):
-        run = subprocess.run(
-            [*OTTLA, *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
-        assert run.returncode == 2
-        assert run.stderr.startswith("usage: ottla")
+@pytest.mark.parametrize("arguments", [[], ["broker"], ["broker", "start", "--port", "x"], ["nothing"]])
+def test_wrong_usage_shows_the_right_one(arguments: list[str]) -> None:
+    run = subprocess.run([*OTTLA, *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith("usage: ottla")
 
 
-def test_help_says_what_it_is(tmp_path: Path) -> None:
+def test_help_says_what_it_is() -> None:
     run = subprocess.run(
         [*OTTLA, "broker", "start", "--help"], capture_output=True, text=True, timeout=WAIT_S, check=True
     )
