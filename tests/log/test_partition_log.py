@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,12 +144,45 @@ def test_segments_roll_by_record_time_on_append_only(tmp_path: Path) -> None:
     assert len(log.segments) == 1
     add(log, batch(*values(2, 1), timestamp=NOW + 1001))
     assert [segment.base_offset for segment in log.segments] == [0, 2]
-    # Format 0 has no times: the age of the segment counts.
-    add(log, batch(*values(3, 1), magic=0), now=NOW + 900)
+    # A record without a time is no older than others.
+    add(log, batch(*values(3, 1), magic=0), now=NOW + 9000)
     assert len(log.segments) == 2
-    add(log, batch(*values(3, 1), magic=0), now=NOW + 1500)
-    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
     log.close()
+
+
+def test_segments_without_times_roll_by_the_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
+    add(log, batch(*values(0, 1), magic=0), now=NOW + 1)
+    add(log, batch(*values(1, 1), timestamp=NOW + 9000), now=NOW + 1000)
+    assert len(log.segments) == 1
+    add(log, batch(*values(2, 1), magic=0), now=NOW + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    log.close()
+
+
+def test_compacted_topics_roll_in_time_for_their_compaction(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=5000, max_compaction_lag_ms=1000)
+    for policy, segments in (("delete", 1), ("compact", 2)):
+        log = open_log(tmp_path / f"{policy}-0", replace(config, cleanup_policy=frozenset({policy})))
+        for time in (NOW, NOW + 1001):
+            add(log, batch((b"k", b"v"), timestamp=time))
+        assert len(log.segments) == segments
+        log.close()
+
+
+def test_segments_roll_earlier_by_a_jitter_of_their_own(tmp_path: Path) -> None:
+    """Partitions that began together do not all roll together; each does within the jitter."""
+    ages = []
+    for partition in range(8):
+        log = open_log(tmp_path / f"t-{partition}", LogConfig(segment_ms=1000, segment_jitter_ms=400))
+        age = 0
+        while len(log.segments) == 1:
+            add(log, batch((b"k", b"v"), timestamp=NOW + age))
+            age += 20
+        ages.append(age - 20)
+        log.close()
+    assert all(600 <= age <= 1020 for age in ages)
+    assert len(set(ages)) > 3
 
 
 def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:

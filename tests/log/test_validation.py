@@ -238,9 +238,13 @@ def test_wrappers_are_looked_into() -> None:
         {"cleanup_policy": frozenset({"x"})},
         {"cleanup_policy": frozenset()},
         {"min_cleanable_dirty_ratio": 1.5},
+        {"min_compaction_lag_ms": 6, "max_compaction_lag_ms": 5},
+        {"max_compaction_lag_ms": 0},
     ],
     ids=str,
 )
 def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"segment\.bytes|retention\.ms|cleanup\.policy|dirty\.ratio"):
+    with pytest.raises(
+        ConfigError, match=r"segment\.bytes|retention\.ms|cleanup\.policy|dirty\.ratio|lag\.ms"
+    ):
         LogConfig(**wrong)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30  # positions in an index are 31 bits, so 2 GiB is the end
     segment_ms: int = 7 * DAY_MS  # by record timestamps, looked at on append only
-    segment_jitter_ms: int = 0  # the broker draws it once a segment; here it is simply subtracted
+    segment_jitter_ms: int = 0  # a segment rolls earlier by less than this, each by another time
     segment_index_bytes: int = 10 << 20  # 8 bytes an entry; a full index rolls the segment
     index_interval_bytes: int = 4096  # at most so much is walked to find an offset
     retention_ms: int = 7 * DAY_MS  # -1: forever
@@ -47,6 +47,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = FOREVER_MS  # 4.0 made it an hour; 3.9 lets the future in
     # Create time, no compaction: header and checksum of a batch tell all. Kept, since every produce asks.
     is_plain: bool = field(init=False, repr=False, compare=False)
+    # How old a segment gets: a compacted topic rolls in time for max.compaction.lag.ms.
+    roll_ms: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         minima = {
@@ -71,12 +73,17 @@ class LogConfig:
         for name in ("segment_bytes", "segment_index_bytes"):
             if getattr(self, name) > INT32_MAX:
                 raise ConfigError(f"{name.replace('_', '.')} is {getattr(self, name)}, above {INT32_MAX}")
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            lags = f"{self.min_compaction_lag_ms}, above max.compaction.lag.ms {self.max_compaction_lag_ms}"
+            raise ConfigError(f"min.compaction.lag.ms is {lags}")
         if not 0 <= self.min_cleanable_dirty_ratio <= 1:
             raise ConfigError(f"min.cleanable.dirty.ratio is {self.min_cleanable_dirty_ratio}, not 0 to 1")
         if not self.cleanup_policy <= {"delete", "compact"} or not self.cleanup_policy:
             raise ConfigError(f"cleanup.policy is {sorted(self.cleanup_policy)}: delete, compact or both")
         is_plain = self.message_timestamp_type is TimestampType.CREATE_TIME and not self.is_compacted
         object.__setattr__(self, "is_plain", is_plain)
+        lag_ms = self.max_compaction_lag_ms if self.is_compacted else FOREVER_MS
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms))
 
     @property
     def is_compacted(self) -> bool:

@@ -11,6 +11,7 @@ segment from a sealed one.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ class Segment:
         self._interval = config.index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
+        # Differs from segment to segment, so that partitions that began together do not roll together.
+        self._jitter = zlib.crc32(f"{directory.name} {base_offset}".encode())
         self.file = SegmentFile(self.path_of(file_names.LOG + state), file_system)
         self.recent = RecentBatches(base_offset)
         self._new_indexes(config)
@@ -116,18 +119,25 @@ class Segment:
     def is_due(
         self, size_added: int, last_offset: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
-        """Whether `size_added` more bytes belong into a new segment. Asked on append, and only then."""
+        """Whether `size_added` more bytes belong into a new segment. Asked on append, and only then.
+
+        The age is the difference of timestamps, unless the first batch has none: then the clock tells.
+        """
         size = self.file.size
         if not size:
             return False
         first = self.first_timestamp
-        age_ms = timestamp - first if first >= 0 <= timestamp else now_ms - self.created_ms
+        age_ms = timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             size + size_added > config.segment_bytes
-            or age_ms > config.segment_ms - config.segment_jitter_ms
+            or age_ms > config.roll_ms - self._jitter_ms(config)
             or self.index_room <= 0
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
+        return self._jitter % jitter_ms if jitter_ms else 0
 
     @property
     def index_room(self) -> int:

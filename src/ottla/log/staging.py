@@ -28,23 +28,16 @@ def _fits_whole(segment: Segment, staged: list[StampedSet], config: LogConfig, l
     """Whether a whole turn goes into the segment: then so does each part, and none needs to be asked."""
     batches = size = 0
     newest = -1
-    all_have_times = True
     for item in staged:
         batches += len(item.places)
         size += item.size
-        if item.max_timestamp > newest:
-            newest = item.max_timestamp
-        elif item.max_timestamp < 0:
-            all_have_times = False
+        newest = max(newest, item.max_timestamp)
         if item.leader_epoch > latest_epoch:
             return False
     if not segment.file.size or batches >= segment.index_room:
         return False
-    last_offset, now_ms = staged[-1].next_offset - 1, staged[-1].now_ms
-    # Records with a time are judged by it, others by the clock.
-    return not segment.is_due(size, last_offset, newest, config, now_ms) and (
-        all_have_times or not segment.is_due(size, last_offset, -1, config, now_ms)
-    )
+    last = staged[-1]
+    return not segment.is_due(size, last.next_offset - 1, newest, config, last.now_ms)
 
 
 def _write_rolling(
