@@ -205,3 +205,35 @@ def test_compaction_is_remembered(tmp_path: Path) -> None:
     assert again.first_dirty_offsets["t", 0] == again.logs["t", 0].active.base_offset
     assert rows_of(again.logs["t", 0])[-1][0] == 11
     again.close()
+
+
+def test_partitions_are_made_all_or_none_and_what_was_there_is_left_alone(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    (tmp_path / "t-1").mkdir()
+    (tmp_path / "t-1" / "mine").touch()
+    with pytest.raises(StorageError, match="partitions of t"):
+        directory.create_all("t", [0, 1, 2], SMALL, NOW)
+    assert not directory.logs
+    assert [name for name in names(tmp_path) if name.startswith("t-")] == ["t-1"]
+    assert names(tmp_path / "t-1") == ["mine"]
+    directory.abandon()
+
+
+def test_a_damaged_partition_can_be_deleted(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    log = directory.create("t", 0, LogConfig(), NOW)
+    for number in range(3):
+        add(log, batch(*values(number, 1, 100)))
+    directory.abandon()
+    path = log.path / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    assert list(directory.damaged) == [("t", 0)]
+    directory.delete("t", 0)
+    directory.close()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    assert not again.damaged
+    assert not again.logs
+    again.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Catalog:
         self._file_system = file_system
         self.topics: dict[str, Topic] = {}
         self.broker_overrides: dict[str, Mapping[str, str]] = {}  # by broker id; "" is the default for all
+        self._lines: dict[str, tuple[Topic, str]] = {}
         self.producer_ids_end = 0  # below it, every id may have been given out
         self._load()
 
@@ -98,25 +99,37 @@ class Catalog:
 
     def _change(self, **changes: Any) -> None:
         state: dict[str, Any] = {
-            "version": FORMAT,
             "producer_ids_end": self.producer_ids_end,
             "broker_overrides": self.broker_overrides,
             "topics": self.topics,
         } | changes
-        topics = {name: _fields(topic) for name, topic in state["topics"].items()}
-        text = json.dumps(state | {"topics": topics}, indent=1)
+        topics: Mapping[str, Topic] = state.pop("topics")
+        head = json.dumps({"version": FORMAT} | state)[:-1]
+        body = ",\n".join(self._line(topic) for topic in topics.values())
         try:
-            self._file_system.replace_file(self._path, text.encode())
+            self._file_system.replace_file(self._path, f'{head}, "topics": {{\n{body}\n}}}}\n'.encode())
         except OSError as error:
             raise StorageError(f"{self._path}: cannot write it: {error}") from error
         for name, value in changes.items():
             setattr(self, name, value)
+        self._lines = {name: line for name, line in self._lines.items() if name in topics}
+
+    def _line(self, topic: Topic) -> str:
+        """A topic's line in the file, kept: a change of one topic writes those of all."""
+        known = self._lines.get(topic.name)
+        if known is None or known[0] is not topic:
+            known = self._lines[topic.name] = topic, f"{json.dumps(topic.name)}: {json.dumps(_fields(topic))}"
+        return known[1]
 
 
 def _fields(topic: Topic) -> dict[str, object]:
-    fields = asdict(topic)
-    del fields["name"]
-    return fields | {"topic_id": base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")}
+    return {
+        "topic_id": base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("="),
+        "replicas": topic.replicas,
+        "leader_epochs": topic.leader_epochs,
+        "overrides": dict(topic.overrides),
+        "is_deleting": topic.is_deleting,
+    }
 
 
 def _topic(name: str, fields: dict[str, Any]) -> Topic:

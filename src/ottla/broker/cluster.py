@@ -31,7 +31,6 @@ from ottla.broker.turn import Turn
 from ottla.log import checkpoints
 from ottla.log.config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 
@@ -89,6 +88,7 @@ class Cluster:
             raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
         self.cluster_id = known.get("cluster.id") or self.config.cluster_id or new_id()
         self.catalog = Catalog(path)
+        self._keep_offsets_partitions()
         self.config = with_dynamic(self.started_with, self.dynamic)
         self.directory = LogDirectory.open(
             path,
@@ -104,13 +104,15 @@ class Cluster:
         self.producer_ids = ProducerIds(
             self.catalog.producer_ids_end,
             self.catalog.reserve_producer_ids,
-            (
-                id_
-                for partitions in self.partitions.values()
-                for one in partitions
-                for id_ in one.producers.ids
-            ),
+            (id_ for partition in self.all_partitions() for id_ in partition.producers.ids),
         )
+
+    def _keep_offsets_partitions(self) -> None:
+        """Groups are found by this number: what the topic was made with holds, whatever is configured now."""
+        known = self.catalog.topics.get(OFFSETS_TOPIC)
+        if known is not None:
+            groups = replace(self.started_with.groups, offsets_partition_count=known.partition_count)
+            self.started_with = replace(self.started_with, groups=groups)
 
     def _log_config(self, topic: str) -> LogConfig:
         known = self.catalog.topics.get(topic)
@@ -122,9 +124,12 @@ class Cluster:
 
     def _finish_deletions(self) -> None:
         for topic in [one for one in self.catalog.topics.values() if one.is_deleting]:
-            for name, index in [key for key in self.directory.logs if key[0] == topic.name]:
-                self.directory.delete(name, index)
+            self._delete_directories(topic.name)
             self.catalog.remove(topic.name)
+
+    def _delete_directories(self, topic: str) -> None:
+        known = (*self.directory.logs, *self.directory.damaged)
+        self.directory.delete_all([key for key in known if key[0] == topic])
 
     def _adopt(self) -> None:
         """Make topics of partition directories that the catalog does not know; see there."""
@@ -145,25 +150,27 @@ class Cluster:
         settings = self.topic_config(topic)
         partitions = self.partitions.setdefault(topic.name, [])
         self.topic_names[topic.topic_id] = topic.name
-        for index in range(len(partitions), topic.partition_count):
-            stored = self._open_log(topic, index)
+        indexes = range(len(partitions), topic.partition_count)
+        self._make_logs(topic, indexes, settings.log)
+        for index in indexes:
+            stored = self.directory.logs.get((topic.name, index))
             partition = Partition(topic.name, index, stored, topic.replicas[index], settings)
             partition.leader_epoch = topic.leader_epochs[index]
-            if partition.log is not None:
-                restart.load(
-                    partition.producers, partition.log, self.now_ms(), self.config.producer_id_expiry_ms
-                )
+            if stored is not None:
+                restart.load(partition.producers, stored, self.now_ms(), self.config.producer_id_expiry_ms)
             partitions.append(partition)
 
-    def _open_log(self, topic: Topic, index: int) -> PartitionLog | None:
-        stored = self.directory.logs.get((topic.name, index))
-        damage = self.directory.damaged.get((topic.name, index))
-        if damage is not None:
-            log.error("%s-%d is damaged and not served: %s", topic.name, index, damage)
-            return None
-        if stored is None:
-            return self.directory.create(topic.name, index, self.topic_config(topic).log, self.now_ms())
-        return stored
+    def _make_logs(self, topic: Topic, indexes: Iterable[int], config: LogConfig) -> None:
+        """Make those that are neither there nor damaged."""
+        missing = []
+        for index in indexes:
+            damage = self.directory.damaged.get((topic.name, index))
+            if damage is not None:
+                log.error("%s-%d is damaged and not served: %s", topic.name, index, damage)
+            elif (topic.name, index) not in self.directory.logs:
+                missing.append(index)
+        if missing:
+            self.directory.create_all(topic.name, missing, config, self.now_ms())
 
     # --- topics, as `topics` has decided
 
@@ -188,8 +195,7 @@ class Cluster:
         self.lead((partition, NO_LEADER) for partition in partitions)
         for partition in partitions:
             partition.log = None
-            if (name, partition.index) in self.directory.logs:
-                self.directory.delete(name, partition.index)
+        self._delete_directories(name)
         self._tell(name)
 
     def apply_settings(self, topic: Topic) -> None:
@@ -259,11 +265,11 @@ class Cluster:
             previous.append((partition, partition.leader))
             if partition.was_led:
                 partition.leader_epoch += 1
-                bumped.add(partition.topic)
+                bumped |= {partition.topic} & self.partitions.keys()
             partition.leader = leader
             partition.was_led = True
         if bumped:
-            self.catalog.put(self._with_epochs(name) for name in bumped if name in self.partitions)
+            self.catalog.put([self._with_epochs(name) for name in bumped])
         self.generation += 1
         for partition, leader_before in previous:
             for listener in self.leader_listeners:

@@ -107,7 +107,7 @@ class Attempt:
         log = partition.log
         if log is None:
             raise StorageError(f"{partition} is offline")
-        if asked.last_fetched_epoch >= 0 and self._diverges(log, asked, answer):
+        if asked.last_fetched_epoch >= 0 and self._diverges(partition, log, asked, answer):
             self.has_error = True  # the reader has to know at once
             return
         cuts = self.size > 0 or self._version <= CUTS_FIRST_BATCH_UNTIL
@@ -147,9 +147,11 @@ class Attempt:
         self.size += size
         self._room -= size
 
-    def _diverges(self, log: PartitionLog, asked: FetchPartition, answer: FetchPartitionResponse) -> bool:
+    def _diverges(
+        self, partition: Partition, log: PartitionLog, asked: FetchPartition, answer: FetchPartitionResponse
+    ) -> bool:
         """Whether the log was cut behind the reader's back (KIP-320); tells it where."""
-        epoch, end = log.epochs.end_of(asked.last_fetched_epoch, log.high_watermark)
+        epoch, end = partition.end_of_epoch(asked.last_fetched_epoch)
         if epoch < 0:
             raise KafkaError(Code.OFFSET_OUT_OF_RANGE, f"no epoch {asked.last_fetched_epoch} is known")
         if epoch == asked.last_fetched_epoch and end >= asked.fetch_offset:

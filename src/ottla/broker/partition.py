@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.broker.epoch_ends import NOT_KNOWN, end_of, led_epochs
 from ottla.broker.producers import ProducerStates
 from ottla.broker.topic_settings import TopicConfig
 from ottla.log.partition_log import PartitionLog
@@ -80,6 +81,13 @@ class Partition:
         """Tell the listeners that so many bytes were written, or that something else changed."""
         for listener in list(self.listeners):
             listener(self, size)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch not above `epoch`, the offset where it ended); (-1, -1) if it is not known."""
+        if self.log is None:
+            return NOT_KNOWN
+        end = self.log.high_watermark
+        return end_of(epoch, led_epochs(self.log.epochs.entries, self.leader_epoch, end), end)
 
     def epoch_error(self, client_epoch: int) -> Code:
         """What a client is told that believes in another leader epoch; -1 means that it does not say."""

@@ -156,26 +156,18 @@ def grown(cluster: Cluster, name: str, replicas: Sequence[Replicas]) -> Topic:
 
 
 def grow(cluster: Cluster, name: str, replicas: Sequence[Replicas]) -> Topic:
-    """Add partitions to a topic."""
-    larger = grown(cluster, name, replicas)
+    """Add partitions to a topic, all or none."""
+    before, larger = cluster.topic(name), grown(cluster, name, replicas)
     try:
         cluster.catalog.put([larger])
         cluster.add_partitions(larger)
     except StorageError as error:
-        _keep_made(cluster, larger)
+        try:
+            cluster.catalog.put([before])
+        except StorageError:
+            log.exception("topic %r lacks partitions; the next start makes them", name)
         raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
     return larger
-
-
-def _keep_made(cluster: Cluster, larger: Topic) -> None:
-    """Leave a topic that could not grow with the partitions that it has got."""
-    count = len(cluster.partitions[larger.name])
-    made = replace(larger, replicas=larger.replicas[:count], leader_epochs=larger.leader_epochs[:count])
-    try:
-        cluster.catalog.put([made])
-        cluster.add_partitions(made)
-    except StorageError:
-        log.exception("topic %r lacks partitions; the next start makes them", larger.name)
 
 
 def configure(cluster: Cluster, name: str, overrides: Mapping[str, str]) -> Topic:

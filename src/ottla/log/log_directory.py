@@ -11,7 +11,8 @@ must find the damage again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.log import checkpoints, file_names
@@ -132,38 +133,72 @@ class LogDirectory:
 
     def create(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> PartitionLog:
         """A new, empty log."""
-        path = file_names.partition_directory(self.path, topic, partition)
-        if file_names.parse_partition_directory(path.name) != (topic, partition) or topic in {".", ".."}:
-            raise ConfigError(f"{topic!r} partition {partition} is no name of a partition")
-        if any((topic, partition) in lines for lines in self._checkpointed.values()):
+        return self.create_all(topic, [partition], config, now_ms)[0]
+
+    def create_all(
+        self, topic: str, partitions: Iterable[int], config: LogConfig, now_ms: int
+    ) -> list[PartitionLog]:
+        """New, empty logs of one topic, with one wait for the disk."""
+        keys = [(topic, partition) for partition in partitions]
+        paths = [file_names.partition_directory(self.path, *key) for key in keys]
+        for key, path in zip(keys, paths, strict=True):
+            if file_names.parse_partition_directory(path.name) != key or topic in {".", ".."}:
+                raise ConfigError(f"{topic!r} partition {key[1]} is no name of a partition")
+        if any(key in lines for lines in self._checkpointed.values() for key in keys):
             # Lines of a deleted partition of this name: after a crash they would be believed of the new one.
             self.checkpoint()
+        made = []  # only these are ours to remove
         try:
-            self._file_system.make_directory(path)
+            for key, path in zip(keys, paths, strict=True):
+                self._file_system.make_directory(path)
+                made.append(key)
             self._file_system.sync_directory(self.path)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot make the partition: {error}") from error
-        log = PartitionLog.open(path, config, now_ms, clean=True, file_system=self._file_system)
-        self.logs[topic, partition] = log
-        self.first_dirty_offsets[topic, partition] = 0
-        return log
+            for key, path in zip(keys, paths, strict=True):
+                self.logs[key] = PartitionLog.open(
+                    path, config, now_ms, clean=True, file_system=self._file_system
+                )
+                self.first_dirty_offsets[key] = 0
+        except (OSError, StorageError) as error:
+            self._undo_creation(made)
+            raise StorageError(f"{self.path}: cannot make partitions of {topic}: {error}") from error
+        return [self.logs[key] for key in keys]
+
+    def _undo_creation(self, keys: Iterable[TopicPartition]) -> None:
+        """Remove what there is of partitions that could not all be made; a disk that fails may keep some."""
+        for key in keys:
+            if key in self.logs:
+                self.logs.pop(key).abandon()
+                self.first_dirty_offsets.pop(key, None)
+            with contextlib.suppress(OSError):
+                self._remove_tree(file_names.partition_directory(self.path, *key))
 
     def delete(self, topic: str, partition: int) -> Path:
         """Take a partition out: its directory is renamed at once and removed by `purge_deleted`.
 
         The rename decides: a crash before it leaves the partition, after it the next opening ends the job.
         """
-        log = self.logs.pop((topic, partition))
-        log.abandon()
-        self.first_dirty_offsets.pop((topic, partition), None)
-        number = 0
-        while (doomed := self._doomed_path(log.path.name, number)).exists():
-            number += 1
+        return self.delete_all([(topic, partition)])[0]
+
+    def delete_all(self, partitions: Iterable[TopicPartition]) -> list[Path]:
+        """Take partitions out, also damaged ones, with one wait for the disk."""
+        doomed = []
         try:
-            self._file_system.rename(log.path, doomed)
+            for key in partitions:
+                if key in self.logs:
+                    self.logs.pop(key).abandon()
+                self.damaged.pop(key, None)
+                self.first_dirty_offsets.pop(key, None)
+                doomed.append(self._rename_away(file_names.partition_directory(self.path, *key)))
             self._file_system.sync_directory(self.path)
         except OSError as error:
-            raise StorageError(f"{log.path}: cannot delete the partition: {error}") from error
+            raise StorageError(f"{self.path}: cannot delete partitions: {error}") from error
+        return doomed
+
+    def _rename_away(self, path: Path) -> Path:
+        number = 0
+        while (doomed := self._doomed_path(path.name, number)).exists():
+            number += 1
+        self._file_system.rename(path, doomed)
         return doomed
 
     def _doomed_path(self, name: str, number: int) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.handlers.offset_for_leader_epoch import end_of, led_epochs
+from ottla.broker.epoch_ends import end_of, led_epochs
 from ottla.model.error_codes import Code
 from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.api.describe_log_dirs import DescribeLogDirsRequest, LogDirTopic

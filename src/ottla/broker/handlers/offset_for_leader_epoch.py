@@ -8,8 +8,6 @@ is known of an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.serving import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
@@ -21,8 +19,6 @@ from ottla.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ottla.wire.versions import VersionRange
-
-NOT_KNOWN = (-1, -1)
 
 
 def handle(inquiry: Inquiry, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -47,39 +43,12 @@ def _found(inquiry: Inquiry, topic: str, asked: OffsetForLeaderPartition) -> Epo
         fenced = partition.epoch_error(asked.current_leader_epoch)
         if fenced:
             raise KafkaError(fenced, repr(partition))
-        log = partition.log
-        if log is None:
+        if partition.log is None:
             raise KafkaError(Code.KAFKA_STORAGE_ERROR, repr(partition))
-        starts = led_epochs(log.epochs.entries, partition.leader_epoch, log.high_watermark)
-        answer.leader_epoch, answer.end_offset = end_of(asked.leader_epoch, starts, log.high_watermark)
+        answer.leader_epoch, answer.end_offset = partition.end_of_epoch(asked.leader_epoch)
     except KafkaError as error:
         answer.error_code = error.code
     return answer
-
-
-def led_epochs(
-    written: Sequence[tuple[int, int]], leader_epoch: int, log_end: int
-) -> Sequence[tuple[int, int]]:
-    """(epoch, first offset) of the records, and the present leader's epoch if it has written nothing yet."""
-    if written and written[-1][0] >= leader_epoch:
-        return written
-    return [*(entry for entry in written if entry[1] < log_end), (leader_epoch, log_end)]
-
-
-def end_of(epoch: int, starts: Sequence[tuple[int, int]], log_end: int) -> tuple[int, int]:
-    """(the largest epoch not above `epoch`, the offset where it ended).
-
-    starts (0, 0) (2, 70) (5, 90), end 100:    5 → (5, 100)   3 → (2, 90)   6 → NOT_KNOWN
-    starts (2, 70) (5, 90), end 100:           1 → (1, 70), as its records are gone
-    """
-    if epoch < 0 or epoch > starts[-1][0]:
-        return NOT_KNOWN
-    end = log_end
-    for start_epoch, start in reversed(starts):
-        if start_epoch <= epoch:
-            return start_epoch, end
-        end = start
-    return epoch, end
 
 
 def refuse(request: OffsetForLeaderEpochRequest, error: Code, _version: int) -> OffsetForLeaderEpochResponse:
