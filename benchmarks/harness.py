@@ -62,8 +62,8 @@ QUICK = Effort(
     medium_mb=2,
     slow_mb=1,
     server_rounds=3,
-    server_mb=32,
-    server_requests=12_000,
+    server_mb=24,
+    server_requests=20_000,
 )
 
 
