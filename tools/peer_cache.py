@@ -1,7 +1,7 @@
 """Other people's Kafka programs, fetched once into a cache: what tests and benchmarks compare with.
 
     kafka_libs("4.3.1")             # a directory of jars: the server, the clients, the command-line tools
-    go_program(source_directory)    # a Go program, built against the modules that its go.mod names
+    go_programs(module_directory)   # Go programs, built against the modules that their go.mod names
 
 The cache is `OTTLA_PEER_CACHE`, else `ottla-peers` in the user's cache directory; it is never in the
 repository. All fetches of one process share `OTTLA_PEER_SECONDS`, so that a slow network costs a test run
@@ -177,19 +177,38 @@ def go_command() -> str:
     return str(_fetches.cached("go-venv", fetch) / "bin" / "go")
 
 
-def go_program(source: Path) -> Path:
-    """The program that the Go module in `source` (go.mod, go.sum, *.go) builds, made anew when it changes."""
-    files = sorted(path for path in source.iterdir() if path.suffix in (".go", ".mod", ".sum"))
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
+def go_programs(module: Path) -> Path:
+    """The directory with the programs of a Go module (go.mod, go.sum, a directory for each program)."""
+    files = [path for path in sorted(module.rglob("*")) if path.suffix in (".go", ".mod", ".sum")]
 
     def fetch(work: Path) -> Path:
         for path in files:
-            shutil.copy(path, work)
+            place = work / "module" / path.relative_to(module)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
         (work / "built").mkdir()
-        _fetches.run([go_command(), "build", "-mod=readonly", "-o", "built/main", "."], work)
+        _fetches.run([go_command(), "build", "-o", f"{work / 'built'}{os.sep}", "./..."], work / "module")
         return work / "built"
 
-    return _fetches.cached(f"go-{source.name}-{digest[:16]}", fetch) / "main"
+    return _fetches.cached(f"{module.name}-{_digest(files)}", fetch)
+
+
+def java_classes(source: Path, version: str) -> Path:
+    """The directory with the classes of a Java file, compiled against a Kafka version."""
+    libs = kafka_libs(version)
+
+    def fetch(work: Path) -> Path:
+        classes = work / "classes"
+        options = ["-nowarn", "-d", str(classes), "-cp", f"{libs}{os.sep}*"]
+        _fetches.run([program("javac"), *options, str(source)], work)
+        return classes
+
+    return _fetches.cached(f"{source.stem}-{version}-{_digest([source])}", fetch)
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """What changes when one of the files does, so that a changed source is built anew."""
+    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def _pom(version: str) -> str:
@@ -222,7 +241,7 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in KAFKA_VERSIONS]
-    wanted += [partial(go_program, module.parent) for module in sorted(clients.glob("*/go.mod"))]
+    wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:
         try:
             sys.stdout.write(f"{fetch()}\n")

@@ -1,8 +1,8 @@
 """Run the matrix: `python -m tests.compatibility [CLIENT …]`.
 
-    (nothing more)      against our broker; writes docs/compatibility.md when all clients are run
-    --oracle            against the real Kafka of each client; keeps the outcomes in oracle.jsonl
-    --bootstrap ADDR    against any broker; prints only
+(nothing more)      against our broker; writes docs/compatibility.md when all clients are run
+--oracle            against the real Kafka of each client; keeps the outcomes in oracle.jsonl
+--bootstrap ADDR    against any broker; prints only
 """
 
 from __future__ import annotations

@@ -12,9 +12,21 @@ from pathlib import Path
 from tests.compatibility.conversation import converse
 from tests.compatibility.targets import Target
 from tests.compatibility.verdicts import Report
-from tools.peer_cache import KAFKA_4
+from tools.peer_cache import (
+    KAFKA_3,
+    KAFKA_4,
+    KAFKAJS,
+    go_programs,
+    java_classes,
+    kafka_libs,
+    kcat,
+    npm_package,
+    program,
+)
 
 CLIENTS = Path(__file__).parent / "clients"
+QUICK_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""A script runs for seconds: what matters is how fast Java starts."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +52,37 @@ def _python(script: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, str(CLIENTS / script)]
 
 
+def _kcat() -> list[str]:
+    return [sys.executable, str(CLIENTS / "kcat_client.py"), kcat()]
+
+
+def _go(program_name: str) -> Callable[[], list[str]]:
+    return lambda: [str(go_programs(CLIENTS / "golang") / program_name)]
+
+
+def _node() -> list[str]:
+    modules = npm_package(KAFKAJS) / "node_modules"
+    return ["/usr/bin/env", f"NODE_PATH={modules}", program("node"), str(CLIENTS / "kafkajs_client.js")]
+
+
+def _java(version: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        classes = java_classes(CLIENTS / "java" / "ClientSteps.java", version)
+        path = f"{classes}{os.pathsep}{kafka_libs(version)}{os.sep}*"
+        return [program("java"), *QUICK_JAVA, "-cp", path, "ClientSteps"]
+
+    return command
+
+
 ALL = (
     Client("confluent-kafka", _python("confluent_client.py")),
+    Client("kcat", _kcat),
     Client("kafka-python", _python("kafka_python_client.py")),
     Client("aiokafka", _python("aiokafka_client.py")),
+    Client("sarama", _go("sarama")),
+    Client("franz-go", _go("franz")),
+    Client("kafkajs", _node),
+    Client("Java client 3.9", _java(KAFKA_3)),
+    Client("Java client 4", _java(KAFKA_4)),
 )
 BY_NAME = {client.name: client for client in ALL}

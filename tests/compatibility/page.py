@@ -1,1 +1,2 @@
-def page(reports): return ""
+def page(reports):
+    return ""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 import aiokafka
@@ -87,8 +88,7 @@ async def read(member: AIOKafkaConsumer, count: int) -> list[Row]:
 
     async def enough() -> bool:
         for batch in (await member.getmany(timeout_ms=200)).values():
-            for got in batch:
-                rows.append(Row(got.partition, got.timestamp, got.key, got.value, tuple(got.headers)))
+            rows.extend(Row(got.partition, got.timestamp, got.key, got.value, got.headers) for got in batch)
         return len(rows) >= count
 
     await until(enough, f"{count} records")
@@ -207,7 +207,7 @@ async def rebalance() -> None:
                 return [len(own) for own in owned(first, second)] == [2, 2]
 
             await until(is_shared, "two partitions each")
-            same(sorted(sum(owned(first, second), [])), [0, 1, 2, 3], "partitions of both")
+            same(sorted(chain(*owned(first, second))), [0, 1, 2, 3], "partitions of both")
         await until(has_all, "all partitions with the one that stays")
 
 
@@ -280,7 +280,9 @@ async def create_partitions() -> None:
 async def delete_records() -> None:
     part = TopicPartition(f"{PREFIX}-gzip", 0)
     async with admin() as client:
-        same(await client.delete_records({part: RecordsToDelete(before_offset=4)}), {part: 4}, "low watermark")
+        same(
+            await client.delete_records({part: RecordsToDelete(before_offset=4)}), {part: 4}, "low watermark"
+        )
     async with consumer() as reader:
         same(await reader.beginning_offsets([part]), {part: 4}, "first offset")
 

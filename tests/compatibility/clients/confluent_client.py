@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import Any
 
 import confluent_kafka
@@ -184,7 +185,7 @@ def rebalance() -> None:
     until(lambda: owned(first) == [[0, 1, 2, 3]], "all partitions with one member")
     second.subscribe([topic])
     until(lambda: [len(own) for own in owned(first, second)] == [2, 2], "two partitions each")
-    same(sorted(sum(owned(first, second), [])), [0, 1, 2, 3], "partitions of both")
+    same(sorted(chain(*owned(first, second))), [0, 1, 2, 3], "partitions of both")
     second.close()
     until(lambda: owned(first) == [[0, 1, 2, 3]], "all partitions with the one that stays")
     first.close()
