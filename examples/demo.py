@@ -1,46 +1,37 @@
-"""The main job, as far as it exists: ad events into record batches, over the protocol, into Arrow.
+"""The main job, as far as it exists: ad events through a Kafka broker, into Arrow, into a table.
 
-    events ── partition, encode ──▶ record batches ── Fetch ──▶ bytes ── decode ──▶ Arrow ──▶ a table
+    events ── partition, encode ──▶ batches ── Produce ──▶ broker ── Fetch ──▶ decode ──▶ Arrow ──▶ a table
 
-Both ends of the connection are the real protocol state machines; only the socket between them is missing.
-Exits with 0 only if every check held.
+The broker runs in this process and is a real one: any Kafka client could connect to the address that is
+printed. The client here is a few lines over a socket. Exits with 0 only if every check held.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla import __version__
+from ottla import EmbeddedBroker, __version__
 from ottla.records.builder import encode
 from ottla.records.compression import Codec
 from ottla.records.hashes import key_partition_column
 from ottla.records.reader import decode
-from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.api.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    FetchTopicResponse,
-)
-from ottla.wire.client_connection import Answer, ClientConnection
-from ottla.wire.negotiation import Discovery, Question
-from ottla.wire.primitives import Buffer
-from ottla.wire.schema import Request, Response
-from ottla.wire.server_connection import Call, ServedApis, ServerConnection
-from ottla.wire.versions import VersionRange
+from ottla.testing.blocking_client import BlockingClient
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 TOPIC = "ExternalAdService"
 EVENTS = 200_000
 PARTITIONS = 4
+BATCH_ROWS = 1_000
 START_MS = 1_700_000_000_000
 KINDS = ("view", "click", "buy")
+BY_NAME = 12
+"""The newest version of Produce and Fetch that calls topics by their names; later ones use ids."""
 
 
 def ad_events() -> pa.Table:
@@ -63,96 +54,50 @@ def ad_events() -> pa.Table:
 
 
 def partitioned(events: pa.Table) -> list[list[memoryview]]:
-    """The record batches of each partition, as a producer would send them."""
+    """The record batches of each partition, as a producer makes them: by the key's hash, each codec once."""
     places = key_partition_column(events["key"], PARTITIONS)
     codecs = (Codec.NONE, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY)
-    return [
-        encode(events.filter(pc.equal(places, place)), codec=codecs[place], batch_bytes=64 * 1024)
-        for place in range(PARTITIONS)
-    ]
+    return [batches(events.filter(pc.equal(places, place)), codecs[place]) for place in range(PARTITIONS)]
 
 
-class Loopback:
-    """A client and a broker's side of one connection, each fed with the bytes of the other."""
+def batches(rows: pa.Table, codec: Codec) -> list[memoryview]:
+    """Each is what one request carries: brokers take one batch a partition, numbered from 0."""
+    starts = range(0, rows.num_rows, BATCH_ROWS)
+    return [encode(rows.slice(start, BATCH_ROWS), codec=codec)[0] for start in starts]
 
-    def __init__(self, partitions: list[list[memoryview]]) -> None:
-        self.partitions = [b"".join(batches) for batches in partitions]
-        self.bytes_moved = 0
-        served = {
-            api.key: VersionRange(0, api.version_newest) for api in (FetchRequest.API, ApiVersionsRequest.API)
-        }
-        self.ranges = served
-        self.client = ClientConnection(client_id="demo")
-        self.server = ServerConnection(served=ServedApis(served))
 
-    def discover(self) -> None:
-        """Ask the broker for its versions and adopt them."""
-        discovery = Discovery(software_version=__version__)
-        plan = discovery.start()
-        while isinstance(plan, Question):
-            plan = discovery.answered(self.ask(plan.request, version=plan.version).message)
-        self.client.adopt(plan.versions)
+def produce(client: BlockingClient, partitions: list[list[memoryview]]) -> None:
+    """Send every batch and wait for its acknowledgement."""
+    for place, pieces in enumerate(partitions):
+        for batch in pieces:
+            data = ProduceTopic(name=TOPIC, partition_data=[ProducePartition(index=place, records=batch)])
+            answer = client.call(
+                ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version=BY_NAME
+            )
+            acknowledged = answer.responses[0].partition_responses[0]
+            assert acknowledged.error_code == 0, acknowledged.error_message
 
-    def ask(self, request: Request[Any], *, version: int | None = None) -> Answer:
-        """Send a request and wait for its answer, like a blocking client."""
-        self._move(self.client.send(request, version=version).parts, self.server)
-        call = self.server.next_event()
-        assert isinstance(call, Call)
-        self.server.respond(call, self._handle(call))
-        self._move(self.server.take_output(), self.client)
-        answer = self.client.next_event()
-        assert isinstance(answer, Answer)
-        return answer
 
-    def _move(self, parts: list[Buffer], target: ClientConnection | ServerConnection) -> None:
-        data = memoryview(b"".join(parts))
-        self.bytes_moved += len(data)
-        while data:
-            room = target.get_buffer()
-            count = min(len(room), len(data))
-            room[:count] = data[:count]
-            target.received(count)
-            data = data[count:]
-
-    def _handle(self, call: Call) -> Response:
-        if isinstance(call.message, ApiVersionsRequest):
-            keys = [
-                ApiVersion(api_key=key, min_version=served.oldest, max_version=served.newest)
-                for key, served in self.ranges.items()
-            ]
-            return ApiVersionsResponse(api_keys=keys)
-        assert isinstance(call.message, FetchRequest)
-        return FetchResponse(
-            responses=[
-                FetchTopicResponse(
-                    topic=topic.topic,
-                    partitions=[
-                        FetchPartitionResponse(
-                            partition_index=wanted.partition, records=self.partitions[wanted.partition]
-                        )
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in call.message.topics
-            ]
+def fetch(client: BlockingClient) -> Iterator[pa.Table]:
+    """All records, as often as the broker has more, in Arrow tables with their partition."""
+    offsets = dict.fromkeys(range(PARTITIONS), 0)
+    while offsets:
+        wanted = [
+            FetchPartition(partition=place, fetch_offset=offset, partition_max_bytes=1 << 20)
+            for place, offset in offsets.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)]
         )
-
-
-def fetched(connection: Loopback) -> pa.Table:
-    """All partitions in one Fetch, decoded."""
-    wanted = [FetchPartition(partition=place, partition_max_bytes=1 << 30) for place in range(PARTITIONS)]
-    request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)])
-    response = connection.ask(request, version=12).message
-    assert isinstance(response, FetchResponse)
-    tables = []
-    for partition in response.responses[0].partitions:
-        assert partition.records is not None
-        decoded = decode(partition.records)
-        assert decoded.damage is None
-        assert decoded.next_offset == decoded.batch.num_rows
-        place = pa.array(np.full(decoded.batch.num_rows, partition.partition_index, np.int32))
-        tables.append(pa.Table.from_batches([decoded.batch]).append_column("partition", place))
-    return pa.concat_tables(tables)
+        for answer in client.call(request, version=BY_NAME).responses[0].partitions:
+            place = answer.partition_index
+            decoded = decode(answer.records or b"", from_offset=offsets[place])
+            yield pa.Table.from_batches([decoded.batch]).append_column(
+                "partition", pa.array(np.full(decoded.batch.num_rows, place, np.int32))
+            )
+            offsets[place] = max(decoded.next_offset, offsets[place])
+            if offsets[place] == answer.high_watermark:
+                del offsets[place]
 
 
 def per_minute(records: pa.Table) -> pa.Table:
@@ -167,26 +112,46 @@ def per_minute(records: pa.Table) -> pa.Table:
     )
 
 
+def report(records: pa.Table, partitions: list[list[memoryview]]) -> None:
+    """What arrived: by partition, and by minute and kind."""
+    for place, pieces in enumerate(partitions):
+        rows = pc.sum(pc.equal(records["partition"], place)).as_py()
+        size = sum(map(len, pieces))
+        print(f"  partition {place}: {rows:>7,} records in {len(pieces):>3} batches, {size:>9,} bytes")
+    print("\nminute               kind      events")
+    for row in per_minute(records).to_pylist():
+        print(f"{row['minute']:%Y-%m-%d %H:%M}     {row['kind']:<6} {row['count_all']:>9,}")
+
+
+class Stopwatch:
+    """Milliseconds since the last look."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def ms(self) -> str:
+        """As text, and from now on anew."""
+        before, self._at = self._at, time.perf_counter()
+        return f"{(self._at - before) * 1e3:,.0f} ms"
+
+
 def main() -> None:
     """Run the whole way and print what happened."""
     print(f"ottla {__version__}: {EVENTS:,} ad events over {PARTITIONS} partitions of {TOPIC}")
     events = ad_events()
     partitions = partitioned(events)
-    connection = Loopback(partitions)
-    connection.discover()
-    fetched(connection)  # the first run compiles the kernels, or loads them from the cache
-    started = time.perf_counter()
-    records = fetched(connection)
-    seconds = time.perf_counter() - started
-    print(f"fetched and decoded {records.num_rows:,} records in {seconds * 1e3:.0f} ms")
-    for place in range(PARTITIONS):
-        rows = pc.sum(pc.equal(records["partition"], place)).as_py()
-        size = sum(map(len, partitions[place]))
-        batches = len(partitions[place])
-        print(f"  partition {place}: {rows:>7,} records in {batches:>3} batches, {size:>9,} bytes")
-    print("\nminute               kind      events")
-    for row in per_minute(records).to_pylist():
-        print(f"{row['minute']:%Y-%m-%d %H:%M}     {row['kind']:<6} {row['count_all']:>9,}")
+    decode(partitions[0][0])  # the first use compiles the kernels, or loads them from the cache
+    watch = Stopwatch()
+    with EmbeddedBroker() as broker:
+        print(f"a broker listens on {broker.bootstrap} after {watch.ms()}")
+        broker.create_topic(TOPIC, PARTITIONS)
+        with BlockingClient("127.0.0.1", broker.port) as client:
+            watch.ms()
+            produce(client, partitions)
+            print(f"produced {sum(map(len, partitions))} batches in {watch.ms()}")
+            records = pa.concat_tables(fetch(client))
+            print(f"fetched and decoded {records.num_rows:,} records in {watch.ms()}")
+    report(records, partitions)
     assert records.num_rows == EVENTS
     sent = sorted(events["value"].cast(pa.binary()).to_pylist())
     assert sorted(records["value"].to_pylist()) == sent

@@ -41,6 +41,18 @@ def test_readme_tells_what_its_first_block_prints() -> None:
     assert run.stdout.splitlines() == re.findall(r"^print\(.*?\)\s+# (.*)$", block, re.MULTILINE)
 
 
+def test_the_demo_runs() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "examples" / "demo.py"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.endswith("every event arrived once\n")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
