@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.broker.processes import Contender, Missing, free_port, started
-from tools.peer_cache import Unavailable, go_program
+from tools.peer_cache import Unavailable, go_programs
 
 NAME = "kfake in memory"
 _SOURCE = Path(__file__).parent.parent / "kfake"
@@ -20,7 +20,7 @@ def kfake() -> Iterator[Contender]:
     found = re.search(r"pkg/kfake v\S*-(\d{8})\d*-(\w{7})", (_SOURCE / "go.mod").read_text())
     version = f"{found[1]} {found[2]}" if found else ""
     try:
-        program = go_program(_SOURCE)
+        program = go_programs(_SOURCE) / _SOURCE.name
     except Unavailable as error:
         yield Missing(NAME, version, str(error))
         return
