@@ -12,8 +12,9 @@ from ottla.log import checkpoints
 from ottla.log.compaction import compact
 from ottla.log.config import LogConfig
 from ottla.log.log_directory import LogDirectory
+from ottla.log.time_lookup import offset_for_timestamp
 from ottla.log.validation import checked
-from ottla.model.errors import ConfigError, DirectoryInUse, StorageError
+from ottla.model.errors import ConfigError, DirectoryInUse, KafkaError, StorageError
 from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, rows_of, values
 
@@ -169,6 +170,41 @@ def test_a_topic_made_again_after_its_deletion_is_empty(tmp_path: Path) -> None:
         directory.delete("t", 0)
     assert directory.purge_deleted() == 3
     directory.close()
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash behind a checkpoint", "crash before it"])
+def test_deleted_records_stay_deleted_as_far_as_a_checkpoint_tells(tmp_path: Path, stop: str) -> None:
+    """As with Kafka, which writes the log's start once a minute; whole segments are gone in any case."""
+    directory = LogDirectory.open(tmp_path, config_of, NOW)
+    log = directory.create("t", 0, SMALL, NOW)
+    for number in range(12):
+        add(log, batch(*values(number, 1, 100), timestamp=NOW + number))
+    directory.checkpoint()
+    first, second = log.segments[1].base_offset, log.segments[2].base_offset
+    assert second - first > 1
+    log.delete_records(first + 1)
+    if stop != "crash before it":
+        directory.checkpoint()
+    if stop == "clean":
+        directory.close()
+    else:
+        directory.abandon()
+    again = LogDirectory.open(tmp_path, config_of, NOW)
+    log, start = again.logs["t", 0], first + (stop != "crash before it")
+    assert (log.start_offset, log.segments[0].base_offset) == (start, first)
+    assert [row[0] for row in rows_of(log)] == list(range(start, 12))
+    found = offset_for_timestamp(log, 0)
+    assert found is not None
+    assert found.offset == start
+    for read in (log.read, log.read_cached):
+        with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
+            read(start - 1, 100)
+    assert log.delete_records(-1) == 12
+    again.close()
+    last = LogDirectory.open(tmp_path, config_of, NOW)
+    assert (last.logs["t", 0].start_offset, rows_of(last.logs["t", 0])) == (12, [])
+    assert add(last.logs["t", 0], batch(*values(0, 1))) == 12
+    last.close()
 
 
 @pytest.mark.parametrize("crashes", [False, True])

@@ -43,6 +43,41 @@ def test_first_record_at_or_after_a_time(tmp_path: Path, random: Random, magic: 
     log.close()
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP], ids=lambda codec: codec.label)
+def test_times_are_found_across_the_gaps_of_a_compacted_log(
+    tmp_path: Path, random: Random, codec: Codec
+) -> None:
+    config = LogConfig(segment_bytes=3000, index_interval_bytes=200, cleanup_policy=frozenset({"compact"}))
+    log = open_log(tmp_path / "t-0", config)
+    for step in range(150):
+        rows = [
+            Message(
+                random.randbytes(20), b"k%d" % random.randrange(60), NOW + 10 * step + random.randrange(50)
+            )
+            for _ in range(3)
+        ]
+        add(log, MessageSet.of(rows, codec).data)
+    compact(log, 0, NOW)
+    start = log.delete_records(random.randrange(200))
+    for is_reopened in (False, True):
+        if is_reopened:
+            log.close()
+            log = open_log(tmp_path / "t-0", config, start_offset=start)
+        times = [
+            (row.message.timestamp_ms, row.offset)
+            for segment in log.segments
+            for row in MessageSet(segment.file.read(0, segment.size))
+            if row.offset >= start
+        ]
+        assert len(times) < 300
+        for _ in range(100):
+            wanted = NOW + random.randrange(-100, 1700)
+            found = offset_for_timestamp(log, wanted)
+            expected = next((item for item in times if item[0] >= wanted), None)
+            assert (None if found is None else found[:2]) == expected
+    log.close()
+
+
 def test_the_largest_time_of_what_is_left(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"})))
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
