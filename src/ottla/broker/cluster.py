@@ -59,7 +59,7 @@ class Cluster:
         self.config = config  # with what admin clients have changed since
         self.now_ms = now_ms
         self.loop = asyncio.get_running_loop()
-        self.executor = ThreadPoolExecutor(2, "ottla-broker")  # fsync, compaction, cold reads, conversion
+        self.executor = ThreadPoolExecutor(4, "ottla-broker")  # fsync, compaction, cold reads, conversion
         self.nodes: dict[int, Node] = {}
         self.partitions: dict[str, list[Partition]] = {}
         self.topic_names: dict[bytes, str] = {}  # by topic id

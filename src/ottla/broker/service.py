@@ -78,7 +78,7 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""
-        self.housekeeping.stop()
+        await self.housekeeping.stop()
         self.metrics.stop()
         zookeeper, self.cluster.zookeeper = self.cluster.zookeeper, None
         if zookeeper is not None:
