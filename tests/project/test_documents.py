@@ -59,11 +59,13 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_protocol_support_is_made_from_the_registry() -> None:
+@pytest.mark.parametrize("name", ["protocol_support", "broker_settings"])
+def test_tables_are_made_from_the_source(name: str) -> None:
     made = subprocess.run(
-        [sys.executable, "tools/protocol_support.py"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, f"tools/{name}.py"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert made.stdout == (ROOT / "docs" / "protocol-support.md").read_text()
+    page = ROOT / "docs" / f"{name.replace('_', '-')}.md"
+    assert made.stdout == page.read_text(), f"python tools/{name}.py > {page.relative_to(ROOT)}"
 
 
 def test_public_surface_is_what_was_decided() -> None:
