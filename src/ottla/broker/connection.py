@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from ottla.broker.express import Express
 from ottla.broker.serving import DropConnection, Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, LocalProtocolError, RemoteProtocolError
+from ottla.model.errors import KafkaError, LocalProtocolError, RemoteProtocolError, StorageError
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Response
@@ -205,6 +205,9 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except KafkaError as error:
             response = handler.refuse(call.message, Code.of(error.code), call.version)
+        except StorageError as error:
+            log.error("%s v%d from %s: %s", call.api.name, call.version, self.peer_host, error)
+            response = handler.refuse(call.message, Code.KAFKA_STORAGE_ERROR, call.version)
         except Exception:
             log.exception("%s v%d from %s failed", call.api.name, call.version, self.peer_host)
             response = handler.refuse(call.message, Code.UNKNOWN_SERVER_ERROR, call.version)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,18 +29,16 @@ class BrokerProcess:
         *,
         arguments: Sequence[str] = (),
         wrapper: Sequence[str] = (),
-        prepare: Callable[[], None] | None = None,
+        log_path: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
-        self.log_path = data_dir.with_name(data_dir.name + ".log")
+        self.log_path = log_path or data_dir.with_name(data_dir.name + ".log")
         command = [*wrapper, sys.executable, "-m", "ottla", "broker", "start", "--port", "0"]
         command += ["--data-dir", str(data_dir), *arguments]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, preexec_fn=prepare, text=True
-            )
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("listening on "):

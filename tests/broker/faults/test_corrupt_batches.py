@@ -1,4 +1,4 @@
-"""Batches that are damaged, contradict themselves or come out of order: Kafka's error, and nothing is kept."""
+"""Batches that are damaged, contradict themselves or come out of order: Kafka's error, nothing is kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Peers that ask and do not read, announce and do not send, or only hang about: each costs only itself.
 
-The broker is a process of its own, so that its memory can be looked at. The bounds are far above what it takes
-and far below what it would take without limits.
+The broker is a process of its own, so that its memory can be looked at. The bounds are far above what it
+takes, and far below what it would take without limits.
 """
 
 from __future__ import annotations
