@@ -86,7 +86,8 @@ class Cluster:
             known = checkpoints.read_properties(path / checkpoints.META)
         except OSError as error:
             raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
-        self.cluster_id = known.get("cluster.id") or self.config.cluster_id or new_id()
+        # A configured id that differs from the known one is refused with the directory, not passed over.
+        self.cluster_id = self.config.cluster_id or known.get("cluster.id") or new_id()
         self.catalog = Catalog(path)
         self._keep_offsets_partitions()
         self.config = with_dynamic(self.started_with, self.dynamic)
@@ -123,9 +124,12 @@ class Cluster:
         return topic_config(self.config, topic.overrides)
 
     def _finish_deletions(self) -> None:
-        for topic in [one for one in self.catalog.topics.values() if one.is_deleting]:
+        deleting = [topic for topic in self.catalog.topics.values() if topic.is_deleting]
+        for topic in deleting:
             self._delete_directories(topic.name)
             self.catalog.remove(topic.name)
+        if deleting:
+            self.directory.purge_deleted()
 
     def _delete_directories(self, topic: str) -> None:
         known = (*self.directory.logs, *self.directory.damaged)
