@@ -15,10 +15,10 @@ Made by `python tools/broker_settings.py` from the tables that the broker itself
 Names, meanings and defaults are Kafka 3.9's unless a row says otherwise; `ottla.*` are this broker's own.
 *Live* settings can be changed by admin clients while the broker runs, and stay changed over a restart.
 
-A property that is not here is refused with the nearest name, so that a slip of the pen is noticed. Kafka's own
-that have no meaning here (replication, controllers, thread pools, …) are taken and named at the start: bring
-your `server.properties`. A listener with TLS or SASL, an authorizer, a policy are refused: they must not be
-ignored.
+A property that is not here is refused with the nearest name, so that a slip of the pen is noticed. Kafka's
+own that have no meaning here (replication, controllers, thread pools, …) are taken and named at the start:
+bring your `server.properties`. A listener with TLS or SASL, an authorizer, a policy are refused: they must
+not be ignored.
 """
 
 BROKERS = """
