@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.leader_hints import endpoints_of, leader_of
@@ -25,7 +26,7 @@ from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead, FirstBatch
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, StorageError
+from ottla.model.errors import CorruptRecord, KafkaError, StorageError
 from ottla.wire.api.fetch import (
     DivergingEpoch,
     FetchPartition,
@@ -110,8 +111,8 @@ class Attempt:
         if asked.last_fetched_epoch >= 0 and self._diverges(partition, log, asked, answer):
             self.has_error = True  # the reader has to know at once
             return
-        cuts = self.size > 0 or self._version <= CUTS_FIRST_BATCH_UNTIL
-        first_batch = FirstBatch.CUT if cuts else FirstBatch.WHOLE
+        cuts = self._version <= CUTS_FIRST_BATCH_UNTIL
+        first_batch = FirstBatch.CUT if cuts or self.size else FirstBatch.WHOLE
         size_max = min(asked.partition_max_bytes, self._room)
         data = log.read_cached(asked.fetch_offset, size_max, first_batch)
         self.partitions.append(partition)
@@ -119,8 +120,11 @@ class Attempt:
         answer.log_start_offset = log.start_offset
         answer.aborted_transactions = [] if self._is_committed or self._version < 4 else None
         if isinstance(data, ColdRead):
-            self._work.append(self._conversion(answer, data.read, partition, asked.fetch_offset))
+            read = data.read if cuts else partial(_unless_cut, data.read)
+            self._work.append(self._conversion(answer, read, partition, asked.fetch_offset))
             self._count(data.size)
+            return
+        if data and self.size and not cuts and _is_cut(data):
             return
         if self._takes(data, partition, asked.fetch_offset):
             answer.records = data
@@ -152,8 +156,8 @@ class Attempt:
     ) -> bool:
         """Whether the log was cut behind the reader's back (KIP-320); tells it where."""
         epoch, end = partition.end_of_epoch(asked.last_fetched_epoch)
-        if epoch < 0:
-            raise KafkaError(Code.OFFSET_OUT_OF_RANGE, f"no epoch {asked.last_fetched_epoch} is known")
+        if epoch < 0 or asked.fetch_offset < log.start_offset:
+            raise KafkaError(Code.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
         if epoch == asked.last_fetched_epoch and end >= asked.fetch_offset:
             return False
         answer.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end)
@@ -232,14 +236,34 @@ def readable(data: Buffer, version: int, offset: int, *, may_convert: bool = Tru
     return down_converted(memoryview(data), format_for(version), offset)
 
 
+def _is_cut(data: Buffer) -> bool:
+    """Whether not even the first entry is whole.
+
+    From Fetch 3 on such a piece is left out: Java consumers fail on it, since they need not expect it.
+    """
+    return len(data) < ENTRY_OVERHEAD or SIZE.unpack_from(data, SIZE_AT)[0] + ENTRY_OVERHEAD > len(data)
+
+
+def _unless_cut(read: Callable[[], Buffer]) -> Buffer:
+    data = read()
+    return b"" if data and _is_cut(data) else data
+
+
 def _run(work: list[Work]) -> None:
     for answer, run in work:
         try:
             answer.records = run()
         except KafkaError as error:
-            answer.error_code = error.code
+            _refuse(answer, error.code)
+        except CorruptRecord:
+            _refuse(answer, Code.CORRUPT_MESSAGE)
         except (StorageError, OSError):
-            answer.error_code = Code.KAFKA_STORAGE_ERROR
+            _refuse(answer, Code.KAFKA_STORAGE_ERROR)
+
+
+def _refuse(answer: FetchPartitionResponse, error: int) -> None:
+    answer.error_code = error
+    answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = NO_OFFSET
 
 
 class WaitingFetch:

@@ -21,7 +21,7 @@ FULL_FETCH_EPOCHS = (-1, 0)
 
 def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     """Answer at once with enough bytes or with an error; wait otherwise."""
-    if request.session_id and request.session_epoch not in FULL_FETCH_EPOCHS:
+    if request.session_epoch not in FULL_FETCH_EPOCHS:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
     tried = attempt(inquiry, request)
     if tried.is_enough(request):

@@ -18,7 +18,7 @@ from ottla.model.errors import KafkaError
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.versions import VersionRange
 
-GROUP = 0
+GROUP, TRANSACTION = 0, 1
 REFUSED = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 SEVERAL_SINCE = 4
 
@@ -32,8 +32,10 @@ def handle(inquiry: Inquiry, request: FindCoordinatorRequest) -> FindCoordinator
 def _found(inquiry: Inquiry, key: str, key_type: int) -> Coordinator:
     cluster = inquiry.cluster
     try:
-        if key_type != GROUP:
+        if key_type == TRANSACTION:
             raise KafkaError(REFUSED, "this broker coordinates groups only, no transactions")
+        if key_type != GROUP:
+            raise KafkaError(Code.INVALID_REQUEST, f"key type {key_type}: 0 is a group")
         topics.find_or_create(cluster, OFFSETS_TOPIC)
         partition = cluster.partition(
             OFFSETS_TOPIC, partition_for(key, len(cluster.partitions[OFFSETS_TOPIC]))

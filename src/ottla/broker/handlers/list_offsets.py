@@ -12,7 +12,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.serving import Handler, Inquiry
 from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, StorageError
+from ottla.model.errors import CorruptRecord, KafkaError, StorageError
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,6 +27,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EPOCHS_SINCE = 4
 SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 Lookup = tuple[ListOffsetsPartitionResponse, PartitionLog, int]
@@ -44,10 +45,19 @@ def handle(inquiry: Inquiry, request: ListOffsetsRequest) -> ListOffsetsResponse
     ]
     response = ListOffsetsResponse(topics=topics)
     if not lookups:
-        return response
+        return _in_version(response, inquiry.version)
     done = inquiry.cluster.loop.run_in_executor(inquiry.cluster.executor, _look_up, lookups)
-    done.add_done_callback(lambda _: inquiry.reply(response))
+    done.add_done_callback(lambda _: inquiry.reply(_in_version(response, inquiry.version)))
     return None
+
+
+def _in_version(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
+    """Without the epochs, where the version has no place for them."""
+    if version < EPOCHS_SINCE:
+        for topic in response.topics:
+            for answer in topic.partitions:
+                answer.leader_epoch = -1
+    return response
 
 
 def _answered(
@@ -65,8 +75,7 @@ def _answered(
         elif asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
             lookups.append((answer, log, asked.timestamp))
         else:
-            answer.offset = _end(log, asked.timestamp)
-            answer.leader_epoch = _epoch(partition, inquiry.version) if answer.offset >= 0 else -1
+            answer.offset, answer.leader_epoch = _end(partition, log, asked.timestamp)
     except KafkaError as error:
         answer.error_code = error.code
     except StorageError:
@@ -86,14 +95,13 @@ def _check(inquiry: Inquiry, partition: Partition, asked: ListOffsetsPartition) 
         )
 
 
-def _end(log: PartitionLog, special: int) -> int:
+def _end(partition: Partition, log: PartitionLog, special: int) -> tuple[int, int]:
+    """An end of the log and the leader epoch there."""
     if special == LATEST:
-        return log.high_watermark
-    return -1 if special == LATEST_TIERED else log.start_offset
-
-
-def _epoch(partition: Partition, version: int) -> int:
-    return partition.leader_epoch if version >= 4 else -1
+        return log.high_watermark, partition.leader_epoch
+    if special == LATEST_TIERED:
+        return -1, -1
+    return log.start_offset, log.epochs.entries[0][0] if log.epochs.entries else partition.leader_epoch
 
 
 def _segment_offsets(inquiry: Inquiry, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
@@ -109,6 +117,9 @@ def _look_up(lookups: list[Lookup]) -> None:
         try:
             is_time = timestamp != MAX_TIMESTAMP
             found = offset_for_timestamp(log, timestamp) if is_time else largest_timestamp(log)
+        except CorruptRecord:
+            answer.error_code = Code.CORRUPT_MESSAGE
+            continue
         except (StorageError, OSError):
             answer.error_code = Code.KAFKA_STORAGE_ERROR
             continue

@@ -24,6 +24,9 @@ from ottla.wire.api.metadata import (
 )
 from ottla.wire.versions import VersionRange
 
+IDS_SINCE = 12
+"""Before that requests have room for ids, but no answer can do without the name."""
+
 
 def handle(inquiry: Inquiry, request: MetadataRequest) -> MetadataResponse:
     """Describe what is asked for."""
@@ -32,7 +35,7 @@ def handle(inquiry: Inquiry, request: MetadataRequest) -> MetadataResponse:
     if asks_all:
         found = [_described(cluster, name) for name in cluster.partitions]
     else:
-        found = [_found(cluster, topic, request) for topic in request.topics or ()]
+        found = [_found(inquiry, topic, request) for topic in request.topics or ()]
     return MetadataResponse(
         brokers=brokers(cluster),
         cluster_id=cluster.cluster_id,
@@ -49,7 +52,10 @@ def brokers(cluster: Cluster) -> list[MetadataBroker]:
     ]
 
 
-def _found(cluster: Cluster, topic: MetadataTopic, request: MetadataRequest) -> MetadataTopicResponse:
+def _found(inquiry: Inquiry, topic: MetadataTopic, request: MetadataRequest) -> MetadataTopicResponse:
+    cluster = inquiry.cluster
+    if topic.name is None and inquiry.version < IDS_SINCE:
+        return MetadataTopicResponse(error_code=Code.INVALID_REQUEST, name="", topic_id=topic.topic_id)
     try:
         name = topic.name if topic.name is not None else cluster.topic_name(topic.topic_id)
         if name not in cluster.partitions:
@@ -84,10 +90,11 @@ def _partition(cluster: Cluster, partition: Partition) -> MetadataPartitionRespo
     )
 
 
-def refuse(request: MetadataRequest, error: Code, _version: int) -> MetadataResponse:
+def refuse(request: MetadataRequest, error: Code, version: int) -> MetadataResponse:
     """One error for every topic that was asked for."""
+    nameless = None if version >= IDS_SINCE else ""
     named = [
-        MetadataTopicResponse(error_code=error, name=topic.name, topic_id=topic.topic_id)
+        MetadataTopicResponse(error_code=error, name=topic.name or nameless, topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
     return MetadataResponse(topics=named, error_code=error)

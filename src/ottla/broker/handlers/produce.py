@@ -16,7 +16,7 @@ from ottla.broker.leader_hints import endpoints_of, leader_of
 from ottla.broker.partition import Partition
 from ottla.broker.serving import DropConnection, Handler, Inquiry
 from ottla.broker.turn import Failures
-from ottla.log.batch_header import BatchHeader
+from ottla.log.batch_header import TRANSACTIONAL, BatchHeader
 from ottla.log.file_system import Buffer
 from ottla.log.validation import checked
 from ottla.model.error_codes import Code
@@ -75,10 +75,11 @@ def place(node: Node, topic: str, index: int, records: Buffer, version: int, ack
     if version < ZSTD_SINCE or len(batches) != 1 or batches[0].magic != 2:
         _check_batches(batches, version)
         if not batches:
+            cluster.turn.stage(partition)  # nothing to write, but the answer leaves with the turn
             return Placed(partition, -1, -1, log.start_offset)
     header = batches[0]
     cluster.turn.stage(partition)
-    if header.producer_id < 0:
+    if header.producer_id < 0 and not header.attributes & TRANSACTIONAL:
         base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
         if header.magic < 2 or partition.legacy_run is not None:
             partition.note_format(base_offset, max(batch.magic for batch in batches))
@@ -107,8 +108,8 @@ def _check_batches(batches: tuple[BatchHeader, ...], version: int) -> None:
         formats = sorted({batch.magic for batch in batches})
         what = f"Produce v{version} takes one batch of format 2, not {len(batches)} of {formats}"
         raise KafkaError(Code.INVALID_RECORD, what)
-    if len(batches) > 1 and any(batch.producer_id >= 0 for batch in batches):
-        raise KafkaError(Code.INVALID_RECORD, f"{len(batches)} batches with a producer id at once")
+    if len(batches) > 1 and any(batch.magic == 2 for batch in batches):
+        raise KafkaError(Code.INVALID_RECORD, f"{len(batches)} entries with a batch of format 2 among them")
     if version < ZSTD_SINCE and any(batch.codec == ZSTD for batch in batches):
         what = f"zstd in Produce v{version}, below {ZSTD_SINCE}"
         raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, what)
@@ -124,13 +125,14 @@ def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks == 0:
         _check_unanswered(answers)
         return response
+    _add_leaders(inquiry, response)
     if not staged:
-        return _with_leaders(inquiry, response)
+        return response
 
     def written(failures: Failures) -> None:
         if failures:
             _note_failures(staged, failures)
-        inquiry.reply(_with_leaders(inquiry, response))
+        inquiry.reply(response)
 
     inquiry.cluster.turn.then(written)
     inquiry.connection.express.learn(inquiry.call, request)
@@ -174,10 +176,10 @@ def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
                 raise DropConnection(f"Produce with acks=0 failed: {answer.error_message}")
 
 
-def _with_leaders(inquiry: Inquiry, response: ProduceResponse) -> ProduceResponse:
+def _add_leaders(inquiry: Inquiry, response: ProduceResponse) -> None:
     """Tell who leads now, where a client asked the wrong broker (KIP-951)."""
     if inquiry.version < 10:
-        return response
+        return
     cluster = inquiry.cluster
     misdirected = []
     for topic in response.responses:
@@ -188,7 +190,6 @@ def _with_leaders(inquiry: Inquiry, response: ProduceResponse) -> ProduceRespons
                 misdirected.append(partition)
     if misdirected:
         response.node_endpoints = endpoints_of(cluster, misdirected)
-    return response
 
 
 def refuse(request: ProduceRequest, error: Code, _version: int) -> ProduceResponse:
