@@ -47,8 +47,6 @@ class LogConfig:
     message_timestamp_after_max_ms: int = FOREVER_MS  # 4.0 made it an hour; 3.9 lets the future in
     # Create time, no compaction: header and checksum of a batch tell all. Kept, since every produce asks.
     is_plain: bool = field(init=False, repr=False, compare=False)
-    # How old a segment gets: a compacted topic rolls in time for max.compaction.lag.ms.
-    roll_ms: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         minima = {
@@ -82,13 +80,16 @@ class LogConfig:
             raise ConfigError(f"cleanup.policy is {sorted(self.cleanup_policy)}: delete, compact or both")
         is_plain = self.message_timestamp_type is TimestampType.CREATE_TIME and not self.is_compacted
         object.__setattr__(self, "is_plain", is_plain)
-        lag_ms = self.max_compaction_lag_ms if self.is_compacted else FOREVER_MS
-        object.__setattr__(self, "roll_ms", min(self.segment_ms, lag_ms))
 
     @property
     def is_compacted(self) -> bool:
         """Whether the last value of each key is kept."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How old a segment gets: a compacted topic rolls in time for max.compaction.lag.ms."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def is_deleted(self) -> bool:
