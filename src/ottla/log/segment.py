@@ -116,6 +116,10 @@ class Segment:
         self.noted_bytes = position
         self.next_offset = last_offset + 1
 
+    def forget_recent(self) -> None:
+        """Places of the last batches were coarse: what is looked for among them must be walked to."""
+        self.recent.clear(self.next_offset)
+
     def is_due(
         self, size_added: int, last_offset: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:

@@ -20,6 +20,8 @@ def write_sets(
     if _fits_whole(segments.active, staged, config, epochs.latest):
         buffers = [buffer for item in staged for buffer in item.buffers]
         segments.active.append(buffers, [place for item in staged for place in item.places])
+        if any(item.is_coarse for item in staged):
+            segments.active.forget_recent()
     else:
         _write_rolling(staged, segments, epochs, config)
 
@@ -65,3 +67,5 @@ def _write_rolling(
         size += item.size
         offset = item.next_offset
     segments.active.append(buffers, places)
+    if any(item.is_coarse for item in staged):
+        segments.active.forget_recent()

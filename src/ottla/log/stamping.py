@@ -7,7 +7,7 @@ inner offsets do not count from 0, is built again.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
 
@@ -31,11 +31,15 @@ from ottla.log.refusals import refused
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 
+if TYPE_CHECKING:
+    from ottla.log.plain_messages import Positions
+
 
 class StampedSet(NamedTuple):
     """A record set as it goes to disk: buffers to write one behind the other, and a place for each batch.
 
-    `append_time_ms` is -1 for topics with create time; `now_ms` is when the set came.
+    `append_time_ms` is -1 for topics with create time; `now_ms` is when the set came. Coarse are places that
+    stand for several messages each.
     """
 
     buffers: tuple[memoryview, ...]
@@ -46,6 +50,7 @@ class StampedSet(NamedTuple):
     append_time_ms: int
     now_ms: int
     leader_epoch: int
+    is_coarse: bool = False
 
 
 def stamp(
@@ -56,7 +61,9 @@ def stamp(
     Raises KafkaError 10 if a message that had to be compressed again grew above max.message.bytes, before
     anything of it can be appended.
     """
-    data, batches = checked
+    data, batches, messages = checked
+    if messages is not None:
+        return _stamped_messages(checked, messages, base_offset, leader_epoch, now_ms)
     by_broker = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time_ms = now_ms if by_broker else NO_TIMESTAMP
     if len(batches) == 1 and batches[0].magic == 2 and not by_broker:
@@ -92,8 +99,26 @@ def _stamped_single(
     next_offset = base_offset + header.record_count
     places = ((size, next_offset - 1, timestamp),)
     return named(
-        StampedSet, ((data,), places, size, timestamp, next_offset, NO_TIMESTAMP, now_ms, leader_epoch)
+        StampedSet,
+        ((data,), places, size, timestamp, next_offset, NO_TIMESTAMP, now_ms, leader_epoch, False),
     )
+
+
+def _stamped_messages(
+    checked: CheckedSet, messages: Positions, base_offset: int, leader_epoch: int, now_ms: int
+) -> StampedSet:
+    """Plain messages of format 0 or 1 with create time: they stay in one piece."""
+    from ottla.log.plain_messages import number  # here, since it loads NumPy
+
+    number(checked.data, messages, base_offset)
+    places: list[BatchPlace] = []
+    offset, newest = base_offset, NO_TIMESTAMP
+    for stretch in checked.batches:
+        offset += stretch.record_count
+        newest = max(newest, stretch.max_timestamp)
+        places.append((stretch.size, offset - 1, stretch.max_timestamp))
+    parts = ((checked.data,), tuple(places), checked.size)
+    return StampedSet(*parts, newest, offset, NO_TIMESTAMP, now_ms, leader_epoch, is_coarse=True)
 
 
 def _stamp_batch(

@@ -12,15 +12,16 @@
 A partial entry at the end is dropped, as Kafka does. Format 2 is checked by header and checksum alone unless
 the records are asked for: then, and always in compacted topics, they are decompressed and decoded.
 
-What nearly every produce is, one sound batch of format 2, is recognized at a glance. That look only ever
-accepts: whatever it does not like goes the general way, so each refusal is written once.
+What nearly every produce is, one sound batch of format 2, is recognized at a glance, and so are plain
+messages of the older formats. These looks only ever accept: whatever they do not like goes the general way,
+so each refusal is written once.
 """
 
 from __future__ import annotations
 
 import zlib
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
 
@@ -45,6 +46,9 @@ from ottla.log.config import LogConfig
 from ottla.log.refusals import check_timestamp, refused
 from ottla.model.error_codes import Code
 
+if TYPE_CHECKING:
+    from ottla.log.plain_messages import Positions
+
 CODEC_LAST = 4
 ZSTD = 4
 
@@ -65,6 +69,8 @@ class CheckedSet(NamedTuple):
 
     data: memoryview
     batches: tuple[BatchHeader, ...]
+    # Where plain messages begin; `batches` are stretches of them then, see `plain_messages`.
+    messages: Positions | None = None
 
     @property
     def size(self) -> int:
@@ -87,7 +93,13 @@ def checked(
     if config.is_plain and depth is Depth.HEADERS:
         header = _sound_batch(view, config, now_ms)
         if header is not None:
-            return named(CheckedSet, (view, (header,)))
+            return named(CheckedSet, (view, (header,), None))
+        if len(view) > MAGIC_AT and view[MAGIC_AT] < 2:
+            from ottla.log.plain_messages import plain_messages  # here, since it loads NumPy
+
+            found = plain_messages(view, config, now_ms)
+            if found is not None:
+                return CheckedSet(view, found.stretches, found.positions)
     return _checked_entries(view, config, now_ms, depth)
 
 

@@ -1,0 +1,146 @@
+"""Record sets of plain messages: formats 0 and 1 without compression, as the clients of 0.8 and 0.9 send
+them.
+
+Every record is an entry of its own there, with its own checksum, offset and length fields; one by one they
+cost far more than a batch of the same size. So a set is looked at as columns: the positions by a walk over
+the sizes, everything else by position at once. Only what is sound all through is accepted; the rest is for
+`validation`, which finds the message that is not, and says why.
+
+The log is told of stretches of about index.interval.bytes instead of single messages, as finely as it notes
+them.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ottla.log.batch_header import (
+    ENTRY_OVERHEAD,
+    LEGACY_CRC_AT,
+    LEGACY_TIMESTAMP_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_MIN,
+    BatchHeader,
+    named,
+)
+from ottla.log.config import LogConfig
+
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_SIZE = struct.Struct(">i")
+_SIZE_AT = 8
+_BODY_AT = {0: LEGACY_TIMESTAMP_AT, 1: LEGACY_TIMESTAMP_AT + 8}  # where the key's length stands
+_LENGTH_BYTES = 4
+
+
+class PlainMessages(NamedTuple):
+    """A sound set: where its messages begin, and its stretches as if each were one entry."""
+
+    positions: Positions
+    stretches: tuple[BatchHeader, ...]
+
+
+def plain_messages(view: memoryview, config: LogConfig, now_ms: int) -> PlainMessages | None:
+    """The set as columns, if all of it is whole plain messages of one format and nothing is against them."""
+    starts = _starts(view)
+    if len(starts) < 2:
+        return None
+    magic = view[MAGIC_AT]
+    positions = np.array(starts, np.int64)
+    ends = np.append(positions[1:], len(view))
+    data = np.frombuffer(view, np.uint8)
+    sizes = ends - positions
+    if (
+        magic not in _BODY_AT
+        or int(sizes.min()) < ENTRY_OVERHEAD + SIZE_MIN[magic]
+        or int(sizes.max()) > config.max_message_bytes
+        or (_gathered(data, positions + MAGIC_AT, ">u2") != magic << 8).any()  # no attributes either
+        or not _are_filled(data, positions + _BODY_AT[magic], ends)
+        or not _have_right_checksums(view, data, positions, ends)
+    ):
+        return None
+    times = np.full(len(positions), NO_TIMESTAMP, np.int64)
+    if magic == 1:
+        times = _gathered(data, positions + LEGACY_TIMESTAMP_AT, ">i8").astype(np.int64)
+        if not _are_timely(times, config, now_ms):
+            return None
+    return PlainMessages(positions, _stretches(positions, times, len(view), magic, config))
+
+
+def number(view: memoryview, positions: Positions, base_offset: int) -> None:
+    """Give the messages offsets from `base_offset` on; no checksum covers them."""
+    offsets = np.arange(base_offset, base_offset + len(positions), dtype=">i8")
+    places = positions[:, None] + np.arange(offsets.itemsize)
+    np.frombuffer(view, np.uint8)[places] = offsets.view(np.uint8).reshape(places.shape)
+
+
+def _starts(view: memoryview) -> list[int]:
+    """Where the messages begin; empty unless sizes lead exactly to the end."""
+    starts = []
+    at, end, unpack = 0, len(view), _SIZE.unpack_from
+    while at + ENTRY_OVERHEAD <= end:
+        starts.append(at)
+        size = unpack(view, at + _SIZE_AT)[0]
+        if size <= 0:
+            return []
+        at += size + ENTRY_OVERHEAD
+    return starts if at == end else []
+
+
+def _gathered(data: Bytes, places: Positions, kind: str) -> npt.NDArray[np.generic]:
+    """One big-endian number at each place."""
+    width = np.dtype(kind).itemsize
+    found: npt.NDArray[np.generic] = data[places[:, None] + np.arange(width)].view(kind)[:, 0]
+    return found
+
+
+def _are_filled(data: Bytes, key_lengths_at: Positions, ends: Positions) -> bool:
+    """Whether key and value, null or not, fill each message to its last byte."""
+    keys = np.maximum(_checked_lengths(data, key_lengths_at), 0)
+    value_lengths_at = key_lengths_at + _LENGTH_BYTES + keys
+    if (value_lengths_at + _LENGTH_BYTES > ends).any():
+        return False
+    values = _checked_lengths(data, value_lengths_at)
+    lengths_are_right = (values >= -1).all() and (_checked_lengths(data, key_lengths_at) >= -1).all()
+    filled = value_lengths_at + _LENGTH_BYTES + np.maximum(values, 0) == ends
+    return bool(lengths_are_right and filled.all())
+
+
+def _checked_lengths(data: Bytes, places: Positions) -> Positions:
+    return _gathered(data, places, ">i4").astype(np.int64)
+
+
+def _have_right_checksums(view: memoryview, data: Bytes, positions: Positions, ends: Positions) -> bool:
+    crc32 = zlib.crc32
+    spans = zip((positions + MAGIC_AT).tolist(), ends.tolist(), strict=True)
+    found = [crc32(view[start:end]) for start, end in spans]
+    return bool((_gathered(data, positions + LEGACY_CRC_AT, ">u4") == np.array(found, np.uint32)).all())
+
+
+def _are_timely(times: Positions, config: LogConfig, now_ms: int) -> bool:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    known = times[times != NO_TIMESTAMP]
+    return not len(known) or (int(known.min()) >= max(earliest, 0) and int(known.max()) <= latest)
+
+
+def _stretches(
+    positions: Positions, times: Positions, size: int, magic: int, config: LogConfig
+) -> tuple[BatchHeader, ...]:
+    pieces = positions // max(config.index_interval_bytes, 1)
+    firsts = np.flatnonzero(np.append(True, pieces[1:] != pieces[:-1]))
+    newest = np.maximum.reduceat(times, firsts).tolist()
+    begins = positions[firsts].tolist()
+    counts = np.diff(np.append(firsts, len(positions))).tolist()
+    rows = zip(begins, [*begins[1:], size], newest, counts, strict=True)
+    return tuple(
+        named(BatchHeader, (begin, end - begin, 0, 0, magic, 0, time, time, count, -1, -1, -1, -1))
+        for begin, end, time, count in rows
+    )

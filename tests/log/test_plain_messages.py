@@ -1,0 +1,104 @@
+"""Plain messages of formats 0 and 1 as columns: the same as one by one, and found again at every offset."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from ottla.log import plain_messages
+from ottla.log.config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from ottla.log.reading import FirstBatch
+from ottla.log.validation import CheckedSet, checked
+from ottla.model.errors import KafkaError
+from tests.log.record_sets import NOW
+
+CONFIG = LogConfig(message_timestamp_before_max_ms=10_000, max_message_bytes=3000)
+
+
+def message(magic: int, key: bytes | None, value: bytes | None, time_ms: int = NOW) -> bytes:
+    body = struct.pack(">BB", magic, 0) + (struct.pack(">q", time_ms) if magic else b"")
+    for part in (key, value):
+        body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
+    return struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
+
+
+def one_by_one(data: bytes, monkeypatch: pytest.MonkeyPatch) -> CheckedSet:
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_messages, "plain_messages", lambda *_: None)
+        return checked(bytearray(data), CONFIG, NOW)
+
+
+def outcome(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, columns: bool) -> object:
+    """The error, or what the log holds and notes after an append."""
+    try:
+        found = checked(bytearray(data), CONFIG, NOW) if columns else one_by_one(data, monkeypatch)
+    except KafkaError as error:
+        return error.code, str(error)
+    tmp_path.mkdir()
+    log = PartitionLog.open(tmp_path, CONFIG, NOW)
+    log.append(found, NOW)
+    log.write_staged()
+    stored = [tuple(header)[:8] for header in log.headers()]
+    facts = (log.high_watermark, log.active.max_timestamp, log.read(0, 1 << 20) if stored else b"")
+    log.close()
+    return stored, facts
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_columns_decide_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    magic = chance.choice((0, 1))
+    data = bytearray()
+    for _ in range(chance.randint(1, 60)):
+        key, value = (
+            None if chance.random() < 0.2 else chance.randbytes(chance.randint(0, 200)) for _ in range(2)
+        )
+        time_ms = NOW + chance.choice((0, 0, 0, -1, -5_000))
+        data += message(magic, key, value, time_ms)
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    if chance.random() < 0.2:
+        data = data[: chance.randrange(len(data))]
+    results = [
+        outcome(bytes(data), tmp_path / f"{columns}", monkeypatch, columns=columns)
+        for columns in (True, False)
+    ]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        message(1, b"k", b"v", NOW - 20_000),
+        message(0, b"k", b"v"),
+        message(1, b"k", b"x" * 3000),
+        message(1, b"k", b"v")[:-1],
+    ],
+    ids=["too old", "another format", "too large", "cut"],
+)
+def test_one_that_is_not_right_leaves_the_set_to_the_general_way(bad: bytes) -> None:
+    good = message(1, b"k", b"v") * 3
+    assert plain_messages.plain_messages(memoryview(good), CONFIG, NOW) is not None
+    assert plain_messages.plain_messages(memoryview(good + bad), CONFIG, NOW) is None
+
+
+@pytest.mark.parametrize("first_batch", FirstBatch)
+def test_every_message_is_found_with_the_fewest_bytes_that_hold_it(
+    tmp_path: Path, first_batch: FirstBatch
+) -> None:
+    """A reader of Fetch 0 to 2 may ask for little: what it gets must begin with the message it wants."""
+    log = PartitionLog.open(tmp_path, LogConfig(), NOW)
+    data = b"".join(message(0, None, b"%d" % number * 50) for number in range(300))
+    for _ in range(2):
+        log.append(checked(bytearray(data), log.config, NOW), NOW)
+        log.write_staged()
+    assert log.high_watermark == 600
+    for offset in range(600):
+        found = log.read(offset, 300, first_batch)
+        assert struct.unpack_from(">q", found)[0] == offset
+    log.close()
