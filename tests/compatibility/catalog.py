@@ -25,7 +25,13 @@ from tools.peer_cache import (
 )
 
 CLIENTS = Path(__file__).parent / "clients"
-QUICK_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+QUICK_JAVA = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 """A script runs for seconds: what matters is how fast Java starts."""
 
 
@@ -65,13 +71,19 @@ def _node() -> list[str]:
     return ["/usr/bin/env", f"NODE_PATH={modules}", program("node"), str(CLIENTS / "kafkajs_client.js")]
 
 
-def _java(version: str) -> Callable[[], list[str]]:
-    def command() -> list[str]:
-        classes = java_classes(CLIENTS / "java" / "ClientSteps.java", version)
-        path = f"{classes}{os.pathsep}{kafka_libs(version)}{os.sep}*"
-        return [program("java"), *QUICK_JAVA, "-cp", path, "ClientSteps"]
+def _java(source: str, version: str) -> list[str]:
+    """Java with Kafka's jars and one of our programs; its name is what is to follow."""
+    classes = java_classes(CLIENTS / "java" / source, version)
+    path = f"{classes}{os.pathsep}{kafka_libs(version)}{os.sep}*"
+    return [program("java"), *QUICK_JAVA, "-cp", path]
 
-    return command
+
+def _java_client(version: str) -> Callable[[], list[str]]:
+    return lambda: [*_java("ClientSteps.java", version), "ClientSteps"]
+
+
+def _java_tools(script: str, version: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, str(CLIENTS / script), *_java("ToolRunner.java", version), version]
 
 
 ALL = (
@@ -82,7 +94,9 @@ ALL = (
     Client("sarama", _go("sarama")),
     Client("franz-go", _go("franz")),
     Client("kafkajs", _node),
-    Client("Java client 3.9", _java(KAFKA_3)),
-    Client("Java client 4", _java(KAFKA_4)),
+    Client("Java client 3.9", _java_client(KAFKA_3)),
+    Client("Java client 4", _java_client(KAFKA_4)),
+    Client("command-line tools 3.9", _java_tools("tools_client.py", KAFKA_3)),
+    Client("command-line tools 4", _java_tools("tools_client.py", KAFKA_4)),
 )
 BY_NAME = {client.name: client for client in ALL}
