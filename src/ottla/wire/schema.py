@@ -18,7 +18,7 @@ ranges:
     parts = encode(FetchRequest(topics=[FetchTopic(topic="t")]), version=12)
     message = decode(FetchRequest, 12, b"".join(parts))
 
-Declared classes are slotted dataclasses in which every field has a default. A field that a version lacks
+Declared classes are slotted, and every field of theirs has a default. A field that a version lacks
 reads as its default; writing another value there is refused unless the field is `ignorable`. Declared
 order is wire order; tagged fields, which have no place in that order, stand last. A class without `since`
 on its fields that is used by one field only inherits that field's range.
@@ -30,11 +30,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform, overload
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import FIELDS, Field, Struct
+from ottla.wire.declared_class import Default, declared_class
 from ottla.wire.primitives import Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, Uuid
 from ottla.wire.strings import Blob, String
 
@@ -128,7 +129,7 @@ def field(
 
 
 def _declare(kind: C, *, frozen: bool) -> C:
-    """Turn a class body of `field` rows into a slotted dataclass and remember its table."""
+    """Turn a class body of `field` rows into a slotted class and remember its table."""
     rows: list[Field] = []
     for name in kind.__annotations__:
         row = kind.__dict__.get(name)
@@ -137,11 +138,8 @@ def _declare(kind: C, *, frozen: bool) -> C:
         if row.tag is None and rows and rows[-1].tag is not None:
             raise TypeError(f"{kind.__name__}.{name} stands behind a tagged field")
         rows.append(dataclasses.replace(row, name=name))
-        if row.shared_default:
-            setattr(kind, name, dataclasses.field(default=row.make_default()))
-        else:
-            setattr(kind, name, dataclasses.field(default_factory=row.make_default))
-    made = cast(C, dataclasses.dataclass(slots=True, frozen=frozen)(kind))
+    defaults = {row.name: Default(row.make_default, is_shared=row.shared_default) for row in rows}
+    made = declared_class(kind, defaults, frozen=frozen)
     FIELDS[made] = tuple(rows)
     return made
 

@@ -8,12 +8,11 @@ Behaviour: topics that do not exist are refused here, the rest is decided by the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ottla.broker.groups.offsets import commit_refused
 from ottla.broker.serving import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.declared_class import replaced
 from ottla.wire.versions import VersionRange
 
 
@@ -27,15 +26,15 @@ def handle(inquiry: Inquiry, request: OffsetCommitRequest) -> OffsetCommitRespon
     if not unknown:
         inquiry.node.groups.ask(inquiry, request)
         return None
-    refused = commit_refused(replace(request, topics=unknown), Code.UNKNOWN_TOPIC_OR_PARTITION)
+    refused = commit_refused(replaced(request, topics=unknown), Code.UNKNOWN_TOPIC_OR_PARTITION)
     known = [topic for topic in request.topics if topic.name in existing]
     if not known:
         return refused
 
     def reply(response: OffsetCommitResponse) -> None:
-        inquiry.reply(replace(response, topics=[*response.topics, *refused.topics]))
+        inquiry.reply(replaced(response, topics=[*response.topics, *refused.topics]))
 
-    inquiry.node.groups.ask(inquiry, replace(request, topics=known), reply)
+    inquiry.node.groups.ask(inquiry, replaced(request, topics=known), reply)
     return None
 
 
