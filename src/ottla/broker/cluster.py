@@ -98,6 +98,13 @@ class Cluster:
             broker_id=self.config.broker_id,
             cluster_id=self.cluster_id,
         )
+        try:
+            self._open_topics()
+        except BaseException:
+            self.directory.abandon()  # and its lock: the caller may try again
+            raise
+
+    def _open_topics(self) -> None:
         self._finish_deletions()
         self._adopt()
         for topic in self.catalog.topics.values():

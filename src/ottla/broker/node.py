@@ -41,6 +41,7 @@ class Node:
         self.faults_seen = 0
         self.refused_count = 0
         self.connections: set[Connection] = set()
+        self._hosts: Counter[str] = Counter()  # of connections, by the peer's address
         self.queued_bytes = 0  # of requests that were received and not answered yet
         self.is_flooded = False  # queued_bytes were above their limit, and are not far below it yet
         self._all_gone = asyncio.Event()
@@ -124,17 +125,23 @@ class Node:
     def admit(self, connection: Connection) -> None:
         """A connection was made; it is refused above the limits, by closing it as Kafka does."""
         config = self.cluster.config
-        of_host = sum(one.peer_host == connection.peer_host for one in self.connections)
+        of_host = self._hosts[connection.peer_host]
         if len(self.connections) >= config.connections_max or of_host >= config.connections_per_ip_max:
             self.refused_count += 1
             log.warning("refused a connection from %s: the limit is reached", connection.peer_host)
             connection.abort()
             return
         self.connections.add(connection)
+        self._hosts[connection.peer_host] += 1
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
-        self.connections.discard(connection)
+        """A connection is gone, or one that was never admitted."""
+        if connection not in self.connections:
+            return
+        self.connections.remove(connection)
+        self._hosts[connection.peer_host] -= 1
+        if not self._hosts[connection.peer_host]:
+            del self._hosts[connection.peer_host]
         if not self.connections:
             self._all_gone.set()
 
