@@ -91,12 +91,19 @@ def test_appends_and_reads_race_with_the_run(tmp_path: Path, random: Random) -> 
     log.close()
 
 
-def test_what_was_made_of_a_log_that_was_cut_is_thrown_away(tmp_path: Path, random: Random) -> None:
+@pytest.mark.parametrize("is_run_late", [False, True])
+def test_what_was_made_of_a_log_that_was_cut_is_thrown_away(
+    tmp_path: Path, random: Random, is_run_late: bool
+) -> None:
     """The record that superseded an older one may be among those that were cut."""
     log = filled(tmp_path / "t-0", random)
     ticket = begin(log, 0, NOW)
-    ticket.run()
-    log.truncate(log.high_watermark // 2)
+    if not is_run_late:
+        ticket.run()
+    log.truncate(log.segments[len(log.segments) // 2].base_offset + 6)
+    if is_run_late:
+        with pytest.raises(DamagedLog, match="was cut"):
+            ticket.run()
     write(log, random, 40)
     rows = rows_of(log)
     result = finish(log, ticket)

@@ -117,14 +117,15 @@ def _tables(source: SealedCopy) -> Iterator[tuple[int, memoryview, Table]]:
     """(position, bytes, table) of as many whole entries as one read gives; checksums are not verified."""
     position, chunk_bytes = 0, CHUNK_BYTES
     while position < source.size:
-        data = source.read(position, min(chunk_bytes, source.size - position))
+        wanted = min(chunk_bytes, source.size - position)
+        data = source.read(position, wanted)
         entries = scan(read_only(data), verify_crc=False)
         if entries.valid_bytes:
             yield position, memoryview(data)[: entries.valid_bytes], entries.table
         if entries.damage is not None:
             raise _damaged(source, position, str(entries.damage))
-        if not entries.valid_bytes and position + len(data) >= source.size:
-            raise _damaged(source, position, "the file ends within a batch")
+        if not entries.valid_bytes and (len(data) < wanted or position + wanted == source.size):
+            raise _damaged(source, position, "the file ends within a batch, or was cut")
         # A batch may be larger than what is read at once.
         chunk_bytes = CHUNK_BYTES if entries.valid_bytes else 2 * chunk_bytes
         position += entries.valid_bytes
