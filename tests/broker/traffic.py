@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ottla.records.messages import MessageSet, to_messages
@@ -27,6 +26,7 @@ from ottla.wire.api.produce import (
     ProduceRequest,
     ProduceTopic,
 )
+from ottla.wire.declared_class import replaced
 from tests.broker.wire_client import Client
 from tests.log.record_sets import Row, batch
 
@@ -107,7 +107,7 @@ def fetch_request(
             id_ = topic_id(client, name) if version >= FETCH_IDS else NO_ID
             topics[name] = FetchTopic(topic=name, topic_id=id_, partitions=[])
         asked = where if isinstance(where, FetchPartition) else place(where)
-        topics[name].partitions.append(replace(asked, partition=index))
+        topics[name].partitions.append(replaced(asked, partition=index))
     settings = {"max_wait_ms": 0, "min_bytes": 1, **how}
     return FetchRequest(topics=list(topics.values()), **settings)
 
@@ -190,7 +190,7 @@ def offset_at(
     """ListOffsets of one partition."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
     if version == 0:
-        asked = replace(asked, max_num_offsets=count)
+        asked = replaced(asked, max_num_offsets=count)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[asked])])
     (answer,) = client.call(request, version).topics[0].partitions
     return answer
