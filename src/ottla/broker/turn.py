@@ -10,12 +10,15 @@ next group.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 
 from ottla.broker.partition import Partition
 from ottla.log.flush_ticket import FlushTicket
 from ottla.model.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 Failures = Mapping[Partition, StorageError]
 Then = Callable[[Failures], None]
@@ -65,12 +68,12 @@ class Turn:
         failures: dict[Partition, StorageError] = {}
         written = []
         for partition in dirty:
-            log = partition.log
-            size = log.staged_bytes if log else 0
+            its_log = partition.log
+            size = its_log.staged_bytes if its_log else 0
             try:
-                if log is None:
+                if its_log is None:
                     raise StorageError(f"{partition} went offline before it was written")
-                log.write_staged()
+                its_log.write_staged()
             except StorageError as error:
                 failures[partition] = error
                 partition.producers.rollback()
@@ -89,7 +92,10 @@ class Turn:
 
     def _settle(self, waiting: Iterable[Then], failures: Failures) -> None:
         for callback in waiting:
-            callback(failures)
+            try:
+                callback(failures)
+            except Exception:  # an error of ours, which must not cost the others their answers
+                log.exception("what waited for a write could not go on")
 
     async def drain(self) -> None:
         """Wait until everything is written and flushed and all callbacks have run."""
