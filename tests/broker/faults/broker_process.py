@@ -82,11 +82,15 @@ class BrokerProcess:
         self._end(signal.SIGTERM)
         return self._process.returncode
 
-    def kill_after(self, seconds: float) -> threading.Timer:
-        """Kill it later, from another thread."""
-        timer = threading.Timer(seconds, os.kill, (self.pid, signal.SIGKILL))
+    def signal_after(self, seconds: float, number: signal.Signals = signal.SIGKILL) -> threading.Timer:
+        """End it later, from another thread."""
+        timer = threading.Timer(seconds, os.kill, (self.pid, number))
         timer.start()
         return timer
+
+    def wait(self) -> int:
+        """Until it has ended; the exit code."""
+        return self._process.wait(STOP_S)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process.poll() is None:

@@ -160,9 +160,9 @@ class RawClient:
         request = fetch_request(topic, offset, partition, max_bytes)
         return self.call(request, version).responses[0].partitions[0]
 
-    def records(self, topic: str, partition: int = 0) -> list[Stored]:
-        """Everything in a partition, from its start to its end; each checksum is looked at."""
-        offset, end = self.offset(topic, -2, partition), self.offset(topic, -1, partition)
+    def records(self, topic: str, partition: int = 0, first: int = 0) -> list[Stored]:
+        """Everything in a partition, from its start or from an offset; each checksum is looked at."""
+        offset, end = max(first, self.offset(topic, -2, partition)), self.offset(topic, -1, partition)
         found: list[Stored] = []
         while offset < end:
             answer = self.fetch(topic, offset, partition)

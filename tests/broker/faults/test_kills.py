@@ -1,0 +1,128 @@
+"""kill -9 while clients write, make topics and commit offsets: nothing that was acknowledged is lost.
+
+`OTTLA_KILLS` is how often, over both flush modes together; `OTTLA_KILL_SEED` repeats a run (its kills fall at
+other instants all the same: nobody repeats those). Segments are tiny, so that many kills fall into a roll.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.log.checkpoints import CLEAN_SHUTDOWN
+from tests.broker.faults.broker_process import BrokerProcess
+from tests.broker.faults.raw_client import RawClient
+from tests.broker.faults.workloads import Committer, Producer, TopicMaker, Workload
+
+KILLS = int(os.environ.get("OTTLA_KILLS", "50"))
+SEED = int(os.environ.get("OTTLA_KILL_SEED", "0")) or secrets.randbits(32)
+LOAD_S = (0.02, 0.15)
+SETTINGS = {
+    "log.segment.bytes": "40000",
+    "log.index.interval.bytes": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "50",
+    "offsets.topic.num.partitions": "3",
+    "num.partitions": "4",
+}
+SOON_DELETED = {"log.segment.delete.delay.ms": "10"}
+
+
+def run(workload: Workload, port: int) -> None:
+    """One client's life: it ends with the broker's."""
+    with suppress(OSError), RawClient(port) as client:
+        workload.run(client)
+
+
+def under_load(
+    broker: BrokerProcess,
+    workloads: Sequence[Workload],
+    chance: Random,
+    number: signal.Signals = signal.SIGKILL,
+) -> list[str]:
+    """Let all workloads run, and end the broker at some instant; what failed in another way than that."""
+    failures: list[str] = []
+
+    def work(workload: Workload) -> None:
+        try:
+            run(workload, broker.port)
+        except Exception as error:  # noqa: BLE001 - told by the test
+            failures.append(f"{type(workload).__name__}: {error!r}")
+
+    threads = [threading.Thread(target=work, args=(workload,)) for workload in workloads]
+    for thread in threads:
+        thread.start()
+    timer = broker.signal_after(chance.uniform(*LOAD_S), number)
+    for thread in threads:
+        thread.join()
+    timer.join()
+    broker.wait()
+    return failures
+
+
+def new_workloads(chance: Random) -> list[Workload]:
+    return [
+        Producer("t", 0, Random(chance.random()), is_idempotent=False),
+        Producer("t", 1, Random(chance.random()), is_idempotent=True),
+        Producer("t", 2, Random(chance.random()), is_idempotent=True),
+        TopicMaker(Random(chance.random())),
+        Committer("g1"),
+        Committer("g2"),
+    ]
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_killed_again_and_again(flush: str, tmp_path: Path) -> None:
+    chance = Random(f"{SEED} {flush}")
+    seed = f"OTTLA_KILL_SEED={SEED}"
+    settings = {**SETTINGS, **SOON_DELETED, "ottla.flush": flush}
+    data_dir = tmp_path / "data"
+    workloads = new_workloads(chance)
+    with BrokerProcess(data_dir, settings) as broker:
+        with broker.client() as client:
+            assert client.create("t") == 0
+        assert under_load(broker, workloads, chance) == [], seed
+    for number in range(1, KILLS // 2):
+        with BrokerProcess(data_dir, settings) as broker:
+            with broker.client() as client:
+                for workload in workloads:
+                    workload.check(client, data_dir)
+            assert under_load(broker, workloads, chance) == [], f"{seed}, kill {number}"
+            assert broker.surprises == [], f"{seed}, kill {number}"
+    with BrokerProcess(data_dir, settings) as broker, broker.client() as client:
+        for workload in workloads:
+            workload.check(client, data_dir)
+            if isinstance(workload, Producer):
+                workload.check_all(client, data_dir)
+        assert broker.surprises == [], seed
+    assert KILLS < 10 or all(workload.acknowledged for workload in workloads)
+    segments = list((data_dir / "t-0").glob("*.log"))
+    assert len(segments) > KILLS // 10, "no kill can have fallen into a roll"
+
+
+def test_a_stop_under_load_is_a_clean_one(tmp_path: Path) -> None:
+    """SIGTERM: what was acknowledged is there, and the next start has nothing to repair."""
+    data_dir = tmp_path / "data"
+    chance = Random(SEED)
+    workloads = new_workloads(chance)
+    with BrokerProcess(data_dir, SETTINGS) as broker, broker.client() as client:
+        assert client.create("t") == 0
+        assert under_load(broker, workloads, chance, signal.SIGTERM) == []
+        assert broker.stop() == 0
+        assert broker.log == ""
+    assert (data_dir / CLEAN_SHUTDOWN).exists()
+    ends = {path: path.stat().st_size for path in data_dir.glob("t-*/*.log")}
+    with BrokerProcess(data_dir, SETTINGS) as broker, broker.client() as client:
+        assert not (data_dir / CLEAN_SHUTDOWN).exists()
+        assert {path: path.stat().st_size for path in ends} == ends
+        for workload in workloads:
+            workload.check(client, data_dir)
+        assert broker.stop() == 0
+        assert broker.log == ""
