@@ -22,7 +22,6 @@ from ottla.broker.settings.ignored_names import NAMES, check_refused, is_ignored
 from ottla.broker.settings.java_properties import read_properties
 from ottla.broker.settings.listeners import LOOPBACK, PORT, WILDCARDS, endpoints
 from ottla.broker.settings.setting import INT_MAX, LONG_MAX, did_you_mean, same
-from ottla.broker.settings.topic_table import check_lags
 from ottla.log.config import LogConfig
 from ottla.model.errors import ConfigError
 
@@ -76,7 +75,6 @@ class BrokerConfig:
     log: LogConfig = field(default_factory=LogConfig)
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
-    max_compaction_lag_ms: int = LONG_MAX
     min_insync_replicas: int = 1
     message_downconversion: bool = True
     timestamp_difference_max_ms: int = LONG_MAX
@@ -93,7 +91,6 @@ class BrokerConfig:
                     row.check(value)
         for name in ("port", "advertised_port"):
             BROKER_SETTINGS[name.replace("_", ".")].check(getattr(self, name))
-        check_lags(self.log.min_compaction_lag_ms, self.max_compaction_lag_ms)
         if self.queued_bytes_max < self.request_bytes_max:
             raise ConfigError(
                 f"queued.max.request.bytes={self.queued_bytes_max}: it must not be below "

@@ -138,7 +138,7 @@ class Housekeeping:
             self._compaction = None
             result = finish(partition_log, ticket)
         key = partition.topic, partition.index
-        if key in cluster.directory.logs:
+        if cluster.directory.logs.get(key) is partition_log:  # and not another's of the same name
             cluster.directory.first_dirty_offsets[key] = result.first_dirty_offset
         if partition.log is partition_log:
             self._purge_later(partition)

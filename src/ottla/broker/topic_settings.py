@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.broker.config import BrokerConfig, log_replaced
 from ottla.broker.settings.setting import LONG_MAX, did_you_mean
-from ottla.broker.settings.topic_table import TOPIC_SETTINGS, check_lags
+from ottla.broker.settings.topic_table import TOPIC_SETTINGS
 from ottla.log.config import LogConfig
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError
@@ -33,14 +33,12 @@ class TopicConfig:
     """What a topic's settings come to. Everything in the log's own files is in `log`.
 
     min_insync_replicas     above 1, a produce with acks=-1 gets NOT_ENOUGH_REPLICAS: there is one replica
-    max_compaction_lag_ms   a dirty record older than this makes the log due, whatever its dirty ratio
     message_downconversion  False: a fetch that would need an older format gets UNSUPPORTED_VERSION
     """
 
     log: LogConfig
     flush_messages: int
     flush_ms: int
-    max_compaction_lag_ms: int
     min_insync_replicas: int
     message_downconversion: bool
 
@@ -69,11 +67,9 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
             log=log,
             flush_messages=values.get("flush_messages", config.flush_messages),
             flush_ms=values.get("flush_ms", config.flush_ms),
-            max_compaction_lag_ms=values.get("max_compaction_lag_ms", config.max_compaction_lag_ms),
             min_insync_replicas=values.get("min_insync_replicas", config.min_insync_replicas),
             message_downconversion=values.get("message_downconversion", config.message_downconversion),
         )
-        check_lags(log.min_compaction_lag_ms, topic.max_compaction_lag_ms)
     except ConfigError as error:
         raise ConfigRefused(Code.INVALID_CONFIG, str(error)) from error
     return topic

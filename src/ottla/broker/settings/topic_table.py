@@ -14,7 +14,6 @@ from typing import Any
 
 from ottla.broker.settings.setting import LONG_MAX, Setting, SettingType, table
 from ottla.log.config import TimestampType
-from ottla.model.errors import ConfigError
 
 _HOURS_7_DAYS = 168 * 3_600_000
 _UNREPLICATED = "Without effect: this broker does not replicate."
@@ -42,15 +41,6 @@ def _flag(name: str, doc: str, *synonyms: str, default: bool = False, **more: An
 def or_unlimited(value: int) -> int:
     """Kafka takes every negative number for no limit; LogConfig only -1."""
     return max(value, -1)
-
-
-def check_lags(min_compaction_lag_ms: int, max_compaction_lag_ms: int) -> None:
-    """Raise ConfigError if no record could be old enough and young enough to be compacted."""
-    if min_compaction_lag_ms > max_compaction_lag_ms:
-        raise ConfigError(
-            f"min.compaction.lag.ms={min_compaction_lag_ms}: it must not be above "
-            f"max.compaction.lag.ms={max_compaction_lag_ms}"
-        )
 
 
 _LOG_ROWS = (
@@ -240,7 +230,7 @@ _BROKER_ROWS = (
         "log.cleaner.max.compaction.lag.ms",
         unit="ms",
         minimum=1,
-        target="max_compaction_lag_ms",
+        target="log.max_compaction_lag_ms",
     ),
     _int(
         "min.insync.replicas",
