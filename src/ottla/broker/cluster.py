@@ -270,6 +270,7 @@ class Cluster:
 
     def lead(self, changes: Iterable[tuple[Partition, int]]) -> None:
         """Make brokers leaders. A partition that had one gets a new epoch, so that clients notice."""
+        self.turn.end()  # what is staged is of the leaders until now: the next ones must find it in the log
         previous = []
         bumped = set()
         for partition, leader in changes:

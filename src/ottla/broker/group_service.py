@@ -15,7 +15,7 @@ from ottla.broker.serving import Inquiry
 from ottla.broker.turn import Failures
 from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, RemoteProtocolError, StorageError
+from ottla.model.errors import KafkaError, OttlaError, RemoteProtocolError, StorageError
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -102,14 +102,20 @@ class GroupService:
         load = self._loads[partition.index] = object()
         end = partition.log.high_watermark
         if partition.log.size <= LOAD_BYTES:
-            self._finish_load(partition, load, _records(partition.log, end))
+            self._finish_load(partition, load, _loaded(partition.log, end))
             return
-        work = self._cluster.loop.run_in_executor(self._cluster.executor, _records, partition.log, end)
+        work = self._cluster.loop.run_in_executor(self._cluster.executor, _loaded, partition.log, end)
         work.add_done_callback(lambda done: self._finish_load(partition, load, done.result()))
 
-    def _finish_load(self, partition: Partition, load: object, records: list[StoredRecord]) -> None:
+    def _finish_load(
+        self, partition: Partition, load: object, records: list[StoredRecord] | OttlaError
+    ) -> None:
         if self._loads.get(partition.index) is not load:
             return  # led by somebody else meanwhile
+        if isinstance(records, OttlaError):
+            what = "%s cannot be loaded, so its groups stay unavailable until it is led anew: %s"
+            log.error(what, partition, records)
+            return
         for record in records:
             try:
                 self.coordinator.replay(Record(record.key or b"", record.value))
@@ -121,6 +127,14 @@ class GroupService:
         """Another node leads it now."""
         self._loads.pop(partition.index, None)
         self._perform(self.coordinator.unload(partition.index, self._cluster.now_ms()))
+
+
+def _loaded(partition_log: PartitionLog, end: int) -> list[StoredRecord] | OttlaError:
+    """All records below `end`, or why there are none."""
+    try:
+        return _records(partition_log, end)
+    except OttlaError as error:
+        return error
 
 
 def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:

@@ -1,20 +1,50 @@
 """OffsetDelete, key 47: forget committed offsets of topics that a group does not read.
 
 Versions: 0.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: partitions that do not exist are refused here, the rest is decided by the group coordinator, see
+`ottla.broker.groups`; an error of the group is the whole answer.
 """
 
 from __future__ import annotations
 
 from ottla.broker.serving import Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.api.offset_delete import (
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+    OffsetDeleteTopicResponse,
+)
+from ottla.wire.declared_class import replaced
 from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: OffsetDeleteRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
+    """Ask the coordinator for what exists."""
+    known: list[OffsetDeleteTopic] = []
+    refused: list[OffsetDeleteTopicResponse] = []
+    for topic in request.topics:
+        count = len(inquiry.cluster.partitions.get(topic.name, ()))
+        there = [one for one in topic.partitions if 0 <= one.partition_index < count]
+        missing = [one.partition_index for one in topic.partitions if not 0 <= one.partition_index < count]
+        if there:
+            known.append(OffsetDeleteTopic(name=topic.name, partitions=there))
+        if missing:
+            refused.append(_refused(topic.name, missing))
+
+    def reply(response: OffsetDeleteResponse) -> None:
+        if not response.error_code:
+            response = replaced(response, topics=[*response.topics, *refused])
+        inquiry.reply(response)
+
+    inquiry.node.groups.ask(inquiry, replaced(request, topics=known), reply)
+
+
+def _refused(name: str, indexes: list[int]) -> OffsetDeleteTopicResponse:
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    answers = [OffsetDeletePartitionResponse(partition_index=index, error_code=code) for index in indexes]
+    return OffsetDeleteTopicResponse(name=name, partitions=answers)
 
 
 def refuse(_request: OffsetDeleteRequest, error: Code, _version: int) -> OffsetDeleteResponse:
