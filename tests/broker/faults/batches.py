@@ -74,22 +74,35 @@ def sealed(data: bytearray) -> bytearray:
     return data
 
 
-def stored(data: bytes) -> Iterator[Stored]:
-    """Records of whole batches. Every checksum must be right."""
+def whole(data: bytes) -> Iterator[bytes]:
+    """The batches that are there to their last byte. Every checksum must be right."""
     at = 0
     while len(data) - at >= HEADER.size:
         fields = HEADER.unpack_from(data, at)
-        base, size, magic, crc, count = fields[0], fields[1] + 12, fields[3], fields[4], fields[12]
+        base, size, magic, crc = fields[0], fields[1] + 12, fields[3], fields[4]
         if at + size > len(data):
             return
         assert magic == 2, f"format {magic} at {at}"
         assert crc32c.crc32c(data[at + ATTRIBUTES_AT : at + size]) == crc, f"checksum of the batch at {base}"
-        place = at + HEADER.size
-        for _ in range(count):
-            length, place = _varint(data, place)
-            yield _record(data, place, base)
-            place += length
+        yield data[at : at + size]
         at += size
+
+
+def stored(one: bytes) -> list[Stored]:
+    """The records of a batch; compaction may have left none."""
+    fields = HEADER.unpack_from(one)
+    place, found = HEADER.size, []
+    for _ in range(fields[12]):
+        length, place = _varint(one, place)
+        found.append(_record(one, place, fields[0]))
+        place += length
+    return found
+
+
+def end_offset(one: bytes) -> int:
+    """The offset behind a batch."""
+    fields = HEADER.unpack_from(one)
+    return int(fields[0] + fields[6] + 1)
 
 
 def _record(data: bytes, at: int, base: int) -> Stored:

@@ -21,7 +21,7 @@ from ottla.wire.api.produce import (
 )
 from ottla.wire.headers import decode_correlation_id, encode_request_header, response_body
 from ottla.wire.schema import Request, Response, decode, encode
-from tests.broker.faults.batches import Stored, stored
+from tests.broker.faults.batches import Stored, end_offset, stored, whole
 
 R = TypeVar("R", bound=Response)
 
@@ -167,10 +167,10 @@ class RawClient:
         while offset < end:
             answer = self.fetch(topic, offset, partition)
             assert answer.error_code == 0, f"fetch of {topic}-{partition} at {offset}: {answer.error_code}"
-            batch = [record for record in stored(bytes(answer.records or b"")) if record.offset >= offset]
-            assert batch, f"nothing at offset {offset} of {topic}-{partition}, which ends at {end}"
-            found += batch
-            offset = batch[-1].offset + 1
+            batches = list(whole(bytes(answer.records or b"")))
+            assert batches, f"nothing at offset {offset} of {topic}-{partition}, which ends at {end}"
+            found += (record for one in batches for record in stored(one) if record.offset >= offset)
+            offset = end_offset(batches[-1])
         return found
 
     def offset(self, topic: str, timestamp: int = -1, partition: int = 0) -> int:

@@ -26,7 +26,7 @@ KILLS = int(os.environ.get("OTTLA_KILLS", "50"))
 SEED = int(os.environ.get("OTTLA_KILL_SEED", "0")) or secrets.randbits(32)
 LOAD_S = (0.02, 0.15)
 SETTINGS = {
-    "log.segment.bytes": "40000",
+    "log.segment.bytes": "10000",
     "log.index.interval.bytes": "1000",
     "log.flush.offset.checkpoint.interval.ms": "50",
     "offsets.topic.num.partitions": "3",
@@ -104,7 +104,7 @@ def test_killed_again_and_again(flush: str, tmp_path: Path) -> None:
         assert broker.surprises == [], seed
     assert KILLS < 10 or all(workload.acknowledged for workload in workloads)
     segments = list((data_dir / "t-0").glob("*.log"))
-    assert len(segments) > KILLS // 10, "no kill can have fallen into a roll"
+    assert len(segments) > 2, "no kill can have fallen into a roll"
 
 
 def test_a_stop_under_load_is_a_clean_one(tmp_path: Path) -> None:
