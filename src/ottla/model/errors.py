@@ -6,6 +6,10 @@ OttlaError
 ├── RemoteProtocolError             the peer broke it: drop the connection
 │   └── CorruptRecord               stored data is damaged: skip it or stop
 ├── KafkaError                      the peer answered with an error code: look at `retriable`
+├── ConnectionLost                  no connection (any more): what has no answer may have happened or not
+│   └── BrokerUnreachable           it never came to be: nothing was sent
+├── RequestTimedOut                 no answer in time: what was asked may have happened or not
+├── AuthenticationFailed            TLS or SASL: trying again does not help, a person fixes the settings
 └── StorageError                    the disk refused: nothing of the call happened, it may be tried again
     ├── DamagedLog                  stored batches are broken with sound ones behind them: a person decides
     ├── LogOffline                  an earlier failure could not be undone: open the log again
@@ -63,6 +67,22 @@ class KafkaError(OttlaError):
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""
         return self.error.retriable
+
+
+class ConnectionLost(OttlaError):
+    """The connection broke or was closed. Requests without an answer may have been performed or not."""
+
+
+class BrokerUnreachable(ConnectionLost):
+    """No connection came to be, so nothing was sent; the message names the address, the cause, the remedy."""
+
+
+class RequestTimedOut(OttlaError):
+    """No answer came in time. The request may have been performed, or may be yet."""
+
+
+class AuthenticationFailed(OttlaError):
+    """The two sides do not trust each other: certificates, mechanism or credentials."""
 
 
 class StorageError(OttlaError):
