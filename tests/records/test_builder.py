@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.kernels import kernel
 from ottla.model.errors import ConfigError, LocalProtocolError, OttlaError
-from ottla.records.builder import BATCH_BYTES_MAX, Stamp, encode
+from ottla.records.builder import BATCH_BYTES_MAX, Numbering, Stamp, encode
 from ottla.records.columns import HEADERS, SCHEMA_WITH_HEADERS
 from ottla.records.compression import Codec
 from ottla.records.reader import decode
@@ -185,6 +185,29 @@ def test_old_formats_are_cut_by_bytes_too(magic: int) -> None:
         assert len(views) >= 8
         assert [one.offset for one in records_of(decode(joined(views)).batch)] == [*range(100)]
     assert all(len(view) <= 1000 for view in encode(columns, magic=magic, batch_bytes=1000))
+
+
+@each_pair
+def test_views_for_requests_are_numbered_from_0_each(magic: int, codec: Codec) -> None:
+    columns = pa.table({"value": [b"v%030d" % n for n in range(100)]})
+    stamp = Stamp(producer_id=7, producer_epoch=0, base_sequence=5)
+    views = encode(
+        columns, magic=magic, codec=codec, batch_bytes=500, stamp=stamp, numbering=Numbering.REQUEST
+    )
+    assert len(views) > 3
+    pieces = [records_of(decode(view).batch) for view in views]  # whose checksums `decode` has verified
+    for piece in pieces:
+        assert [one.offset for one in piece] == [*range(len(piece))]
+    assert [one.value for piece in pieces for one in piece] == columns.column("value").to_pylist()
+    if magic == 2:
+        sequences = [struct.unpack_from(">i", view, 53)[0] for view in views]
+        counts = [len(piece) for piece in pieces]
+        assert sequences == [5 + sum(counts[:n]) for n in range(len(counts))]
+
+
+def test_a_request_has_no_base_offset() -> None:
+    with pytest.raises(ConfigError, match="base_offset 3 is for a log"):
+        encode(pa.table({"value": [b"v"]}), stamp=Stamp(base_offset=3), numbering=Numbering.REQUEST)
 
 
 @pytest.mark.parametrize(

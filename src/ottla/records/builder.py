@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import crc32c
 import numpy as np
@@ -71,6 +72,13 @@ class Stamp:
 PLAIN = Stamp()
 
 
+class Numbering(Enum):
+    """How offsets go on from one view to the next; sequences always count on."""
+
+    LOG = "through all of them, as a log or a Fetch response has them"
+    REQUEST = "each from 0, the only number that a broker takes in a Produce request"
+
+
 def encode(
     columns: pa.RecordBatch | pa.Table,
     *,
@@ -79,13 +87,14 @@ def encode(
     level: int | None = None,
     batch_bytes: int = BATCH_BYTES,
     stamp: Stamp = PLAIN,
+    numbering: Numbering = Numbering.LOG,
     timestamp_ms: int = layout.NO_TIMESTAMP,
     pool: SlabPool = POOL,
 ) -> list[memoryview]:
     """Encode records in order; each view is a whole batch.
 
     Joined, they are a record set as a log or a Fetch response holds it. A Produce request carries one view
-    a partition: brokers refuse more.
+    a partition, numbered for a REQUEST: brokers refuse anything else.
 
     A batch holds at most `batch_bytes` before compression; a larger record gets a batch of its own.
     Formats 0 and 1 have no batches: uncompressed, a view holds many messages; compressed, one wrapper.
@@ -97,15 +106,18 @@ def encode(
         raise ConfigError(f"batch_bytes {batch_bytes} is not within 1 to {BATCH_BYTES_MAX}")
     if abs(timestamp_ms) >= layout.ENCODED_TIMESTAMP_LIMIT:
         raise ConfigError(f"timestamp_ms {timestamp_ms} is no time that a record can carry")
+    if numbering is Numbering.REQUEST and stamp.base_offset:
+        raise ConfigError(f"base_offset {stamp.base_offset} is for a log: a request's batches begin at 0")
     codec = codec if isinstance(codec, Codec) else Codec.named(codec)
     views: list[memoryview] = []
     for chunk in _chunks(columns):
         records = _Records.of(chunk, timestamp_ms)
         if magic == 2:
-            batches = _encode_batches(records, batch_bytes, stamp, pool)
+            batches = _encode_batches(records, batch_bytes, stamp, numbering, pool)
             views += batches if codec is Codec.NONE else (_compressed(one, codec, level) for one in batches)
         else:
-            views += _encode_messages(records, magic, codec, level, batch_bytes, stamp.base_offset)
+            first = None if numbering is Numbering.REQUEST else stamp.base_offset
+            views += _encode_messages(records, magic, codec, level, batch_bytes, first)
         stamp = stamp.behind(records.count)
     return views
 
@@ -170,7 +182,9 @@ class _Records:
 # ---- format 2
 
 
-def _encode_batches(records: _Records, batch_bytes: int, stamp: Stamp, pool: SlabPool) -> list[memoryview]:
+def _encode_batches(
+    records: _Records, batch_bytes: int, stamp: Stamp, numbering: Numbering, pool: SlabPool
+) -> list[memoryview]:
     batches_max = _batches_max(records, batch_bytes)
     lease = pool.lease(records.bytes_max + batches_max * layout.BATCH_OVERHEAD)
     out = lease.slab.array
@@ -197,6 +211,9 @@ def _encode_batches(records: _Records, batch_bytes: int, stamp: Stamp, pool: Sla
     if VERIFY == layout.VERIFY_LATER:
         for start, end in spans:
             _write_crc(out.data[start:end])
+    if numbering is Numbering.REQUEST:
+        for start, _ in spans:
+            out[start : start + 8] = 0  # the base offset, which no checksum covers
     return [memoryview(lease.buffer(start, end - start)) for start, end in spans]
 
 
@@ -239,20 +256,22 @@ def _write_crc(batch: memoryview) -> None:
 
 
 def _encode_messages(
-    records: _Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int
+    records: _Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int | None
 ) -> Iterator[memoryview]:
+    """Views of messages; without a base offset each view counts from 0."""
     if records.headers is not None:
         raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
     for first, last in _message_runs(records, batch_bytes):
         part = records.part(first, last)
+        offset = 0 if base_offset is None else base_offset + first
         if codec is Codec.NONE:
-            yield _messages(part, magic, base_offset + first)
+            yield _messages(part, magic, offset)
         else:
             # Format 1 numbers wrapped messages from 0, format 0 as if they stood alone.
-            inner = _messages(part, magic, 0 if magic == 1 else base_offset + first)
+            inner = _messages(part, magic, 0 if magic == 1 else offset)
             value = compress(codec, inner, level=level, magic=magic)
             timestamp = int(part.timestamps.max())
-            yield _wrapper(value, magic, codec, base_offset + last - 1, timestamp)
+            yield _wrapper(value, magic, codec, offset + part.count - 1, timestamp)
 
 
 def _message_runs(records: _Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
