@@ -20,7 +20,7 @@ from ottla.broker.handlers import produce
 from ottla.broker.turn import Failures
 from ottla.log.batch_header import named
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, StorageError
+from ottla.model.errors import KafkaError, RemoteProtocolError, StorageError
 from ottla.wire.api.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -30,6 +30,7 @@ from ottla.wire.api.produce import (
 )
 from ottla.wire.frames import SIZE_ROOM, seal
 from ottla.wire.headers import encode_response_header
+from ottla.wire.primitives import read_varint
 from ottla.wire.schema import encode
 from ottla.wire.server_connection import Call
 
@@ -79,7 +80,7 @@ class Shape:
         if not self.is_flexible:
             start = at + _INT32.size
             return frame[start:] if _INT32.unpack_from(frame, at)[0] == len(frame) - start else None
-        size, start = _varint(frame, at)
+        size, start = read_varint(frame, at, "record set")
         end = start + size - 1
         return frame[start:end] if frame[end:] == _TAGS else None
 
@@ -96,18 +97,6 @@ def _template(topic: ProduceTopic, index: int, version: int) -> bytes:
     topics = [ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]
     header = encode_response_header(ProduceRequest.API, version, 0)
     return b"".join(seal(encode(ProduceResponse(responses=topics), version, SIZE_ROOM + header)))
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """An unsigned number and the place behind it."""
-    number = shift = 0
-    while True:
-        byte = view[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
 
 
 def _varint_bytes(number: int) -> int:
@@ -172,7 +161,7 @@ class Express:
             if shape.version >= produce.IDS_SINCE:
                 topic = self._node.cluster.topic_name(shape.topic.topic_id)
             placed = produce.place(self._node, topic, shape.index, records, shape.version, shape.acks)
-        except (KafkaError, StorageError, IndexError):
+        except (KafkaError, StorageError, RemoteProtocolError):
             return False
         self._node.counts[ProduceRequest.API.key] += 1
         if self._turn_number != self._turn.number:

@@ -137,6 +137,11 @@ def _loaded(partition_log: PartitionLog, end: int) -> list[StoredRecord] | Ottla
         return error
 
 
+def ask_coordinator(inquiry: Inquiry, request: Request[Any]) -> None:
+    """Handle a request by asking the group coordinator of the node that got it."""
+    inquiry.node.groups.ask(inquiry, request)
+
+
 def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:
     """All records below `end`. May run beside the loop: what is below the high watermark does not change."""
     records: list[StoredRecord] = []

@@ -6,15 +6,11 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.group_service import ask_coordinator
+from ottla.broker.serving import Handler
 from ottla.model.error_codes import Code
 from ottla.wire.api.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.versions import VersionRange
-
-
-def handle(inquiry: Inquiry, request: DeleteGroupsRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(request: DeleteGroupsRequest, error: Code, _version: int) -> DeleteGroupsResponse:
@@ -23,4 +19,4 @@ def refuse(request: DeleteGroupsRequest, error: Code, _version: int) -> DeleteGr
     return DeleteGroupsResponse(results=results)
 
 
-HANDLER = Handler(DeleteGroupsRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(DeleteGroupsRequest, VersionRange(0, 2), ask_coordinator, refuse)

@@ -6,15 +6,11 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.group_service import ask_coordinator
+from ottla.broker.serving import Handler
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.versions import VersionRange
-
-
-def handle(inquiry: Inquiry, request: DescribeGroupsRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> DescribeGroupsResponse:
@@ -23,4 +19,4 @@ def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> Descri
     return DescribeGroupsResponse(groups=groups)
 
 
-HANDLER = Handler(DescribeGroupsRequest, VersionRange(0, 6), handle, refuse)
+HANDLER = Handler(DescribeGroupsRequest, VersionRange(0, 6), ask_coordinator, refuse)

@@ -6,15 +6,11 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.group_service import ask_coordinator
+from ottla.broker.serving import Handler
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.versions import VersionRange
-
-
-def handle(inquiry: Inquiry, request: HeartbeatRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(_request: HeartbeatRequest, error: Code, _version: int) -> HeartbeatResponse:
@@ -22,4 +18,4 @@ def refuse(_request: HeartbeatRequest, error: Code, _version: int) -> HeartbeatR
     return HeartbeatResponse(error_code=error)
 
 
-HANDLER = Handler(HeartbeatRequest, VersionRange(0, 4), handle, refuse)
+HANDLER = Handler(HeartbeatRequest, VersionRange(0, 4), ask_coordinator, refuse)

@@ -6,15 +6,11 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.group_service import ask_coordinator
+from ottla.broker.serving import Handler
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.versions import VersionRange
-
-
-def handle(inquiry: Inquiry, request: JoinGroupRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupResponse:
@@ -22,4 +18,4 @@ def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupRe
     return JoinGroupResponse(error_code=error, member_id=request.member_id)
 
 
-HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), handle, refuse)
+HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), ask_coordinator, refuse)

@@ -6,15 +6,11 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.group_service import ask_coordinator
+from ottla.broker.serving import Handler
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.versions import VersionRange
-
-
-def handle(inquiry: Inquiry, request: ListGroupsRequest) -> None:
-    """Ask the coordinator."""
-    inquiry.node.groups.ask(inquiry, request)
 
 
 def refuse(_request: ListGroupsRequest, error: Code, _version: int) -> ListGroupsResponse:
@@ -22,4 +18,4 @@ def refuse(_request: ListGroupsRequest, error: Code, _version: int) -> ListGroup
     return ListGroupsResponse(error_code=error)
 
 
-HANDLER = Handler(ListGroupsRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(ListGroupsRequest, VersionRange(0, 5), ask_coordinator, refuse)
