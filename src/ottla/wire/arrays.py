@@ -1,13 +1,15 @@
 """Counted lists: a count, then that many elements of one type.
 
 The count is compared with the bytes that remain, times the fewest bytes an element of this version can take,
-before the first element is read. Lists of plain numbers go through `struct` in one call.
+and with what the message may have in all, before the first element is read. Lists of plain numbers go through
+`struct` in one call.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -45,13 +47,13 @@ class Array(Codec[list[T]]):
         return 1 if place.flexible else 4
 
     def decoder(self, place: Place) -> Decoder:
-        inner = Place(place.label, place.version, place.flexible)
+        inner = replace(place, nullable=False)
         if self._element.pack:
             return _numbers_decoder(place, self._element.unpack)
         return _items_decoder(place, self._element.minimum_bytes(inner), self._element.decoder(inner))
 
     def encoder(self, place: Place) -> Encoder:
-        inner = Place(place.label, place.version, place.flexible)
+        inner = replace(place, nullable=False)
         if self._element.pack:
             return _numbers_encoder(place, self._element.pack, self._element.encoder(inner))
         return _items_encoder(place, self._element.encoder(inner))
@@ -66,6 +68,7 @@ def _numbers(count: int, character: str) -> struct.Struct:
 def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
     quick = 0x7F if place.flexible else -1
     read_count = _count_reader(place, minimum_bytes)
+    budget, label = place.budget, place.label
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         try:
@@ -79,6 +82,8 @@ def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
             if count < 0:
                 out.append(None)
                 return position
+        if budget is not None:
+            budget.take(count, label)
         values: list[object] = []
         while count:
             position = item(view, position, values)
@@ -93,6 +98,7 @@ def _numbers_decoder(place: Place, character: str) -> Decoder:
     quick = 0x7F if place.flexible else -1
     width = struct.calcsize(">" + character)
     read_count = _count_reader(place, width)
+    budget, label = place.budget, place.label
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         try:
@@ -106,6 +112,8 @@ def _numbers_decoder(place: Place, character: str) -> Decoder:
             if count < 0:
                 out.append(None)
                 return position
+        if budget is not None:
+            budget.take(count, label)
         out.append(list(_numbers(count, character).unpack_from(view, position)))
         return position + width * count
 

@@ -233,12 +233,14 @@ def _reading_steps(plain: Sequence[Field], place: Place) -> Iterator[Decoder]:
 
 def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
     """The tag buffer: known tags into their fields, unknown ones skipped, the rest default."""
-    label = place.inner("tags").label
+    label, budget = place.inner("tags").label, place.budget
     readers = {field.tag: field.codec.decoder(field.place(place)) for field in tagged}
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         found: dict[int, object] = {}
         count, position = read_varint(view, position, label)
+        if budget is not None:
+            budget.take(count, label)
         previous = -1
         for _ in range(count):
             tag, position = read_varint(view, position, label)

@@ -21,6 +21,8 @@ from ottla.wire.schema import Api
 from ottla.wire.strings import STRING_LIMIT_BYTES
 
 API_VERSIONS_KEY = 18
+TAGS_MAX = 1000
+"""Nobody defines any; a million of them would only be work."""
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
@@ -104,6 +106,8 @@ def _tagged_response(api: Api, version: int) -> bool:
 def _after_tags(view: memoryview, label: str) -> memoryview:
     """Skip a tag buffer; headers define no tags of their own."""
     count, position = read_varint(view, 0, f"{label} tags")
+    if count > TAGS_MAX:
+        raise RemoteProtocolError(f"{label} tags: {count}, allowed are {TAGS_MAX}")
     previous = -1
     for _ in range(count):
         tag, position = read_varint(view, position, f"{label} tags")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from ottla.model.errors import LocalProtocolError, RemoteProtocolError
@@ -64,6 +64,28 @@ def sink(prefix: bytes = b"") -> Sink:
     return made
 
 
+class Budget:
+    """How many list elements and tags one message may have in all; used up while it is decoded.
+
+    An element of two bytes becomes an object of a hundred, and work for a handler: bytes alone are no limit.
+    """
+
+    __slots__ = ("_left", "count_max")
+
+    def __init__(self, count_max: int) -> None:
+        self.count_max = self._left = count_max
+
+    def begin(self) -> None:
+        """Another message."""
+        self._left = self.count_max
+
+    def take(self, count: int, label: str) -> None:
+        """Before so many elements are read."""
+        self._left -= count
+        if self._left < 0:
+            raise RemoteProtocolError(f"{label}: more elements than the {self.count_max} of a whole message")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a codec is used: one field of one message version."""
@@ -72,11 +94,12 @@ class Place:
     version: int
     flexible: bool
     nullable: bool = False
+    budget: Budget | None = None
 
     def inner(self, name: str, *, nullable: bool = False) -> Place:
         """The place of `name` inside the struct at this place."""
         glue = "." if ": " in self.label else ": "
-        return Place(f"{self.label}{glue}{name}", self.version, self.flexible, nullable)
+        return replace(self, label=f"{self.label}{glue}{name}", nullable=nullable)
 
 
 class Codec(ABC, Generic[T]):

@@ -36,7 +36,7 @@ from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import FIELDS, Field, Struct
 from ottla.wire.declared_class import Default, declared_class
-from ottla.wire.primitives import Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, Uuid
+from ottla.wire.primitives import Budget, Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, Uuid
 from ottla.wire.strings import Blob, String
 
 T = TypeVar("T")
@@ -244,6 +244,10 @@ def response(request_kind: type[Request[Any]]) -> Callable[[K], K]:
 
 # --- use ------------------------------------------------------------------------------------------------
 
+REQUEST_COUNT_MAX = 100_000
+"""Elements of all lists of a request. Topics or partitions that a client asks for at once are far fewer; a
+peer that sends 50 million empty names in its 100 MB must not cost gigabytes and minutes."""
+
 _DECODERS: dict[tuple[type[Message], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
 
@@ -275,7 +279,7 @@ def decode_prefix(kind: type[M], version: int, data: Buffer) -> tuple[M, int]:
     try:
         run = _DECODERS[kind, version]
     except KeyError:
-        run = _DECODERS[kind, version] = Struct(kind).decoder(_root_place(kind, version))
+        run = _DECODERS[kind, version] = _decoder(kind, version)
     view = data if isinstance(data, memoryview) else memoryview(data)
     out: list[Any] = []
     position = run(view, 0, out)
@@ -305,6 +309,20 @@ def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
             f"{kind.__name__} v{version}: cannot send {message!r:.200}: {error}"
         ) from error
     return out.parts()
+
+
+def _decoder(kind: type[Message], version: int) -> Decoder:
+    place = _root_place(kind, version)
+    if not issubclass(kind, Request):
+        return Struct(kind).decoder(place)
+    budget = Budget(REQUEST_COUNT_MAX)
+    inner = Struct(kind).decoder(dataclasses.replace(place, budget=budget))
+
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        budget.begin()
+        return inner(view, position, out)
+
+    return decode
 
 
 def _root_place(kind: type[Message], version: int) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from tests.broker.faults.batches import batch
 from tests.broker.faults.raw_client import (
     FETCH,
@@ -19,6 +20,7 @@ from tests.broker.faults.raw_client import (
     RawClient,
     fetch_request,
     frame,
+    framed,
     produce_request,
 )
 
@@ -137,3 +139,39 @@ def test_no_more_is_read_while_too_many_bytes_wait_for_their_answers(tmp_path: P
             client.close()
         assert late.offset("t") == count
         until(lambda: not node.queued_bytes)
+
+
+def counted(count: int, each: bytes) -> bytes:
+    return struct.pack(">i", count) + each * count
+
+
+FETCH_HEAD, PRODUCE_HEAD = struct.pack(">iiiib", -1, 0, 0, 1, 0), struct.pack(">hhi", -1, 1, 0)
+SWARMS = {
+    "names": (3, 1, counted(1_000_000, b"\0\0")),
+    "groups": (15, 0, counted(1_000_000, b"\0\0")),
+    "lists in lists": (1, 4, FETCH_HEAD + counted(1000, b"\0\0" + counted(1000, bytes(16)))),
+    "no records": (0, 3, PRODUCE_HEAD + counted(1, b"\0\1t" + counted(200_000, b"\0\0\0\0\xff\xff\xff\xff"))),
+    "numbers": (9, 2, b"\0\1g" + counted(500, b"\0\1t" + counted(1000, bytes(4)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SWARMS)
+def test_a_request_with_a_swarm_of_elements_is_refused_before_they_are_made(
+    name: str, tmp_path: Path
+) -> None:
+    """Each would become an object and some work: 100 MB of them gigabytes and minutes."""
+    key, version, body = SWARMS[name]
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("t")
+        with RawClient(broker.port) as client:
+            client.send(framed(struct.pack(">hhih", key, version, 1, -1) + body))
+            assert client.rest() == b""
+        with RawClient(broker.port) as client:
+            assert client.offset("t") == 0
+
+
+def test_many_topics_in_one_request_are_served(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker, RawClient(broker.port) as client:
+        wanted = [MetadataTopic(name=f"topic-{number}") for number in range(20_000)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        assert len(client.call(request, METADATA).topics) == 20_000
