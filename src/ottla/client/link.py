@@ -1,0 +1,226 @@
+"""A transport with the protocol's state over it: bytes in and out, and what failures of either mean.
+
+`opening` makes links and asks over them who the broker is; `connection` is a link that is ready for use.
+A link that failed is closed; `why_closed` tells everybody who comes later.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.clock import Clock, Deadline
+from ottla.client.tls import alert_failure
+from ottla.client.transport import Transport
+from ottla.model.errors import (
+    ConnectionLost,
+    LocalProtocolError,
+    OttlaError,
+    RemoteProtocolError,
+    RequestTimedOut,
+)
+from ottla.wire.client_connection import Answer, ClientConnection, Disconnected, Outgoing
+from ottla.wire.exchange import Exchange
+from ottla.wire.frames import FrameReceiver
+from ottla.wire.schema import Request
+from ottla.wire.versions import PeerVersions
+
+_SHOWN_MAX = 3
+_SIZE = struct.Struct(">i")
+
+
+def _nothing() -> None:
+    """What a failure does unless somebody wants to know."""
+
+
+class Link:
+    """One connection's bytes and state. Belongs to one thread."""
+
+    __slots__ = ("_clock", "_receiver", "_transport", "_wire", "answers", "on_failure", "peer", "why_closed")
+
+    def __init__(
+        self, peer: str, transport: Transport, *, client_id: str, receiver: FrameReceiver, clock: Clock
+    ) -> None:
+        self.peer = peer
+        self.why_closed = ""  # "" while it is open
+        self.answers = 0  # received so far
+        self.on_failure: Callable[[], None] = _nothing
+        self._transport = transport
+        self._receiver = receiver
+        self._wire = ClientConnection(client_id=client_id, receiver=receiver)
+        self._clock = clock
+
+    @property
+    def unanswered(self) -> tuple[Exchange, ...]:
+        """Requests that wait for their answers."""
+        return self._wire.unanswered
+
+    def adopt(self, versions: PeerVersions) -> None:
+        """Speak these versions from now on."""
+        self._wire.adopt(versions)
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 when it is closed."""
+        return self._transport.socket.fileno()
+
+    def send(self, request: Request[Any], version: int | None, timeout_ms: float | None) -> Outgoing:
+        """Encode and write a request; closes the link unless the request itself was refused."""
+        if self.why_closed:
+            raise self._is_closed()
+        outgoing = self._wire.send(request, version=version)
+        self._write(outgoing.parts, timeout_ms, f"{outgoing.exchange}")
+        return outgoing
+
+    def _write(self, parts: list[Any], timeout_ms: float | None, what: str) -> None:
+        try:
+            self._transport.send(parts, Deadline(self._clock, timeout_ms), self._drain)
+        except OSError as error:
+            if isinstance(error, TimeoutError) and error.errno is None:
+                raise self._failed(
+                    RequestTimedOut(f"{self.peer}: did not take {what} in {timeout_ms:.0f} ms")
+                ) from None
+            raise self._broken(error) from error
+        except BaseException as error:
+            self._close(f"{error!r}")  # who knows how much of the request has left
+            raise
+
+    def _drain(self) -> None:
+        """Take what the peer sends while it does not read."""
+        count = self._transport.receive_now(self._wire.get_buffer())
+        if count == 0:
+            raise ConnectionResetError("the broker closed the connection")
+        if count is not None:
+            self._wire.received(count)
+
+    def receive(self, timeout_ms: float | None) -> Answer:
+        """The next answer. Only a timeout leaves the link open."""
+        answer = self._next(None)
+        if answer is not None:
+            return answer
+        self._require_due()
+        deadline = Deadline(self._clock, timeout_ms)
+        while answer is None:
+            answer = self._next(deadline)
+        return answer
+
+    def poll(self) -> Answer | None:
+        """The next answer if all of it is here."""
+        answer = self._next(None)
+        while answer is None:
+            try:
+                count = self._transport.receive_now(self._wire.get_buffer())
+            except OSError as error:
+                raise self._broken(error) from error
+            if count is None:
+                return None
+            self._took(count)
+            answer = self._next(None)
+        return answer
+
+    def _next(self, deadline: Deadline | None) -> Answer | None:
+        """One step: receive once if there is a deadline, then look whether an answer is whole."""
+        if self.why_closed:
+            raise self._is_closed()
+        wire = self._wire
+        try:
+            if deadline is not None:
+                self._took(self._transport.receive_into(wire.get_buffer(), deadline))
+            event = wire.next_event()
+        except RemoteProtocolError as error:
+            raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
+        except TimeoutError as error:
+            if error.errno is not None:
+                raise self._broken(error) from error
+            raise RequestTimedOut(self._no_answer(deadline)) from None
+        except OSError as error:
+            raise self._broken(error) from error
+        except BaseException as error:
+            # Ctrl-C between a read and its bookkeeping loses bytes: what follows would be misread.
+            self._close(f"{error!r}")
+            raise
+        if isinstance(event, Disconnected):
+            raise self._failed(self._closed_by_peer())
+        if event is not None:
+            self.answers += 1
+        return event
+
+    def _took(self, count: int) -> None:
+        if count:
+            self._wire.received(count)
+            return
+        self._wire.eof()
+        try:
+            self._receiver.eof()
+        except RemoteProtocolError as error:
+            raise self._failed(ConnectionLost(f"{self.peer}: {error}{self._lost_requests()}")) from None
+
+    def raw_exchange(self, token: bytes, deadline: Deadline) -> bytes:
+        """A token in a bare frame, and the answer to it: SASL before Kafka 1.0. Nothing may be in flight."""
+        left_ms = deadline.left_ms()
+        self._write([_SIZE.pack(len(token)) + token], left_ms, "an authentication token")
+        try:
+            while (frame := self._receiver.next_frame()) is None:
+                count = self._transport.receive_into(self._receiver.get_buffer(), deadline)
+                if not count:
+                    raise self._failed(self._closed_by_peer())
+                self._receiver.received(count)
+        except TimeoutError:
+            raise self._failed(
+                RequestTimedOut(f"{self.peer}: no answer to an authentication token")
+            ) from None
+        except OSError as error:
+            raise self._broken(error) from error
+        return bytes(frame)
+
+    def _require_due(self) -> None:
+        if not self._wire.unanswered:
+            raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
+
+    # --- the end
+
+    def close(self) -> None:
+        """Close it; nothing if it is closed."""
+        self._close("we closed it")
+
+    def _close(self, why: str) -> None:
+        if not self.why_closed:
+            self.why_closed = why
+            self._wire.close()
+            self._transport.close()
+
+    def _failed(self, error: OttlaError) -> OttlaError:
+        self._close(f"{error}")
+        self.on_failure()
+        return error
+
+    def _broken(self, error: OSError) -> OttlaError:
+        alert = alert_failure(self.peer, error) if isinstance(error, ssl.SSLError) else None
+        if alert is not None:
+            return self._failed(alert)
+        return self._failed(
+            ConnectionLost(
+                f"{self.peer}: the connection broke: {error.strerror or error}{self._lost_requests()}"
+            )
+        )
+
+    def _is_closed(self) -> ConnectionLost:
+        return ConnectionLost(f"{self.peer}: the connection is closed ({self.why_closed}); open another")
+
+    def _closed_by_peer(self) -> ConnectionLost:
+        return ConnectionLost(f"{self.peer}: the broker closed the connection{self._lost_requests()}")
+
+    def _no_answer(self, deadline: Deadline | None) -> str:
+        waited_ms = deadline.timeout_ms if deadline is not None else 0
+        due = self._wire.unanswered
+        what = f" to {due[0]}" if due else ""
+        behind = f" ({len(due) - 1} more wait behind it)" if len(due) > 1 else ""
+        return f"{self.peer}: no answer{what} in {waited_ms:.0f} ms{behind}"
+
+    def _lost_requests(self) -> str:
+        due = self._wire.unanswered
+        if not due:
+            return ""
+        shown = ", ".join(str(one) for one in due[:_SHOWN_MAX]) + (", …" if len(due) > _SHOWN_MAX else "")
+        return f"; without an answer: {shown}"

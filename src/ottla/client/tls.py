@@ -1,0 +1,67 @@
+"""TLS: what we trust, who we are, and what a failure means. The standard library's `ssl`, PEM files."""
+
+from __future__ import annotations
+
+import ssl
+
+from ottla.client.config import SecurityConfig
+from ottla.model.errors import AuthenticationFailed, BrokerUnreachable, ConfigError, OttlaError
+
+
+def tls_context(security: SecurityConfig) -> ssl.SSLContext:
+    """Made anew for every connection, so that renewed certificates count. Raises ConfigError."""
+    try:
+        context = ssl.create_default_context(cafile=security.ca_location or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"ssl.ca.location={security.ca_location}: {error}; it must be a PEM file of certificates"
+        ) from error
+    context.check_hostname = security.checks_host_name
+    if security.certificate_location:
+        key = security.key_location or security.certificate_location
+        try:
+            # A callable, since OpenSSL would ask the terminal for a password that is not given.
+            context.load_cert_chain(security.certificate_location, key, lambda: security.key_password)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"ssl.certificate.location={security.certificate_location}, ssl.key.location={key}: {error}; "
+                "both must be PEM files that belong together, and ssl.key.password that of the key"
+            ) from error
+    return context
+
+
+def handshake_failure(peer: str, error: OSError) -> OttlaError:
+    """What a handshake that failed says to a person."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(
+            f"{peer}: its certificate is not to be trusted: {error.verify_message}. Set ssl.ca.location to "
+            "the authority that signed it; where only the host's name differs, call the broker by one that "
+            "is in the certificate, or set ssl.endpoint.identification.algorithm=none"
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        alert = alert_failure(peer, error)
+        if alert is not None:
+            return alert
+        return AuthenticationFailed(
+            f"{peer}: no TLS came about: {_reason(error)}. Is this the port of a TLS listener? "
+            "Check security.protocol on both sides"
+        )
+    return BrokerUnreachable(
+        f"{peer}: the connection ended in the TLS handshake ({error}). If this goes on, the port may not be "
+        "that of a TLS listener: check security.protocol on both sides"
+    )
+
+
+def alert_failure(peer: str, error: ssl.SSLError) -> AuthenticationFailed | None:
+    """The peer's refusal of ours, which TLS 1.3 tells only after the handshake; None if it is another."""
+    reason = _reason(error)
+    if "ALERT" not in reason.upper():
+        return None
+    return AuthenticationFailed(
+        f"{peer}: the broker refused TLS with us: {reason}. It may ask for a certificate of ours "
+        "(ssl.certificate.location, ssl.key.location) that an authority of its trust store has signed"
+    )
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return str(error.reason or error)

@@ -1,0 +1,224 @@
+"""A socket to a broker, plain or under TLS, whose every wait ends: by its deadline, or by an interruption.
+
+The socket does not block; waiting is a `poll` over it and the interruption. So a signal (Ctrl-C) ends a wait
+as well, and nothing has to be woken by closing a descriptor under another thread. Errors are those of the
+operating system: TimeoutError, ConnectionError, ssl.SSLError; `link` says what they mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ottla.client.clock import Deadline
+from ottla.client.interruption import Interruption
+from ottla.model.address import Address
+from ottla.wire.primitives import Buffer
+
+PARTS_MAX = 1024
+"""Most buffers of one gathering write (Linux's IOV_MAX)."""
+
+_READABLE = select.POLLIN | select.POLLPRI
+_WRITABLE = select.POLLOUT
+_UNDER_WAY = {0, errno.EINPROGRESS, errno.EWOULDBLOCK}
+
+
+@dataclass(frozen=True, slots=True)
+class SocketBuffers:
+    """SO_RCVBUF and SO_SNDBUF; -1 leaves one to the system."""
+
+    receive_bytes: int = -1
+    send_bytes: int = -1
+
+
+class Transport:
+    """A connected socket. Belongs to one thread."""
+
+    __slots__ = ("_interruption", "_is_drained", "_reading", "_writing", "socket")
+
+    def __init__(self, connected: socket.socket, interruption: Interruption) -> None:
+        self.socket = connected
+        self._interruption = interruption
+        self._is_drained = True  # whether a read would find nothing, as far as the last one tells
+        self._reading = _poll(connected, _READABLE, interruption)
+        self._writing = _poll(connected, _READABLE | _WRITABLE, interruption)
+
+    def receive_into(self, room: memoryview, deadline: Deadline) -> int:
+        """Wait for bytes and take them; 0 is the end of the stream."""
+        if self._is_drained:
+            self._wait(self._reading, deadline)
+        while (count := self.receive_now(room)) is None:
+            self._wait(self._reading, deadline)
+        return count
+
+    def receive_now(self, room: memoryview) -> int | None:
+        """Take the bytes that are there; None if there are none yet, 0 at the end of the stream."""
+        try:
+            count = self.socket.recv_into(room)
+        except BlockingIOError:
+            self._is_drained = True
+            return None
+        self._is_drained = count < len(room)
+        return count
+
+    def send(self, parts: list[Buffer], deadline: Deadline, drain: Callable[[], None]) -> None:
+        """Write all parts. While the peer takes nothing, `drain` is called for what it sends.
+
+        A broker may wait to be rid of its answers before it reads on; then only reading goes ahead.
+        """
+        while parts:
+            count = self.send_now(parts)
+            if count is None:
+                if self._wait(self._writing, deadline) & _READABLE:
+                    drain()
+            else:
+                parts = _unsent(parts, count)
+
+    def send_now(self, parts: list[Buffer]) -> int | None:
+        """Write what the system takes at once; None if it takes nothing."""
+        try:
+            return self.socket.sendmsg(parts if len(parts) <= PARTS_MAX else parts[:PARTS_MAX])
+        except BlockingIOError:
+            return None
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+
+    def _wait(self, poll: select.poll, deadline: Deadline) -> int:
+        """What the socket is ready for. Raises TimeoutError, or ConnectionLost if interrupted."""
+        left_ms = deadline.left_ms()
+        ready = poll.poll(None if left_ms is None else math.ceil(left_ms))
+        if not ready:
+            raise TimeoutError
+        for descriptor, events in ready:
+            if descriptor != self.socket.fileno():
+                self._interruption.check()
+            else:
+                return events
+        return 0
+
+
+class TlsTransport(Transport):
+    """The same under TLS. A read may need a write, and bytes may be here that `poll` does not know of."""
+
+    __slots__ = ("_tls",)
+
+    def __init__(
+        self, connected: socket.socket, interruption: Interruption, context: ssl.SSLContext, host: str
+    ) -> None:
+        self._tls = context.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
+        super().__init__(self._tls, interruption)
+        self._is_drained = False
+
+    def handshake(self, deadline: Deadline) -> None:
+        """Agree on keys, and check the peer's certificate."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self._wait(self._reading, deadline)
+            except ssl.SSLWantWriteError:
+                self._wait(self._writing, deadline)
+
+    def receive_now(self, room: memoryview) -> int | None:
+        """As of a plain socket, but always tried first: decrypted bytes are not seen by `poll`."""
+        try:
+            return self._tls.recv_into(room)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def send_now(self, parts: list[Buffer]) -> int | None:
+        """One part at most: TLS has no gathering write."""
+        try:
+            return self._tls.send(parts[0])
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+
+def _poll(connected: socket.socket, events: int, interruption: Interruption) -> select.poll:
+    poll = select.poll()
+    poll.register(connected, events)
+    poll.register(interruption, select.POLLIN)
+    return poll
+
+
+def _unsent(parts: list[Buffer], count: int) -> list[Buffer]:
+    """What is left of parts after so many bytes."""
+    for number, part in enumerate(parts):
+        size = part.nbytes if isinstance(part, memoryview) else len(part)
+        if count < size:
+            rest = memoryview(part).cast("B")[count:] if count else part
+            return [rest, *parts[number + 1 :]]
+        count -= size
+    return []
+
+
+def connected_socket(
+    address: Address, buffers: SocketBuffers, deadline: Deadline, interruption: Interruption
+) -> socket.socket:
+    """Resolve the name and connect to the first of its addresses that takes us.
+
+    Raises OSError (of the last address), TimeoutError, ConnectionLost. Resolving cannot be interrupted.
+    """
+    resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{address.host} has no address")
+    for number, (family, kind, protocol, _, place) in enumerate(resolved):
+        left_ms = deadline.left_ms()
+        share_ms = None if left_ms is None else left_ms / (len(resolved) - number)
+        made = socket.socket(family, kind, protocol)
+        try:
+            _connect(made, place, buffers, Deadline(deadline.clock, share_ms), interruption)
+        except OSError as error:
+            made.close()
+            failure = error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise failure
+
+
+def _connect(
+    made: socket.socket,
+    place: tuple[object, ...],
+    buffers: SocketBuffers,
+    deadline: Deadline,
+    interruption: Interruption,
+) -> None:
+    for option, value in _options(buffers):
+        made.setsockopt(*option, value)
+    made.settimeout(0)
+    number = made.connect_ex(place)
+    if number not in _UNDER_WAY:
+        raise OSError(number, os.strerror(number))
+    left_ms = deadline.left_ms()
+    ready = _poll(made, _WRITABLE, interruption).poll(None if left_ms is None else math.ceil(left_ms))
+    interruption.check()
+    if not ready:
+        raise TimeoutError(f"no answer in {deadline.timeout_ms:.0f} ms")
+    number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if number:
+        raise OSError(number, os.strerror(number))
+    if made.getsockname() == made.getpeername():
+        # The system gave us the very port that we call, and TCP connects the socket to itself. Kept, it
+        # would hold the port against the broker that is to come back there.
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
+
+
+def _options(buffers: SocketBuffers) -> Iterator[tuple[tuple[int, int], int]]:
+    yield (socket.IPPROTO_TCP, socket.TCP_NODELAY), 1
+    yield (socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1
+    # Only before the connection is made do these also set the window that TCP can offer.
+    if buffers.receive_bytes >= 0:
+        yield (socket.SOL_SOCKET, socket.SO_RCVBUF), buffers.receive_bytes
+    if buffers.send_bytes >= 0:
+        yield (socket.SOL_SOCKET, socket.SO_SNDBUF), buffers.send_bytes
