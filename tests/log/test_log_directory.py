@@ -125,11 +125,18 @@ def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop(tmp_path: Pa
     again.close()
 
 
-@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt x 5\n", "0\n1\nt 0\n", "0\nx\n"])
+@pytest.mark.parametrize("text", ["\n", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt x 5\n", "0\n1\nt 0\n", "0\nx\n"])
 def test_checkpoints_that_say_something_else_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / checkpoints.RECOVERY_POINT).write_text(text)
     with pytest.raises(StorageError, match="no checkpoint file of version 0"):
         LogDirectory.open(tmp_path, config_of, NOW)
+
+
+def test_a_checkpoint_without_a_line_says_nothing(tmp_path: Path) -> None:
+    """Kafka makes its files before it has anything to put into them."""
+    for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.CLEANER):
+        (tmp_path / name).touch()
+    LogDirectory.open(tmp_path, config_of, NOW).close()
 
 
 def test_deleting_a_partition_killed_at_any_change_leaves_all_of_it_or_nothing(tmp_path: Path) -> None:

@@ -21,16 +21,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ottla.broker.adoption import adopted
 from ottla.broker.catalog import Catalog, Topic
 from ottla.broker.config import BrokerConfig, DynamicOverrides, FlushPolicy, with_dynamic
 from ottla.broker.partition import NO_LEADER, Partition
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.producers import restart
-from ottla.broker.topic_settings import TopicConfig, topic_config
+from ottla.broker.topic_settings import TopicConfig, offsets_topic_overrides, topic_config
 from ottla.broker.turn import Turn
-from ottla.log import checkpoints
+from ottla.log import checkpoints, partition_metadata
 from ottla.log.config import LogConfig
 from ottla.log.log_directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 
@@ -143,18 +145,15 @@ class Cluster:
         self.directory.delete_all([key for key in known if key[0] == topic])
 
     def _adopt(self) -> None:
-        """Make topics of partition directories that the catalog does not know; see there."""
-        found: dict[str, int] = {}
-        for name, index in [*self.directory.logs, *self.directory.damaged]:
-            if name not in self.catalog.topics:
-                found[name] = max(found.get(name, 0), index + 1)
-        adopted = [
-            Topic(name, os.urandom(16), ((self.config.broker_id,),) * count, (0,) * count)
-            for name, count in found.items()
-        ]
-        if adopted:
-            log.warning("adopting topics without catalog entry: %s", ", ".join(sorted(found)))
-            self.catalog.put(adopted)
+        """Make topics of partition directories that the catalog does not know."""
+        own = {OFFSETS_TOPIC: offsets_topic_overrides(self.config)}
+        found = adopted(self.directory, self.catalog.topics, self.config.broker_id, own)
+        if found:
+            names = ", ".join(topic.name for topic in found)
+            log.warning("adopting topics of unknown settings, with nothing to be deleted of them: %s", names)
+            self.catalog.put(found)
+            self._keep_offsets_partitions()
+            self.config = with_dynamic(self.started_with, self.dynamic)
 
     def _open_topic(self, topic: Topic) -> None:
         """Make the partitions that are not there yet, with their logs."""
@@ -168,8 +167,15 @@ class Cluster:
             partition = Partition(topic.name, index, stored, topic.replicas[index], settings)
             partition.leader_epoch = topic.leader_epochs[index]
             if stored is not None:
+                stored.configure(settings.log)  # one that was adopted had none of its own until now
+                self._name_topic(stored, topic)
                 restart.load(partition.producers, stored, self.now_ms(), self.config.producer_id_expiry_ms)
             partitions.append(partition)
+
+    def _name_topic(self, stored: PartitionLog, topic: Topic) -> None:
+        """Have the topic's id in the partition's directory, as Kafka has it there."""
+        if partition_metadata.read(stored.path) != topic.topic_id:
+            partition_metadata.write(stored.path, topic.topic_id, stored.file_system)
 
     def _make_logs(self, topic: Topic, indexes: Iterable[int], config: LogConfig) -> None:
         """Make those that are neither there nor damaged."""

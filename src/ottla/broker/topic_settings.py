@@ -73,3 +73,12 @@ def topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     except ConfigError as error:
         raise ConfigRefused(Code.INVALID_CONFIG, str(error)) from error
     return topic
+
+
+def offsets_topic_overrides(config: BrokerConfig) -> dict[str, str]:
+    """The settings that Kafka gives the topic of groups and offsets."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_segment_bytes),
+    }

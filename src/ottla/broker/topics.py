@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ottla.broker.catalog import Replicas, Topic
 from ottla.broker.cluster import INTERNAL_TOPICS, OFFSETS_TOPIC, Cluster
-from ottla.broker.topic_settings import topic_config
+from ottla.broker.topic_settings import offsets_topic_overrides, topic_config
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 
@@ -229,9 +229,5 @@ def find_or_create(cluster: Cluster, name: str) -> Topic:
 def create_offsets_topic(cluster: Cluster) -> Topic:
     """The topic of groups and offsets, with Kafka's settings."""
     count = cluster.config.groups.offsets_partition_count
-    overrides = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(cluster.config.offsets_segment_bytes),
-    }
+    overrides = offsets_topic_overrides(cluster.config)
     return create(cluster, OFFSETS_TOPIC, spread(cluster, count, min(3, len(cluster.nodes))), overrides)

@@ -63,6 +63,8 @@ def _rows(path: Path, fields: int) -> list[list[str]]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return []
+    if not lines:
+        return []  # Kafka makes the file before it has anything to say
     rows = [line.split(" ") for line in lines[2:] if line]
     try:
         is_right = lines[0] == "0" and int(lines[1]) == len(rows)

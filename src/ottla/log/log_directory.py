@@ -25,7 +25,9 @@ from ottla.log.recovery import OnDamage
 from ottla.model.errors import ConfigError, DamagedLog, StorageError
 
 # version 0 is that of brokers with ZooKeeper; version 1 (KRaft) has node.id and directory.id instead.
-META_VERSION = "0"
+META_VERSION, META_VERSION_KRAFT = "0", "1"
+# The log of Kafka's controllers, which is no topic: it stays as it is.
+CONTROLLERS_LOG = "__cluster_metadata"
 
 ConfigOf = Callable[[str, int], LogConfig]
 
@@ -78,6 +80,8 @@ class LogDirectory:
         path = self.path / checkpoints.META
         known = checkpoints.read_properties(path)
         wanted = {"version": META_VERSION, "broker.id": str(broker_id)}
+        if known.get("version") == META_VERSION_KRAFT:
+            wanted = {"node.id": str(broker_id)}
         if cluster_id:
             wanted["cluster.id"] = cluster_id
         for name, value in wanted.items():
@@ -101,6 +105,8 @@ class LogDirectory:
             if item.name.endswith(file_names.DELETED_DIRECTORY):
                 self._remove_tree(item)
             elif (partition := file_names.parse_partition_directory(item.name)) is not None:
+                if partition[0] == CONTROLLERS_LOG:
+                    continue
                 self._open_log(partition, item, config_of(*partition), now_ms)
         if not self.was_clean and self.logs:
             self.checkpoint()  # a recovery point above a log that was cut would trust what comes there next

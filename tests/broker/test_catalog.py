@@ -1,0 +1,236 @@
+"""What a data directory knows of its topics: after a crash at any instant, with a damaged file or none."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.broker import topics
+from ottla.broker.cluster import Cluster
+from ottla.broker.config import BrokerConfig
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.log import partition_metadata
+from ottla.log.file_system import REAL, FileSystem
+from ottla.model.errors import StorageError
+from tests.broker.group_calls import commit, committed, find
+from tests.broker.traffic import fill, offset_at, one, produce, read_all, topic_id
+from tests.broker.wire_client import Client
+from tests.log.faulty_files import DyingFiles, Killed
+
+CATALOG = "ottla.json"
+CHANGES_MAX = 200
+Work = Callable[[Cluster], object]
+
+
+# --- crashes --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def dying_after(changes: int):  # type: ignore[no-untyped-def]
+    """The one real file system of the process dies at the n-th change."""
+    REAL.__class__ = DyingFiles
+    REAL.changes_left, REAL.is_dead = changes, False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        REAL.__class__ = FileSystem
+
+
+def run(path: Path, work: Work, changes: int | None = None) -> bool:
+    """Do something to the cluster of a directory, without sockets; whether it was killed on the way."""
+
+    async def main() -> bool:
+        cluster = Cluster(BrokerConfig(data_dir=path))
+        try:
+            if changes is None:
+                work(cluster)
+            else:
+                with dying_after(changes):
+                    work(cluster)
+        except Killed:
+            return True
+        finally:
+            cluster.directory.abandon()
+            cluster.executor.shutdown()
+        return False
+
+    return asyncio.run(main())
+
+
+def state(path: Path) -> dict[str, tuple[bytes, int, dict[str, str]]]:
+    """Id, partitions and settings of the topics, all of which have their directories; there are no others."""
+    found = {}
+
+    def look(cluster: Cluster) -> None:
+        for name, topic in cluster.catalog.topics.items():
+            assert not topic.is_deleting
+            assert len(cluster.partitions[name]) == topic.partition_count
+            assert all(partition.log is not None for partition in cluster.partitions[name])
+            found[name] = (topic.topic_id, topic.partition_count, dict(topic.overrides))
+        assert {name for name, _ in cluster.directory.logs} == set(found)
+
+    run(path, look)
+    names = {f"{name}-{index}" for name, (_, count, _) in found.items() for index in range(count)}
+    assert {item.name for item in path.iterdir() if item.is_dir()} == names
+    return found
+
+
+def at_every_change(tmp_path: Path, prepare: Work, work: Work) -> set[int]:
+    """Kill `work` at each of its changes: it is left as before (0) or as after (1); which of them came."""
+    start = tmp_path / "start"
+    run(start, prepare)
+    before = state(start)
+    goal = tmp_path / "goal"
+    shutil.copytree(start, goal)
+    run(goal, work)
+    after = state(goal)
+    assert before != after
+    survived = set()
+    for changes in range(CHANGES_MAX):
+        path = tmp_path / f"crash-{changes}"
+        shutil.copytree(start, path)
+        was_killed = run(path, work, changes)
+        found = state(path)
+        assert found in (before, after), f"killed at change {changes}: {found}"
+        if not was_killed:
+            assert found == after
+            return survived
+        survived.add(int(found == after))
+    raise AssertionError("it never came to an end")
+
+
+def make(name: str, count: int = 2, **settings: str) -> Work:
+    overrides = {key.replace("_", "."): value for key, value in settings.items()}
+    return lambda cluster: topics.create(cluster, name, [(0,)] * count, overrides, name.encode().ljust(16))
+
+
+def test_a_creation_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
+    assert at_every_change(tmp_path, make("other"), make("t", 3)) == {0, 1}
+
+
+def test_a_deletion_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
+    def both(cluster: Cluster) -> None:
+        make("other")(cluster)
+        make("t", 3)(cluster)
+
+    assert at_every_change(tmp_path, both, lambda cluster: topics.delete(cluster, "t")) == {0, 1}
+
+
+def test_growth_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
+    work: Work = lambda cluster: topics.grow(cluster, "t", [(0,)] * 2)  # noqa: E731
+    assert at_every_change(tmp_path, make("t", 1), work) == {0, 1}
+
+
+def test_a_change_of_settings_that_is_cut_short_happened_or_not(tmp_path: Path) -> None:
+    work: Work = lambda cluster: topics.configure(cluster, "t", {"retention.ms": "5"})  # noqa: E731
+    assert at_every_change(tmp_path, make("t", 1, retention_ms="7"), work) == {0, 1}
+
+
+def test_producer_ids_are_reserved_before_they_are_given(tmp_path: Path) -> None:
+    for changes in range(10):
+        path = tmp_path / str(changes)
+        given: list[int] = []
+        run(path, lambda cluster: given.append(cluster.producer_ids.take()), changes)  # noqa: B023
+        again: list[int] = []
+        run(path, lambda cluster: again.append(cluster.producer_ids.take()))  # noqa: B023
+        assert not set(given) & set(again), f"killed at change {changes}"
+
+
+# --- the file -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "topics": 3}', "\0\0\0", "null"]
+)
+def test_a_damaged_catalog_is_named_and_nothing_is_touched(tmp_path: Path, text: str) -> None:
+    run(tmp_path, make("t"))
+    (tmp_path / CATALOG).write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StorageError, match=r"ottla\.json.*Remove it"):
+        EmbeddedBroker(tmp_path).start()
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / CATALOG).unlink()
+    assert set(state(tmp_path)) == {"t"}, "the remedy works"
+
+
+def test_topics_keep_what_they_are_over_restarts(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("t", 2, config={"retention.ms": "1234567"})
+        with Client.of(broker.bootstrap) as client:
+            id_ = topic_id(client, "t")
+            fill(client, "t", [one(b"kept")], 1)
+        broker.stop()
+        broker.start()
+        with Client.of(broker.bootstrap) as client:
+            assert topic_id(client, "t") == id_
+            assert read_all(client, "t", 1) == [(0, b"kept")]
+        assert broker._running().cluster.topic("t").overrides == {"retention.ms": "1234567"}
+
+
+# --- directories without a catalog ----------------------------------------------------------------------
+
+
+def test_every_partition_names_its_topic_as_kafka_does(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker, Client.of(broker.bootstrap) as client:
+        broker.create_topic("t", 2)
+        id_ = topic_id(client, "t")
+    for index in range(2):
+        assert partition_metadata.read(tmp_path / f"t-{index}") == id_
+        text = (tmp_path / f"t-{index}" / "partition.metadata").read_text()
+        assert text.startswith("version: 0\ntopic_id: ")
+        assert len(text) == len("version: 0\ntopic_id: ") + 22
+
+
+def test_without_a_catalog_topics_keep_their_ids_records_and_offsets(tmp_path: Path) -> None:
+    properties = {"offsets.topic.num.partitions": "3"}
+    with EmbeddedBroker(tmp_path, properties=properties) as broker, Client.of(broker.bootstrap) as client:
+        broker.create_topic("t", 2)
+        id_ = topic_id(client, "t")
+        fill(client, "t", [one(b"kept")], 1)
+        find(client, "g")
+        commit(client, "g", {("t", 1): 1})
+    (tmp_path / CATALOG).unlink()
+    with EmbeddedBroker(tmp_path) as broker, Client.of(broker.bootstrap) as client:
+        assert topic_id(client, "t") == id_
+        assert read_all(client, "t", 1) == [(0, b"kept")]
+        assert offset_at(client, "t", -1, 1).leader_epoch == 1, "behind that of the records"
+        find(client, "g")
+        assert committed(client, "g") == {("t", 1): 1}, "found with three partitions, not with fifty"
+        cluster = broker._running().cluster
+        assert cluster.topic("__consumer_offsets").overrides["cleanup.policy"] == "compact"
+        adopted = cluster.partition("t", 1)
+        assert adopted.log is not None
+        assert adopted.log.config.retention_ms == -1, "nothing is deleted whose settings are not known"
+
+
+def test_a_directory_that_was_copied_by_hand_is_a_topic_of_its_own(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("t")
+        with Client.of(broker.bootstrap) as client:
+            fill(client, "t", [one(b"v")])
+    shutil.copytree(tmp_path / "t-0", tmp_path / "copy-0")
+    with EmbeddedBroker(tmp_path) as broker, Client.of(broker.bootstrap) as client:
+        ids = {name: topic_id(client, name) for name in ("t", "copy")}
+        assert len(set(ids.values())) == 2
+        assert read_all(client, "copy") == [(0, b"v")]
+        assert produce(client, "copy", one()).base_offset == 1
+        assert len(read_all(client, "t")) == 1
+    assert partition_metadata.read(tmp_path / "copy-0") == ids["copy"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "version: 0", "version: 0\ntopic_id: ", "topic_id: !!!", "topic_id: AAAA", "topic_id: " + 22 * "A"],
+)
+def test_a_topic_whose_name_plate_cannot_be_read_gets_a_new_id(tmp_path: Path, text: str) -> None:
+    run(tmp_path, make("t", 1))
+    (tmp_path / CATALOG).unlink()
+    (tmp_path / "t-0" / "partition.metadata").write_text(text)
+    ((id_, count, _),) = state(tmp_path).values()
+    assert (len(id_), any(id_), count) == (16, True, 1)
+    assert partition_metadata.read(tmp_path / "t-0") == id_

@@ -1,0 +1,226 @@
+"""A data directory of Apache Kafka 3.9: taken over with all that is in it, and given back.
+
+Kafka writes a directory; our broker opens it, serves it and writes to it; Kafka opens it again. What Kafka
+had written of a group is also what we write of it, byte by byte but for the times.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.records.compression import Codec
+from ottla.records.messages import MessageSet, to_messages
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from tests.broker.admin.calls import create
+from tests.broker.admin.calls import topic as new_topic
+from tests.broker.group_calls import Member, commit, committed, deleted, find
+from tests.broker.traffic import data_of, fetch, numbered, one, produce, read_all, topic_id
+from tests.broker.wire_client import Client
+from tests.log.kafka_tools import dump
+from tests.log.record_sets import batch
+from tools.peers import KAFKA_3, RealKafka, Unavailable, kafka_libs
+
+PRODUCE = 11  # the newest that 3.9 knows
+OFFSETS = "__consumer_offsets"
+WAIT_S = 30
+T = TypeVar("T")
+Rows = dict[bytes, bytes | None]
+
+
+def eventually(ask: Callable[[], T]) -> T:
+    """Kafka answers with errors until its partitions have leaders."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return ask()
+        except (AssertionError, KafkaError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def send(client: Client, topic: str, records: bytearray, partition: int = 0) -> int:
+    answer = produce(client, topic, records, partition, version=PRODUCE)
+    assert answer.error_code == Code.NONE, answer
+    return answer.base_offset
+
+
+def new_producer(client: Client) -> int:
+    got = client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+    assert got.error_code == Code.NONE, got
+    return got.producer_id
+
+
+def stamped(sequence: int, producer_id: int) -> bytearray:
+    now = time.time_ns() // 1_000_000
+    return batch(
+        *numbered(2), timestamp=now, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+    )
+
+
+def use_groups(client: Client) -> None:
+    """The same commits, whoever coordinates: two that stay, one that is taken back."""
+    eventually(lambda: find(client, "g"))
+
+    def committed_all() -> None:
+        places = {("plain", 0): 2, ("plain", 1): 7}
+        codes = commit(client, "g", places, committed_metadata="näher", committed_leader_epoch=3)
+        assert set(codes.values()) == {Code.NONE}, codes
+
+    eventually(committed_all)
+    commit(client, "gone", {("plain", 0): 1})
+    assert deleted(client, "gone") == {"gone": Code.NONE}
+    member = Member(client, "members", instance="host-1")
+    member.enter_alone()
+    assert member.commit("plain", 5) == Code.NONE
+
+
+def group_rows(client: Client) -> Rows:
+    """The newest value of each key in the offsets topic."""
+    rows: Rows = {}
+    for partition in range(5):
+        data = data_of(fetch(client, OFFSETS, 0, partition, version=12))
+        for piece in MessageSet(data).decoded() if data else ():
+            for row in to_messages(piece.batch):
+                rows[bytes(row.message.key or b"")] = row.message.value
+    return rows
+
+
+class Written(NamedTuple):
+    """What Kafka left, and what it said of it."""
+
+    directory: Path
+    ids: dict[str, bytes]
+    producer_id: int
+    groups: Rows
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    path = tmp_path_factory.mktemp("kafka")
+    try:
+        kafka = RealKafka(KAFKA_3, data_dir=path)
+        kafka.start()
+    except Unavailable as reason:
+        pytest.skip(f"Kafka {KAFKA_3}, whose data directory is taken over: {reason}")
+    try:
+        with Client.of(kafka.bootstrap) as client:
+            create(client, new_topic("plain", 2), new_topic("packed"))
+            for partition in range(2):
+                eventually(lambda partition=partition: send(client, "plain", one(b"0"), partition))  # type: ignore[misc]
+            for codec in Codec:
+                eventually(lambda codec=codec: send(client, "packed", batch(*numbered(3), codec=codec)))  # type: ignore[misc]
+            producer_id = eventually(lambda: new_producer(client))
+            assert send(client, "plain", stamped(0, producer_id)) == 1
+            use_groups(client)
+            ids = {name: topic_id(client, name) for name in ("plain", "packed", OFFSETS)}
+            groups = group_rows(client)
+    finally:
+        kafka.close()
+    return Written(path, ids, producer_id, groups)
+
+
+@pytest.fixture
+def ours(written: Written, tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """Our broker on a copy of the directory."""
+    shutil.copytree(written.directory, tmp_path, dirs_exist_ok=True)
+    with EmbeddedBroker(tmp_path / "data", properties={"node.id": "1"}) as broker:
+        yield broker
+
+
+def test_topics_records_and_groups_are_taken_over(written: Written, ours: EmbeddedBroker) -> None:
+    with Client.of(ours.bootstrap) as client:
+        assert {name: topic_id(client, name) for name in written.ids} == written.ids
+        assert [value for _, value in read_all(client, "packed")] == [value for _, value in 5 * numbered(3)]
+        find(client, "g")
+        assert committed(client, "g") == {("plain", 0): 2, ("plain", 1): 7}
+        assert committed(client, "gone") == {}
+        assert committed(client, "members") == {("plain", 0): 5}
+        names = {topic.name for topic in ours._running().cluster.catalog.topics.values()}
+        assert names == set(written.ids), "the log of the controllers is no topic"
+
+
+def test_a_producer_goes_on_where_it_was(written: Written, ours: EmbeddedBroker) -> None:
+    with Client.of(ours.bootstrap) as client:
+        assert send(client, "plain", stamped(0, written.producer_id)) == 1, "known, and not stored again"
+        assert send(client, "plain", stamped(2, written.producer_id)) == 3
+        assert new_producer(client) > written.producer_id
+
+
+def test_another_node_id_is_refused(written: Written, tmp_path: Path) -> None:
+    shutil.copytree(written.directory, tmp_path, dirs_exist_ok=True)
+    with pytest.raises(Exception, match=r"node\.id=1, not 2"):
+        EmbeddedBroker(tmp_path / "data", properties={"node.id": "2"}).start()
+
+
+def test_kafka_takes_it_back_with_what_we_have_written(
+    written: Written, ours: EmbeddedBroker, tmp_path: Path
+) -> None:
+    with Client.of(ours.bootstrap) as client:
+        send(client, "plain", stamped(2, written.producer_id))
+        send(client, "packed", one(b"ours"))
+        find(client, "g")
+        commit(client, "g", {("plain", 0): 4})
+    ours.stop()
+    with RealKafka(KAFKA_3, data_dir=tmp_path) as kafka, Client.of(kafka.bootstrap) as client:
+        assert eventually(lambda: read_all(client, "packed"))[-1][1] == b"ours"
+        assert eventually(lambda: send(client, "plain", stamped(2, written.producer_id))) == 3
+        assert eventually(lambda: send(client, "plain", stamped(4, written.producer_id))) == 5
+        eventually(lambda: find(client, "g"))
+        assert eventually(lambda: committed(client, "g")) == {("plain", 0): 4, ("plain", 1): 7}
+
+
+# --- the offsets topic ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A broker of ours from nothing, used as Kafka was."""
+    properties = {"offsets.topic.num.partitions": "5"}
+    with EmbeddedBroker(tmp_path, properties=properties) as broker:
+        broker.create_topic("plain", 2)
+        with Client.of(broker.bootstrap) as client:
+            use_groups(client)
+        yield broker
+
+
+def test_offsets_are_stored_as_kafka_stores_them(written: Written, fresh: EmbeddedBroker) -> None:
+    """Keys are the same bytes. Values are, but for the commit's time at the end of an offset.
+
+    One key is ours alone: a group that never had members is buried like the others, as with Kafka 4.
+    """
+    with Client.of(fresh.bootstrap) as client:
+        stored = group_rows(client)
+    assert set(stored) - set(written.groups) == {b"\0\2\0\4gone"}
+    for key, theirs in written.groups.items():
+        value = stored[key]
+        assert (value is None) == (theirs is None), key
+        if value is not None and theirs is not None and key[:2] == b"\0\1":
+            assert value[:-8] == theirs[:-8], key
+
+
+def test_kafka_decodes_what_we_store(fresh: EmbeddedBroker) -> None:
+    try:
+        jars = kafka_libs(KAFKA_3)
+    except Unavailable as reason:
+        pytest.skip(f"Kafka {KAFKA_3}'s DumpLogSegments is not asked: {reason}")
+    fresh.stop()
+    text = ""
+    for path in sorted(fresh.data_dir.glob(f"{OFFSETS}-*/*.log")):
+        if path.stat().st_size:
+            text += dump(jars, "--offsets-decoder", "--files", path)
+    assert "isvalid: false" not in text
+    offset = r'"group":"g","topic":"plain","partition":1'
+    assert offset in text, text
+    assert '"offset":7,"leaderEpoch":3,"metadata":"näher"' in text, text
+    assert '"group":"members"' in text
+    assert '"groupInstanceId":"host-1"' in text
