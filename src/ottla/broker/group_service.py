@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.cluster import OFFSETS_TOPIC
@@ -13,6 +14,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.record_batches import StoredRecord, batch_of, batches_of
 from ottla.broker.serving import Inquiry
 from ottla.broker.turn import Failures
+from ottla.log.batch_header import TRANSACTIONAL
 from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError, RemoteProtocolError, StorageError
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ReplyTo = Callable[[Any], None]
+
+COMMIT = b"\0\0\0\1"
+"""The key of the marker that ends a transaction well: version 0, type 1."""
 
 LOAD_BYTES = 1 << 20
 """Logs up to this size are loaded at once: some 10 ms, which is less than a client's first retry."""
@@ -143,11 +148,23 @@ def ask_coordinator(inquiry: Inquiry, request: Request[Any]) -> None:
 
 
 def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:
-    """All records below `end`. May run beside the loop: what is below the high watermark does not change."""
+    """All records below `end`. May run beside the loop: what is below the high watermark does not change.
+
+    Offsets of a transaction, which only Apache Kafka can have written, count if it was committed: then they
+    are as old as their records, whenever its end came.
+    """
     records: list[StoredRecord] = []
+    open_transactions: dict[int, list[StoredRecord]] = {}  # by producer
     offset = partition_log.start_offset
     while offset < end and (data := partition_log.read(offset, LOAD_BYTES)):
         for header, found in batches_of(data):
-            records += (record for record in found if offset <= record.offset < end)
+            fresh = [record for record in found if offset <= record.offset < end]
+            if header.is_control:
+                ended = open_transactions.pop(header.producer_id, [])
+                records += ended if any(record.key == COMMIT for record in fresh) else []
+            elif header.attributes & TRANSACTIONAL:
+                open_transactions.setdefault(header.producer_id, []).extend(fresh)
+            else:
+                records += fresh
             offset = header.last_offset + 1
-    return records
+    return sorted(records, key=attrgetter("offset"))

@@ -22,8 +22,8 @@ from ottla.log.batch_header import (
     BatchHeader,
     header_at,
 )
+from ottla.log.record_walk import walked_records
 from ottla.log.validation import CheckedSet
-from ottla.model.errors import CorruptRecord
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -61,14 +61,12 @@ def batch_of(records: Iterable[KeyAndValue], timestamp_ms: int) -> CheckedSet:
 
 
 def batches_of(data: bytes) -> Iterator[tuple[BatchHeader, list[StoredRecord]]]:
-    """Whole batches and their records; control batches have none. Raises CorruptRecord."""
+    """Whole batches and their records; that of a control batch is its marker. Raises CorruptRecord."""
     view = memoryview(data)
     at = 0
     while (header := header_at(view, at, at)) is not None and at + header.size <= len(view):
         entry = view[at : at + header.size]
-        if header.is_control:
-            yield header, []
-        elif header.magic == 2 and not header.codec:
+        if header.magic == 2 and not header.codec:
             yield header, list(_plain(entry, header))
         else:
             yield header, list(_decoded(entry))
@@ -76,20 +74,9 @@ def batches_of(data: bytes) -> Iterator[tuple[BatchHeader, list[StoredRecord]]]:
 
 
 def _plain(entry: memoryview, header: BatchHeader) -> Iterator[StoredRecord]:
-    at = BATCH_OVERHEAD
-    try:
-        for _ in range(header.record_count):
-            size, start = _varint(entry, at)
-            at = start + size
-            _, place = _varint(entry, start + 1)  # timestamp delta, behind the attributes
-            delta, place = _varint(entry, place)
-            key, place = _bytes(entry, place)
-            value, _ = _bytes(entry, place)
-            yield StoredRecord(header.base_offset + delta, key, value)
-    except IndexError:
-        raise CorruptRecord(
-            f"the batch at offset {header.base_offset} ends inside a record", offset=header.base_offset
-        ) from None
+    for record in walked_records(entry[BATCH_OVERHEAD:], header.record_count):
+        key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
+        yield StoredRecord(header.base_offset + record.offset_delta, key, value)
 
 
 def _decoded(entry: memoryview) -> Iterator[StoredRecord]:
@@ -111,24 +98,3 @@ def _put_varint(out: bytearray, number: int) -> None:
 def _put_bytes(out: bytearray, data: bytes | None) -> None:
     _put_varint(out, -1 if data is None else len(data))
     out += data or b""
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """A zigzag number and the place behind it."""
-    number = shift = 0
-    while True:
-        byte = view[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        shift += 7
-
-
-def _bytes(view: memoryview, at: int) -> tuple[bytes | None, int]:
-    size, at = _varint(view, at)
-    if size < 0:
-        return None, at
-    if at + size > len(view):
-        raise IndexError
-    return bytes(view[at : at + size]), at + size
