@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import plain_messages
+from ottla.log import validation
 from ottla.log.config import LogConfig
+from ottla.log.message_walk import few_messages, starts_of
 from ottla.log.partition_log import PartitionLog
+from ottla.log.plain_messages import plain_messages
 from ottla.log.reading import FirstBatch
 from ottla.log.validation import CheckedSet, checked
 from ottla.model.errors import KafkaError
@@ -27,16 +29,19 @@ def message(magic: int, key: bytes | None, value: bytes | None, time_ms: int = N
     return struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
 
 
-def one_by_one(data: bytes, monkeypatch: pytest.MonkeyPatch) -> CheckedSet:
+def looked_at(data: bytes, way: str, monkeypatch: pytest.MonkeyPatch) -> CheckedSet:
     with monkeypatch.context() as patch:
-        patch.setattr(plain_messages, "plain_messages", lambda *_: None)
+        if way == "general":
+            patch.setattr(validation, "starts_of", lambda _: [])
+        else:
+            patch.setattr(validation, "COLUMNS_FROM", 0 if way == "columns" else 1000)
         return checked(bytearray(data), CONFIG, NOW)
 
 
-def outcome(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, columns: bool) -> object:
+def outcome(data: bytes, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> object:
     """The error, or what the log holds and notes after an append."""
     try:
-        found = checked(bytearray(data), CONFIG, NOW) if columns else one_by_one(data, monkeypatch)
+        found = looked_at(data, way, monkeypatch)
     except KafkaError as error:
         return error.code, str(error)
     tmp_path.mkdir()
@@ -50,7 +55,7 @@ def outcome(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, col
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_columns_decide_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ways_decide_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     magic = chance.choice((0, 1))
     data = bytearray()
@@ -64,11 +69,9 @@ def test_columns_decide_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: py
         data[chance.randrange(len(data))] = chance.randrange(256)
     if chance.random() < 0.2:
         data = data[: chance.randrange(len(data))]
-    results = [
-        outcome(bytes(data), tmp_path / f"{columns}", monkeypatch, columns=columns)
-        for columns in (True, False)
-    ]
-    assert results[0] == results[1]
+    ways = ("columns", "one by one", "general")
+    results = [outcome(bytes(data), tmp_path / way, way, monkeypatch) for way in ways]
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +86,11 @@ def test_columns_decide_as_one_by_one(seed: int, tmp_path: Path, monkeypatch: py
 )
 def test_one_that_is_not_right_leaves_the_set_to_the_general_way(bad: bytes) -> None:
     good = message(1, b"k", b"v") * 3
-    assert plain_messages.plain_messages(memoryview(good), CONFIG, NOW) is not None
-    assert plain_messages.plain_messages(memoryview(good + bad), CONFIG, NOW) is None
+    for look in (plain_messages, few_messages):
+        for data, is_sound in ((good, True), (good + bad, False)):
+            starts = starts_of(memoryview(data))
+            found = look(memoryview(data), starts, CONFIG, NOW) if starts else None
+            assert (found is not None) == is_sound
 
 
 @pytest.mark.parametrize("first_batch", FirstBatch)

@@ -79,7 +79,8 @@ class Shape:
         """The record set, whose size stands at `at`; None if the frame does not end as it should."""
         if not self.is_flexible:
             start = at + _INT32.size
-            return frame[start:] if _INT32.unpack_from(frame, at)[0] == len(frame) - start else None
+            is_whole = len(frame) >= start and _INT32.unpack_from(frame, at)[0] == len(frame) - start
+            return frame[start:] if is_whole else None
         size, start = read_varint(frame, at, "record set")
         end = start + size - 1
         return frame[start:end] if frame[end:] == _TAGS else None

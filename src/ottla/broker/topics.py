@@ -204,6 +204,8 @@ def delete(cluster: Cluster, name: str) -> None:
 
 def _remove_files(cluster: Cluster) -> None:
     """Remove what deleted topics have left, beside the loop."""
+    if cluster.is_closed:
+        return  # the next start will
     work = cluster.loop.run_in_executor(cluster.executor, cluster.directory.purge_deleted)
     work.add_done_callback(_note_failure)
 

@@ -32,8 +32,6 @@ from ottla.log.config import LogConfig
 from ottla.log.refusals import check_timestamp, refused
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord
-from ottla.records.compression import Codec, compress, decompress
-from ottla.records.reader import DECOMPRESSED_BYTES_MAX
 
 
 class Body(NamedTuple):
@@ -80,6 +78,9 @@ def messages(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 def unwrapped(wrapper: memoryview, header: BatchHeader) -> bytearray:
     """The message set inside a compressed message, as a copy that may be changed."""
+    from ottla.records.compression import Codec, decompress  # here, since it loads Numba
+    from ottla.records.reader import DECOMPRESSED_BYTES_MAX
+
     value = body_of(wrapper, header.magic).value
     if value is None:
         raise CorruptRecord("a compressed message has no value")
@@ -90,6 +91,8 @@ def unwrapped(wrapper: memoryview, header: BatchHeader) -> bytearray:
 
 def rewrapped(inner: bytes | bytearray, header: BatchHeader, offset: int, timestamp: int) -> bytearray:
     """A compressed message around a message set, with the format and attributes that `header` has."""
+    from ottla.records.compression import Codec, compress  # here, since it loads Numba
+
     magic = header.magic
     value = compress(Codec.of_attributes(header.attributes), inner, magic=magic)
     body = struct.pack(">BB", magic, header.attributes)

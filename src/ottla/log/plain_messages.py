@@ -1,10 +1,9 @@
-"""Record sets of plain messages: formats 0 and 1 without compression, as the clients of 0.8 and 0.9 send
+"""Many plain messages as columns: formats 0 and 1 without compression, as the clients of 0.8 and 0.9 send
 them.
 
-Every record is an entry of its own there, with its own checksum, offset and length fields; one by one they
-cost far more than a batch of the same size. So a set is looked at as columns: the positions by a walk over
-the sizes, everything else by position at once. Only what is sound all through is accepted; the rest is for
-`validation`, which finds the message that is not, and says why.
+Each has its own checksum, offset and length fields, and one by one they cost far more than a batch of the
+same size. The positions come from a walk over the sizes (`message_walk`), everything else by position at
+once.
 
 The log is told of stretches of about index.interval.bytes instead of single messages, as finely as it notes
 them.
@@ -12,7 +11,6 @@ them.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from typing import NamedTuple
 
@@ -30,14 +28,10 @@ from ottla.log.batch_header import (
     named,
 )
 from ottla.log.config import LogConfig
+from ottla.log.message_walk import BODY_AT, LENGTH_BYTES
 
 Positions = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-_SIZE = struct.Struct(">i")
-_SIZE_AT = 8
-_BODY_AT = {0: LEGACY_TIMESTAMP_AT, 1: LEGACY_TIMESTAMP_AT + 8}  # where the key's length stands
-_LENGTH_BYTES = 4
 
 
 class PlainMessages(NamedTuple):
@@ -47,22 +41,20 @@ class PlainMessages(NamedTuple):
     stretches: tuple[BatchHeader, ...]
 
 
-def plain_messages(view: memoryview, config: LogConfig, now_ms: int) -> PlainMessages | None:
-    """The set as columns, if all of it is whole plain messages of one format and nothing is against them."""
-    starts = _starts(view)
-    if len(starts) < 2:
-        return None
+def plain_messages(
+    view: memoryview, starts: list[int], config: LogConfig, now_ms: int
+) -> PlainMessages | None:
+    """The set as columns, if all of it is plain messages of one format and nothing is against them."""
     magic = view[MAGIC_AT]
     positions = np.array(starts, np.int64)
     ends = np.append(positions[1:], len(view))
     data = np.frombuffer(view, np.uint8)
     sizes = ends - positions
     if (
-        magic not in _BODY_AT
-        or int(sizes.min()) < ENTRY_OVERHEAD + SIZE_MIN[magic]
+        int(sizes.min()) < ENTRY_OVERHEAD + SIZE_MIN[magic]
         or int(sizes.max()) > config.max_message_bytes
         or (_gathered(data, positions + MAGIC_AT, ">u2") != magic << 8).any()  # no attributes either
-        or not _are_filled(data, positions + _BODY_AT[magic], ends)
+        or not _are_filled(data, positions + BODY_AT[magic], ends)
         or not _have_right_checksums(view, data, positions, ends)
     ):
         return None
@@ -81,19 +73,6 @@ def number(view: memoryview, positions: Positions, base_offset: int) -> None:
     np.frombuffer(view, np.uint8)[places] = offsets.view(np.uint8).reshape(places.shape)
 
 
-def _starts(view: memoryview) -> list[int]:
-    """Where the messages begin; empty unless sizes lead exactly to the end."""
-    starts = []
-    at, end, unpack = 0, len(view), _SIZE.unpack_from
-    while at + ENTRY_OVERHEAD <= end:
-        starts.append(at)
-        size = unpack(view, at + _SIZE_AT)[0]
-        if size <= 0:
-            return []
-        at += size + ENTRY_OVERHEAD
-    return starts if at == end else []
-
-
 def _gathered(data: Bytes, places: Positions, kind: str) -> npt.NDArray[np.generic]:
     """One big-endian number at each place."""
     width = np.dtype(kind).itemsize
@@ -104,12 +83,12 @@ def _gathered(data: Bytes, places: Positions, kind: str) -> npt.NDArray[np.gener
 def _are_filled(data: Bytes, key_lengths_at: Positions, ends: Positions) -> bool:
     """Whether key and value, null or not, fill each message to its last byte."""
     keys = np.maximum(_checked_lengths(data, key_lengths_at), 0)
-    value_lengths_at = key_lengths_at + _LENGTH_BYTES + keys
-    if (value_lengths_at + _LENGTH_BYTES > ends).any():
+    value_lengths_at = key_lengths_at + LENGTH_BYTES + keys
+    if (value_lengths_at + LENGTH_BYTES > ends).any():
         return False
     values = _checked_lengths(data, value_lengths_at)
     lengths_are_right = (values >= -1).all() and (_checked_lengths(data, key_lengths_at) >= -1).all()
-    filled = value_lengths_at + _LENGTH_BYTES + np.maximum(values, 0) == ends
+    filled = value_lengths_at + LENGTH_BYTES + np.maximum(values, 0) == ends
     return bool(lengths_are_right and filled.all())
 
 

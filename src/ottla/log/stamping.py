@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
 
+from ottla.log import legacy_sets
 from ottla.log.batch_header import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
@@ -138,8 +139,9 @@ def _stamped_message(
     entry: memoryview, header: BatchHeader, offset: int, append_time_ms: int
 ) -> tuple[memoryview, int]:
     """A message of format 0 or 1, patched or wrapped again, and its timestamp."""
-    from ottla.log import legacy_sets  # here, since it loads Numba
-
+    if not header.codec and append_time_ms == NO_TIMESTAMP:
+        OFFSET.pack_into(entry, 0, offset)
+        return entry, header.max_timestamp
     last_offset = offset + header.record_count - 1
     timestamp = header.max_timestamp
     if header.codec:

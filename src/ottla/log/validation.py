@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
 
+from ottla.log import legacy_sets, record_checks
 from ottla.log.batch_header import (
     BATCH,
     BATCH_ATTRIBUTES_AT,
@@ -43,6 +44,7 @@ from ottla.log.batch_header import (
     named,
 )
 from ottla.log.config import LogConfig
+from ottla.log.message_walk import COLUMNS_FROM, few_messages, starts_of
 from ottla.log.refusals import check_timestamp, refused
 from ottla.model.error_codes import Code
 
@@ -95,11 +97,9 @@ def checked(
         if header is not None:
             return named(CheckedSet, (view, (header,), None))
         if len(view) > MAGIC_AT and view[MAGIC_AT] < 2:
-            from ottla.log.plain_messages import plain_messages  # here, since it loads NumPy
-
-            found = plain_messages(view, config, now_ms)
+            found = _sound_messages(view, config, now_ms)
             if found is not None:
-                return CheckedSet(view, found.stretches, found.positions)
+                return found
     return _checked_entries(view, config, now_ms, depth)
 
 
@@ -128,6 +128,20 @@ def _sound_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeade
         header = (0, size, 0, last, 2, bits, base_time, max_time, count, epoch, producer, era, sequence)
         return named(BatchHeader, header)
     return None
+
+
+def _sound_messages(view: memoryview, config: LogConfig, now_ms: int) -> CheckedSet | None:
+    """The set, if it is whole plain messages of format 0 or 1 with nothing to object to."""
+    starts = starts_of(view)
+    if not starts:
+        return None
+    if len(starts) < COLUMNS_FROM:
+        headers = few_messages(view, starts, config, now_ms)
+        return None if headers is None else CheckedSet(view, headers)
+    from ottla.log.plain_messages import plain_messages  # here, since it loads NumPy
+
+    columns = plain_messages(view, starts, config, now_ms)
+    return None if columns is None else CheckedSet(view, columns.stretches, columns.positions)
 
 
 def _checked_entries(view: memoryview, config: LogConfig, now_ms: int, depth: Depth) -> CheckedSet:
@@ -163,14 +177,10 @@ def _checked_entry(
         raise refused(Code.UNSUPPORTED_COMPRESSION_TYPE, at, what)
     _check_time(header, config, now_ms)
     if magic < 2:
-        from ottla.log import legacy_sets  # here, since it loads Numba
-
         count = legacy_sets.check_message(view[at : at + size], header, config, now_ms)
         return header._replace(record_count=count)
     _check_batch(header)
     if depth is Depth.RECORDS or config.is_compacted:
-        from ottla.log import record_checks  # here, since it loads Numba
-
         record_checks.check_records(view[at : at + size], header, config, now_ms)
     return header
 
