@@ -65,6 +65,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.partitions: dict[str, list[Partition]] = {}
         self.topic_names: dict[bytes, str] = {}  # by topic id
+        self.is_closed = False
         self.generation = 0  # counts changes of what Metadata tells
         self._with_output: dict[Connection, None] = {}
         self.turn = Turn(
@@ -353,6 +354,7 @@ class Cluster:
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped."""
         await self.turn.drain()
+        self.is_closed = True
         self.executor.shutdown()
         for partition in self.all_partitions():
             if partition.log is not None:
