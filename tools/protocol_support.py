@@ -1,29 +1,44 @@
-"""Print docs/protocol-support.md, made from the registry; a test compares it with the file."""
+"""Print docs/protocol-support.md, made from the registry and the broker's handlers; a test keeps it so."""
 
 from __future__ import annotations
 
 import sys
 
+from ottla.broker.serving import Handler, handlers
 from ottla.wire.registry import apis
 
 HEAD = """# Protocol support
 
-Made by `python tools/protocol_support.py` from the registry; a test keeps it so. Every version in a range is
-encoded and decoded in both directions, proven by bytes that Kafka's own classes made. What a broker serves or
-a client uses is decided above this layer.
+Made by `python tools/protocol_support.py` from the registry and the broker's handlers; a test keeps it so.
+Every version in a range is encoded and decoded in both directions, proven by bytes that Kafka's own classes
+made. `broker` is what the embedded broker serves and tells in ApiVersions; the file of each API under
+`src/ottla/broker/handlers` says how.
 
-| key | API | versions | flexible from |
-|---|---|---|---|
+| key | API | versions | flexible from | broker |
+|---|---|---|---|---|
+"""
+FOOT = """
+¹ Offsets of version 0 are in ZooKeeper: without `zookeeper.connect` it is not served.
 """
 
 
 def page() -> str:
     """The whole page."""
     rows = []
+    served = handlers()
     for key, api in sorted(apis().items()):
         flexible = "never" if api.flexible_since is None else str(api.flexible_since)
-        rows.append(f"| {key} | {api.name} | 0 to {api.version_newest} | {flexible} |\n")
-    return HEAD + "".join(rows)
+        rows.append(
+            f"| {key} | {api.name} | 0 to {api.version_newest} | {flexible} | {_range(served.get(key))} |\n"
+        )
+    return HEAD + "".join(rows) + FOOT
+
+
+def _range(handler: Handler | None) -> str:
+    if handler is None:
+        return "not served"
+    mark = "¹" if handler.oldest_without_zookeeper else ""
+    return f"{handler.versions.oldest}{mark} to {handler.versions.newest}"
 
 
 if __name__ == "__main__":
