@@ -17,11 +17,12 @@ from ottla.model.errors import (
     RemoteProtocolError,
     StorageError,
 )
+from ottla.model.version import VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.embedded import EmbeddedBroker
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ConfigError",

@@ -11,7 +11,6 @@ import socket
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla import __version__
 from ottla.client.authentication import authenticate
 from ottla.client.clock import Clock, Deadline
 from ottla.client.config import ClientConfig
@@ -22,6 +21,7 @@ from ottla.client.transport import SocketBuffers, TlsTransport, Transport, conne
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import BrokerUnreachable, ConnectionLost, RequestTimedOut
+from ottla.model.version import VERSION
 from ottla.wire.frames import Allocator, FrameReceiver
 from ottla.wire.negotiation import Discovery, Plan, Question
 from ottla.wire.negotiation import Link as Where
@@ -130,7 +130,7 @@ class Opener:
     # --- versions
 
     def _discover(self) -> tuple[Link, PeerVersions]:
-        discovery = Discovery(software_version=__version__, pin=self.config.broker_version or None)
+        discovery = Discovery(software_version=VERSION, pin=self.config.broker_version or None)
         plan = discovery.start()
         link: Link | None = None
         silences = 0

@@ -1,23 +1,39 @@
 """The connections of one thread, by broker: opened when they are needed, dropped when they broke.
 
-pool = ConnectionPool(config, metadata)
-pool.to(metadata.leader("orders", 0).node.broker_id).call(...)
-pool.to_coordinator("billing").call(...)       # pool.forget_coordinator("billing") on NOT_COORDINATOR
+    pool = ConnectionPool(config, metadata)
+    pool.to(metadata.leader("orders", 0).node.broker_id).call(...)
+    pool.to_coordinator("billing").call(...)       # pool.forget_coordinator("billing") on NOT_COORDINATOR
+
+A broker answers in order, so a call waits behind a long poll on the same connection: a thread that keeps
+fetches in flight has another pool for its other questions, or another thread.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ottla.client.clock import MONOTONIC, Clock, Deadline
 from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
+from ottla.client.coordinators import CoordinatorKind, find_coordinator
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.retry import Action, Backoff, action_about, attempts
 from ottla.model.cluster_view import BrokerNode
+from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError
 from ottla.wire.frames import Allocator
+
+log = logging.getLogger(__name__)
+
+
+class _Setback(NamedTuple):
+    """A broker that could not be reached: how often in a row, and when it may be tried again."""
+
+    failures: int
+    until_ms: float
 
 
 class ConnectionPool:
@@ -33,53 +49,166 @@ class ConnectionPool:
         interruption: Interruption | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._config = config
+        self._metadata = metadata
+        self._clock = clock
+        self._allocate = allocate
+        self._interruption = interruption or Interruption()
+        self._owns_interruption = interruption is None
+        self._chance = chance or random.Random()
+        self._retrying = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._reconnecting = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._connections: dict[int, Connection] = {}
+        self._setbacks: dict[int, _Setback] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], BrokerNode] = {}
+
+    # --- brokers
 
     def to(self, broker_id: int) -> Connection:
         """The connection to a broker; waits out what is left of its pause after failures.
 
         Raises BrokerUnreachable (also if the cluster has no such broker), AuthenticationFailed.
         """
-        raise NotImplementedError
+        return self._connected(self._node(broker_id))
 
     def pause_left_ms(self, broker_id: int) -> float:
         """How long `to` would wait before it connects: for threads that have other things to do."""
-        raise NotImplementedError
+        setback = self._setbacks.get(broker_id)
+        return max(0.0, setback.until_ms - self._clock.now_ms()) if setback is not None else 0.0
 
     def to_any(self) -> Connection:
         """A connection to some broker: an open one if there is, else whoever can be reached."""
-        raise NotImplementedError
+        for connection in self._connections.values():
+            if not connection.in_flight_count and connection.is_usable():
+                return connection
+        view = self._metadata.view
+        if not view.brokers:
+            view = self._metadata.refresh((), reason="no broker is known yet")
+        nodes = list(view.brokers.values())
+        self._chance.shuffle(nodes)
+        nodes.sort(key=lambda node: self.pause_left_ms(node.broker_id))
+        failures = []
+        for node in nodes:
+            try:
+                return self._connected(node)
+            except ConnectionLost as error:
+                self._interruption.check()
+                failures.append(f"{error}")
+        # Where the cluster has moved as a whole, only the bootstrap addresses tell.
+        self._metadata.refresh(reason="no broker that is known can be reached")
+        raise BrokerUnreachable(f"none of {len(nodes)} brokers can be reached: {'; '.join(failures)}")
 
     def to_controller(self) -> Connection:
-        """The broker that does the administration; any, where brokers do not tell (before 0.10)."""
-        raise NotImplementedError
+        """The broker that does the administration; any, where brokers do not tell (before 0.10).
 
-    def to_coordinator(self, group: str, deadline: Deadline | None = None) -> Connection:
-        """The broker that coordinates a group; looked up at first, and waited for until the deadline.
-
-        Raises KafkaError with the last error, BrokerUnreachable, LocalProtocolError (before 0.8.2).
+        After NOT_CONTROLLER refresh the metadata, and call it again.
         """
-        raise NotImplementedError
-
-    def coordinator(self, group: str, deadline: Deadline | None = None) -> BrokerNode:
-        """Who that is."""
-        raise NotImplementedError
-
-    def forget_coordinator(self, group: str) -> None:
-        """Look it up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost connection."""
-        raise NotImplementedError
+        view = self._metadata.view
+        if view.controller is None:
+            view = self._metadata.refresh((), reason="no controller is known")
+        return self._connected(view.controller) if view.controller is not None else self.to_any()
 
     def drop(self, broker_id: int) -> None:
         """Close the connection to a broker, if there is one."""
-        raise NotImplementedError
+        connection = self._connections.pop(broker_id, None)
+        if connection is not None:
+            connection.close()
+
+    def _node(self, broker_id: int) -> BrokerNode:
+        node = self._metadata.view.brokers.get(broker_id)
+        if node is None:
+            view = self._metadata.refresh(reason=f"broker {broker_id} is not known")
+            node = view.brokers.get(broker_id)
+        if node is None:
+            known = ", ".join(str(number) for number in sorted(view.brokers)) or "none"
+            raise BrokerUnreachable(f"broker {broker_id} is not in the cluster at present; there are {known}")
+        return node
+
+    def _connected(self, node: BrokerNode) -> Connection:
+        connection = self._connections.get(node.broker_id)
+        if connection is not None:
+            if connection.address == node.address and connection.is_usable():
+                return connection
+            self.drop(node.broker_id)
+        pause_ms = self.pause_left_ms(node.broker_id)
+        if pause_ms:
+            self._clock.pause(pause_ms, self._interruption.event)
+        try:
+            connection = self._connections[node.broker_id] = Connection.open(
+                node.address,
+                self._config,
+                broker_id=node.broker_id,
+                allocate=self._allocate,
+                interruption=self._interruption,
+                clock=self._clock,
+                memory=self._metadata.memory,
+            )
+        except OttlaError:
+            self._set_back(node.broker_id)
+            raise
+        self._setbacks.pop(node.broker_id, None)
+        return connection
+
+    def _set_back(self, broker_id: int) -> None:
+        before = self._setbacks.get(broker_id)
+        failures = before.failures + 1 if before is not None else 1
+        pause_ms = self._reconnecting.pause_ms(failures, self._chance)
+        self._setbacks[broker_id] = _Setback(failures, self._clock.now_ms() + pause_ms)
+
+    # --- coordinators
+
+    def to_coordinator(
+        self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> Connection:
+        """The broker that coordinates a group; looked up at first, and waited for until the deadline.
+
+        Without a deadline it is request.timeout.ms from now. Raises KafkaError with the last error,
+        BrokerUnreachable, LocalProtocolError (before 0.8.2).
+        """
+        deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
+        failure: OttlaError | None = None
+        for _ in attempts(self._retrying, deadline, self._chance, self._interruption):
+            try:
+                return self._connected(self._coordinator(key, kind))
+            except OttlaError as error:
+                if action_about(error) is Action.FAIL or self._interruption.is_set:
+                    raise
+                self.forget_coordinator(key, kind=kind)  # if it is down, another may take over
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def coordinator(
+        self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> BrokerNode:
+        """Who that is; it can be reached."""
+        self.to_coordinator(key, deadline, kind=kind)
+        return self._coordinators[kind, key]
+
+    def forget_coordinator(self, key: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
+        """Look it up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost connection."""
+        self._coordinators.pop((kind, key), None)
+
+    def _coordinator(self, key: str, kind: CoordinatorKind) -> BrokerNode:
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            known = find_coordinator(self.to_any(), key, kind)
+            self._coordinators[kind, key] = known
+            log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)
+        return known
+
+    # --- the end
 
     def interrupt(self) -> None:
         """From any thread: what the owner waits for ends with ConnectionLost, at once."""
-        raise NotImplementedError
+        self._interruption.interrupt()
 
     def close(self) -> None:
         """Close all connections. May be called twice."""
-        raise NotImplementedError
+        for broker_id in list(self._connections):
+            self.drop(broker_id)
+        if self._owns_interruption:
+            self._interruption.close()
 
     def __enter__(self) -> Self:
         return self

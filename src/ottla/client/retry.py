@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.client.clock import Deadline
+from ottla.client.interruption import Interruption
 from ottla.model.error_codes import Code
-from ottla.model.errors import BrokerUnreachable, ConnectionLost, KafkaError, OttlaError, RequestTimedOut
+from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
 
 
 class Action(Enum):
@@ -65,7 +66,7 @@ def action_about(error: OttlaError) -> Action:
     """The same for what was raised: a lost connection or a timeout asks for fresh metadata."""
     if isinstance(error, KafkaError):
         return action_for(error.code)
-    if isinstance(error, ConnectionLost | RequestTimedOut | BrokerUnreachable):
+    if isinstance(error, ConnectionLost | RequestTimedOut):
         return Action.REFRESH
     return Action.FAIL
 
@@ -88,16 +89,23 @@ class Backoff:
         return min(doubled, max(self.first_ms, self.most_ms)) * spread
 
 
-def attempts(backoff: Backoff, deadline: Deadline, chance: random.Random) -> Iterator[int]:
+def attempts(
+    backoff: Backoff, deadline: Deadline, chance: random.Random, interruption: Interruption | None = None
+) -> Iterator[int]:
     """0, 1, 2, … with pauses between them, until the deadline has passed; 0 comes in any case.
 
-    for attempt in attempts(backoff, deadline, chance):
-        try once; return if it went well
-    raise the last error
+        for attempt in attempts(backoff, deadline, chance):
+            try once; return if it went well
+        raise the last error
+
+    An interruption ends a pause with ConnectionLost.
     """
     yield 0
     for attempt in itertools.count(1):
         if deadline.passed:
             return
-        deadline.clock.pause(deadline.capped_ms(backoff.pause_ms(attempt, chance)))
+        pause_ms = deadline.capped_ms(backoff.pause_ms(attempt, chance))
+        deadline.clock.pause(pause_ms, interruption.event if interruption is not None else None)
+        if interruption is not None:
+            interruption.check()
         yield attempt

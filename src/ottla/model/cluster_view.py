@@ -146,6 +146,7 @@ class ClusterView:
         """This view with the leaders that hints tell, where these are newer; itself if none is."""
         brokers = {**self.brokers, **{node.broker_id: node for node in nodes}}
         topics = dict(self.topics)
+        is_newer = False
         for hint in hints:
             topic = topics.get(hint.topic)
             known = topic.partition(hint.partition) if topic is not None else None
@@ -154,7 +155,8 @@ class ClusterView:
             if hint.leader_epoch > known.leader_epoch:
                 told = replace(known, leader=hint.leader, leader_epoch=hint.leader_epoch, error=Code.NONE)
                 topics[hint.topic] = _with_partition(topic, told)
-        if topics == self.topics:
+                is_newer = True
+        if not is_newer:
             return self
         return replace(self, brokers=MappingProxyType(brokers), topics=MappingProxyType(topics))
 
@@ -168,16 +170,17 @@ def _newer_topic(known: TopicView, told: TopicView) -> TopicView:
         return replace(known, error=told.error)
     if NO_TOPIC_ID not in {known.topic_id, told.topic_id} and known.topic_id != told.topic_id:
         return told
-    before = {one.index: one for one in known.partitions}
-    return replace(
-        told, partitions=tuple(_newer_partition(before.get(one.index), one) for one in told.partitions)
-    )
+    merged = {one.index: one for one in told.partitions}
+    for one in known.partitions:
+        if one.index in merged:
+            merged[one.index] = _newer_partition(one, merged[one.index])
+        elif told.topic_id != NO_TOPIC_ID:
+            merged[one.index] = one  # a topic never has fewer: the answer is from before it got more
+    return replace(told, partitions=tuple(merged[index] for index in sorted(merged)))
 
 
-def _newer_partition(known: PartitionView | None, told: PartitionView) -> PartitionView:
-    if known is None or told.leader_epoch == NO_EPOCH or told.leader_epoch >= known.leader_epoch:
-        return told
-    return known
+def _newer_partition(known: PartitionView, told: PartitionView) -> PartitionView:
+    return known if NO_EPOCH < told.leader_epoch < known.leader_epoch else told
 
 
 def _with_partition(topic: TopicView, partition: PartitionView) -> TopicView:

@@ -1,0 +1,47 @@
+"""Which broker coordinates a group or a transactional id: one question to any broker."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ottla.client.connection import Connection
+from ottla.model.cluster_view import BrokerNode
+from ottla.model.errors import KafkaError, RemoteProtocolError
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+
+_KINDS_SINCE = 1
+_LISTS_SINCE = 4
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated; the numbers of the protocol."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+def find_coordinator(connection: Connection, key: str, kind: CoordinatorKind) -> BrokerNode:
+    """Ask once. Raises KafkaError, e.g. COORDINATOR_NOT_AVAILABLE while there is none yet."""
+    version = connection.version_for(FindCoordinatorRequest.API)
+    request = FindCoordinatorRequest()
+    if version >= _LISTS_SINCE:
+        request.coordinator_keys = [key]
+    else:
+        request.key = key
+    if version >= _KINDS_SINCE or kind is not CoordinatorKind.GROUP:
+        request.key_type = int(kind)
+    answer = connection.call(request, version=version)
+    if version < _LISTS_SINCE:
+        _check(answer.error_code, answer.error_message, key, kind)
+        return BrokerNode(answer.node_id, answer.host, answer.port)
+    for one in answer.coordinators:
+        if one.key == key:
+            _check(one.error_code, one.error_message, key, kind)
+            return BrokerNode(one.node_id, one.host, one.port)
+    raise RemoteProtocolError(f"{connection.address}: asked for {key!r}, FindCoordinator answers without it")
+
+
+def _check(code: int, message: str | None, key: str, kind: CoordinatorKind) -> None:
+    if code:
+        because = f" ({message})" if message else ""
+        raise KafkaError(code, f"the coordinator of {kind.name.lower()} {key!r}{because}")
