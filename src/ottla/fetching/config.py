@@ -1,0 +1,163 @@
+"""What users set about fetching, parsed once. A consumer's table is CLIENT_PROPERTIES + FETCH_PROPERTIES.
+
+values = parse_properties((*CLIENT_PROPERTIES, *FETCH_PROPERTIES), given)
+FetchConfig.from_values(values)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any, Self
+
+from ottla.client.properties import BOOLEAN, INT, TEXT, Property, parse_properties
+
+
+class OffsetReset(StrEnum):
+    """Where to go on when an offset is not in the log (any more), under the names of the old consumer."""
+
+    SMALLEST = "smallest"
+    LARGEST = "largest"
+    NONE = "none"
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of open and aborted transactions are seen, as Fetch numbers it."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class DamagePolicy(StrEnum):
+    """What becomes of a partition whose records are damaged."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+_RESETS = {
+    "smallest": OffsetReset.SMALLEST,
+    "earliest": OffsetReset.SMALLEST,
+    "largest": OffsetReset.LARGEST,
+    "latest": OffsetReset.LARGEST,
+    "none": OffsetReset.NONE,
+}
+_ISOLATION = {
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+    "read_committed": IsolationLevel.READ_COMMITTED,
+}
+
+FETCH_PROPERTIES: tuple[Property, ...] = (
+    Property("fetch.min.bytes", INT, 1, "How much a broker collects before it answers.", minimum=0),
+    Property(
+        "fetch.wait.max.ms",
+        INT,
+        500,
+        "How long a broker waits for that. A seek, or a new partition of the broker, waits as long.",
+        synonyms=("fetch.max.wait.ms",),
+        minimum=0,
+    ),
+    Property(
+        "fetch.message.max.bytes",
+        INT,
+        1 << 20,
+        "How much of one partition is fetched at once. Before 0.10.1 a larger message cannot be read.",
+        synonyms=("max.partition.fetch.bytes",),
+        minimum=1,
+    ),
+    Property("fetch.max.bytes", INT, 50 << 20, "How much of all partitions is fetched at once.", minimum=1),
+    Property(
+        "queued.max.message.chunks",
+        INT,
+        2,
+        "How many fetched chunks of a partition wait for its reader.",
+        minimum=1,
+    ),
+    Property(
+        "queued.max.bytes",
+        INT,
+        64 << 20,
+        "How much memory fetched chunks of all partitions may take while they wait for their readers.",
+        minimum=1,
+    ),
+    Property(
+        "num.consumer.fetchers", INT, 1, "How many threads, and connections, read from one broker.", minimum=1
+    ),
+    Property(
+        "refresh.leader.backoff.ms",
+        INT,
+        200,
+        "The first pause before a leader is looked for again.",
+        minimum=0,
+    ),
+    Property(
+        "max.processing.time.ms",
+        INT,
+        100,
+        "A partition whose reader takes longer for a chunk is parked: not fetched until its queue is empty.",
+        synonyms=("max.processing.time",),
+        minimum=0,
+    ),
+    Property(
+        "auto.offset.reset",
+        TEXT,
+        OffsetReset.LARGEST,
+        "Where to go on if an offset is not in the log: smallest, largest, or none, which is an error.",
+        choices=tuple(_RESETS),
+        check=_RESETS.__getitem__,
+    ),
+    Property("check.crcs", BOOLEAN, default=True, doc="Whether checksums are verified."),
+    Property(
+        "isolation.level",
+        TEXT,
+        IsolationLevel.READ_UNCOMMITTED,
+        "Whether records of transactions are seen before they are committed.",
+        choices=tuple(_ISOLATION),
+        check=_ISOLATION.__getitem__,
+    ),
+    Property("include.headers", BOOLEAN, default=False, doc="Whether batches have a column of headers."),
+    Property(
+        "damaged.records",
+        TEXT,
+        DamagePolicy.STOP,
+        "What becomes of a partition with damaged records: it stops with an error, or they are skipped.",
+        choices=tuple(DamagePolicy),
+        check=DamagePolicy,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    """Checked settings; FETCH_PROPERTIES says what they mean."""
+
+    fetch_min_bytes: int = 1
+    fetch_wait_max_ms: int = 500
+    fetch_message_max_bytes: int = 1 << 20
+    fetch_max_bytes: int = 50 << 20
+    queued_max_message_chunks: int = 2
+    queued_max_bytes: int = 64 << 20
+    num_consumer_fetchers: int = 1
+    refresh_leader_backoff_ms: int = 200
+    max_processing_time_ms: int = 100
+    auto_offset_reset: OffsetReset = OffsetReset.LARGEST
+    check_crcs: bool = True
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    include_headers: bool = False
+    damaged_records: DamagePolicy = DamagePolicy.STOP
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Of Kafka's names, dotted or snake_case, and of no others. Raises ConfigError."""
+        return cls.from_values(parse_properties(FETCH_PROPERTIES, properties))
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Of the values that `parse_properties` has read by a table with FETCH_PROPERTIES in it."""
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether only what is committed is seen."""
+        return self.isolation_level is IsolationLevel.READ_COMMITTED
