@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.log import partition_metadata
 from ottla.log.file_system import REAL, FileSystem
+from ottla.model.error_codes import Code
 from ottla.model.errors import StorageError
 from tests.broker.group_calls import commit, committed, find
 from tests.broker.traffic import fill, offset_at, one, produce, read_all, topic_id
@@ -234,3 +236,25 @@ def test_a_topic_whose_name_plate_cannot_be_read_gets_a_new_id(tmp_path: Path, t
     ((id_, count, _),) = state(tmp_path).values()
     assert (len(id_), any(id_), count) == (16, True, 1)
     assert partition_metadata.read(tmp_path / "t-0") == id_
+
+
+def test_a_disk_that_takes_nothing_keeps_no_leader_and_no_broker_from_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    broker = EmbeddedBroker(tmp_path, brokers=2).start()
+    broker.create_topic("t", 2, replication_factor=2)
+    with Client.of(broker.bootstrap) as client:
+        fill(client, "t", [one(b"kept")])
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                broker._running().cluster.catalog, "_file_system", SimpleNamespace(replace_file=full)
+            )
+            broker.stop_broker(1)
+            assert produce(client, "t", one(), 1).error_code == Code.NONE, "led by the other one now"
+            broker.stop()
+    with EmbeddedBroker(tmp_path, brokers=2) as again, Client.of(again.bootstrap) as client:
+        assert again._running().cluster.directory.was_clean
+        assert read_all(client, "t") == [(0, b"kept")]

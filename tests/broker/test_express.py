@@ -11,6 +11,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -255,28 +256,43 @@ def test_bytes_behind_the_request_do_not_confuse_it(
     assert [value for _, value in read_all(client, topic)] == 5 * [b"x" * 40]
 
 
-def test_a_failed_write_is_told_and_nothing_is_kept(
-    broker: EmbeddedBroker, lane: Lane, client: Client, topic: str
-) -> None:
-    for _ in range(2):
-        produce(client, topic, one())
+@contextmanager
+def full_disk(broker: EmbeddedBroker, topic: str) -> Iterator[None]:
+    """Nothing can be written to partition 0."""
     log: Any = broker._running().cluster.partition(topic, 0).log
-    files = log.active.file
 
     class Full:
         def __getattr__(self, name: str) -> object:
             return getattr(log.file_system, name)
 
-        def write(self, *_: object) -> int:
+        def write_all(self, *_: object) -> int:
             raise OSError(28, "No space left on device")
 
-        write_all = write
-
-    real, files._file_system = files._file_system, Full()
+    file = log.active.file
+    file._file_system, real = Full(), file._file_system
     try:
-        answer = produce(client, topic, one())
+        yield
     finally:
-        files._file_system = real
+        file._file_system = real
+
+
+def test_a_failed_write_is_told_and_nothing_is_kept(
+    broker: EmbeddedBroker, lane: Lane, client: Client, topic: str
+) -> None:
+    for _ in range(2):
+        produce(client, topic, one())
+    with full_disk(broker, topic):
+        answer = produce(client, topic, one())
     assert lane.taken == 2
     assert (answer.error_code, answer.base_offset) == (Code.KAFKA_STORAGE_ERROR, -1)
     assert produce(client, topic, one()).base_offset == 2
+
+
+def test_a_failed_write_with_acks_0_closes_the_connection(
+    broker: EmbeddedBroker, client: Client, topic: str
+) -> None:
+    with full_disk(broker, topic), Client.of(broker.bootstrap) as doomed:
+        doomed.send(produce_request(client, {(topic, 0): one()}, 9, 0), 9)
+        with pytest.raises(ConnectionResetError):
+            doomed.receive()
+    assert produce(client, topic, one()).base_offset == 0

@@ -279,7 +279,7 @@ class Cluster:
         """Make brokers leaders. A partition that had one gets a new epoch, so that clients notice."""
         self.turn.end()  # what is staged is of the leaders until now: the next ones must find it in the log
         previous = []
-        bumped = set()
+        bumped: set[str] = set()
         for partition, leader in changes:
             previous.append((partition, partition.leader))
             if partition.was_led:
@@ -287,13 +287,20 @@ class Cluster:
                 bumped |= {partition.topic} & self.partitions.keys()
             partition.leader = leader
             partition.was_led = True
-        if bumped:
-            self.catalog.put([self._with_epochs(name) for name in bumped])
+        self._store_epochs(bumped)
         self.generation += 1
         for partition, leader_before in previous:
             for listener in self.leader_listeners:
                 listener(partition, leader_before)
             partition.wake(0)
+
+    def _store_epochs(self, names: set[str]) -> None:
+        """A disk that takes nothing must not keep a leader from going, or the whole broker from stopping."""
+        try:
+            if names:
+                self.catalog.put([self._with_epochs(name) for name in names])
+        except StorageError:
+            log.exception("leader epochs are not stored; the next start goes on with older ones")
 
     def _with_epochs(self, name: str) -> Topic:
         epochs = tuple(partition.leader_epoch for partition in self.partitions[name])

@@ -9,6 +9,7 @@ batch that an idempotent producer sends again is acknowledged with the offsets i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.cluster import INTERNAL_TOPICS, Cluster
@@ -124,6 +125,8 @@ def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse(responses=answers)
     if request.acks == 0:
         _check_unanswered(answers)
+        if staged:
+            inquiry.cluster.turn.then(partial(_drop_if_lost, inquiry, staged))
         return response
     _add_leaders(inquiry, response)
     if not staged:
@@ -174,6 +177,15 @@ def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
         for answer in topic.partition_responses:
             if answer.error_code:
                 raise DropConnection(f"Produce with acks=0 failed: {answer.error_message}")
+
+
+def _drop_if_lost(inquiry: Inquiry, staged: list[Staged], failures: Failures) -> None:
+    """The same for what could not be written."""
+    lost = [str(failures[partition]) for partition, _ in staged if partition in failures]
+    if lost:
+        what = DropConnection(f"Produce with acks=0 failed: {lost[0]}")
+        inquiry.node.note_fault(inquiry.connection.peer_host, what)
+        inquiry.connection.close()
 
 
 def _add_leaders(inquiry: Inquiry, response: ProduceResponse) -> None:
