@@ -1,4 +1,4 @@
-"""A data directory of Apache Kafka 3.9: taken over with all that is in it, and given back.
+"""Apache Kafka 3.9 beside our broker: the same answers, and one data directory for both.
 
 Kafka writes a directory; our broker opens it, serves it and writes to it; Kafka opens it again. What Kafka
 had written of a group is also what we write of it, byte by byte but for the times.
@@ -23,15 +23,28 @@ from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from tests.broker.admin.calls import create
 from tests.broker.admin.calls import topic as new_topic
 from tests.broker.group_calls import Member, commit, committed, deleted, find
-from tests.broker.traffic import data_of, fetch, numbered, one, produce, read_all, topic_id
+from tests.broker.traffic import answers as partitions_of
+from tests.broker.traffic import (
+    data_of,
+    fetch,
+    fetch_request,
+    numbered,
+    offset_at,
+    one,
+    place,
+    produce,
+    read_all,
+    topic_id,
+)
 from tests.broker.wire_client import Client
 from tests.log.kafka_tools import dump
-from tests.log.record_sets import batch
+from tests.log.record_sets import NOW, batch
 from tools.peers import KAFKA_3, RealKafka, Unavailable, kafka_libs
 
 PRODUCE = 11  # the newest that 3.9 knows
 OFFSETS = "__consumer_offsets"
 WAIT_S = 30
+DIFFERENT = {(2, "zstd")}  # Kafka takes it, and no client that can write it speaks version 2
 T = TypeVar("T")
 Rows = dict[bytes, bytes | None]
 
@@ -102,6 +115,85 @@ class Written(NamedTuple):
     ids: dict[str, bytes]
     producer_id: int
     groups: Rows
+    answers: dict[str, object]
+
+
+def asked(client: Client) -> dict[str, object]:
+    """Questions with answers that are Kafka's to decide, to a broker of either kind."""
+    create(
+        client,
+        new_topic("timed", configs={"segment.bytes": "1000"}),
+        new_topic("heavy", 3),
+        new_topic("strict", configs={"max.message.bytes": "200", "cleanup.policy": "compact"}),
+    )
+    for number in range(6):
+        records = one(b"x" * 400, timestamp=NOW + 10 * number)
+        eventually(lambda records=records: send(client, "timed", records))  # type: ignore[misc]
+    for partition in range(3):
+        eventually(lambda partition=partition: send(client, "heavy", one(b"x" * 1000), partition))  # type: ignore[misc]
+        send(client, "heavy", one(b"x" * 1000), partition)
+    eventually(lambda: send(client, "strict", one()))
+    return {**_times(client), **_sizes(client), **_refusals(client)}
+
+
+def _times(client: Client) -> dict[str, object]:
+    """ListOffsets of every version that both have."""
+    found: dict[str, object] = {}
+    for version in range(1, 10):
+        for time_ in (-1, -2, -3, -4, -5, -6, 0, NOW + 5, NOW + 50, NOW + 51):
+            answer = offset_at(client, "timed", time_, version=version)
+            fields = (answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch)
+            found[f"ListOffsets v{version} {time_}"] = fields
+    for time_, count in ((-1, 100), (-1, 1), (-2, 9), (1 << 50, 2), (0, 9)):
+        answer = offset_at(client, "timed", time_, version=0, count=count)
+        found[f"ListOffsets v0 {time_} {count}"] = (answer.error_code, answer.old_style_offsets)
+    return found
+
+
+def _sizes(client: Client) -> dict[str, object]:
+    """How many bytes of three partitions come, and from where."""
+    found: dict[str, object] = {}
+    for version in (4, 11, 12, 17):
+        for total, limits in (
+            (1 << 30, (10, 10, 10)),
+            (1 << 30, (1500, 1071, 5)),
+            (1500, (1 << 20, 1 << 20, 1 << 20)),
+            (0, (0, 0, 0)),
+            (2500, (1200, 1 << 20, 1 << 20)),
+        ):
+            where = {("heavy", index): place(0, limit) for index, limit in enumerate(limits)}
+            response = client.call(fetch_request(client, where, version, max_bytes=total), version)
+            sizes = [len(data_of(answer)) for answer in partitions_of(response)]
+            found[f"Fetch v{version} {total} {limits}"] = sizes
+        for offset in (0, 1, 2, 3, -1):
+            answer = fetch(client, "heavy", offset, version=version)
+            fields = (answer.error_code, answer.high_watermark, answer.log_start_offset, len(data_of(answer)))
+            found[f"Fetch v{version} from {offset}"] = fields
+        request = fetch_request(client, {("heavy", 0): 0}, version, session_epoch=1)
+        found[f"Fetch v{version} session"] = client.call(request, version).error_code
+    return found
+
+
+def _refusals(client: Client) -> dict[str, object]:
+    """Errors of Produce."""
+    damaged = one()
+    damaged[-1] ^= 1
+    sets = {
+        "damaged": damaged,
+        "too large": one(b"x" * 300),
+        "no key": one(b"v", None),
+        "two batches": one() + one(),
+        "old format": one(magic=1),
+        "zstd": one(codec=Codec.ZSTD),
+        "empty": bytearray(),
+    }
+    found: dict[str, object] = {}
+    for version in (2, 3, 6, 7, 9, 11):
+        for name, records in sets.items():
+            if (version, name) not in DIFFERENT:
+                answer = produce(client, "strict", records, version=version)
+                found[f"Produce v{version} {name}"] = (answer.error_code, answer.base_offset)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +216,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
             use_groups(client)
             ids = {name: topic_id(client, name) for name in ("plain", "packed", OFFSETS)}
             groups = group_rows(client)
+            answers = asked(client)
     finally:
         kafka.close()
-    return Written(path, ids, producer_id, groups)
+    return Written(path, ids, producer_id, groups, answers)
 
 
 @pytest.fixture
@@ -177,6 +270,13 @@ def test_kafka_takes_it_back_with_what_we_have_written(
         assert eventually(lambda: send(client, "plain", stamped(4, written.producer_id))) == 5
         eventually(lambda: find(client, "g"))
         assert eventually(lambda: committed(client, "g")) == {("plain", 0): 4, ("plain", 1): 7}
+
+
+def test_the_same_questions_have_the_same_answers(written: Written, tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker, Client.of(broker.bootstrap) as client:
+        answers = asked(client)
+    assert {name: answer for name, answer in answers.items() if written.answers[name] != answer} == {}
+    assert answers.keys() == written.answers.keys()
 
 
 # --- the offsets topic ----------------------------------------------------------------------------------
