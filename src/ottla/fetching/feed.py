@@ -85,7 +85,8 @@ class Inbox:
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
         """The next chunk; None after so long, or when the inbox is closed. None waits without end.
 
-        Raises the error of a feed that stopped, once, behind its last chunk; the other feeds go on.
+        Raises the error of a feed that stopped, once, behind its last chunk; the other feeds go on. Its
+        `failure` tells which one it was.
         """
         with self.changed:
             seconds = None if timeout_ms is None else timeout_ms / 1000

@@ -1,0 +1,136 @@
+"""A partition's part of an answer into chunks: offsets, limits, damage, transactions, old formats."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import crc32c
+import pytest
+
+from ottla.fetching.collector import Collected, collect, glance
+from ottla.fetching.config import FetchConfig, IsolationLevel
+from ottla.records.compression import Codec
+from ottla.records.slabs import SlabPool
+from ottla.wire.api.fetch import AbortedTransaction
+from tests.fetching.tables import PLACE, answer, offsets_of, records
+
+POOL = SlabPool(reserve_bytes=0)
+
+
+def collected(
+    data: bytes | None, offset: int = 0, config: FetchConfig | None = None, **about: object
+) -> Collected:
+    return collect(PLACE, offset, answer(data, **about), config or FetchConfig(), POOL)  # type: ignore[arg-type]
+
+
+def resealed(data: bytearray) -> bytes:
+    """A batch with the checksum of what it holds now."""
+    data[17:21] = struct.pack(">I", crc32c.crc32c(data[21:]))
+    return bytes(data)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+def test_records_below_the_position_are_left_out() -> None:
+    found = collected(records(0, 10) + records(10, 5), 7)
+    assert offsets_of(found.chunks) == list(range(7, 15))
+    (chunk,) = found.chunks
+    assert (chunk.fetch_offset, chunk.next_offset, chunk.high_watermark) == (7, 15, 1000)
+    assert (found.next_offset, found.damage) == (15, None)
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_no_records_are_no_chunk(data: bytes | None) -> None:
+    found = collected(data, 7)
+    assert (found.chunks, found.next_offset, found.damage) == ([], 7, None)
+
+
+@pytest.mark.parametrize("cut", [1, 11, 12, 40, 60])
+def test_a_cut_tail_is_fetched_again(cut: int) -> None:
+    data = records(0, 3) + records(3, 3)[:cut]
+    found = collected(data)
+    assert offsets_of(found.chunks) == [0, 1, 2]
+    assert found.next_offset == 3
+    assert glance(data, 0) == (3, False)
+
+
+def test_a_first_entry_that_is_cut_is_told() -> None:
+    assert glance(records(5, 3)[:-1], 5) == (5, True)
+    assert collected(records(5, 3)[:-1], 5).chunks == []
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, Codec.NONE), (1, Codec.GZIP), (2, Codec.ZSTD)])
+def test_a_glance_promises_what_decoding_keeps(magic: int, codec: Codec) -> None:
+    data = b"".join(records(first, 10, magic=magic, codec=codec) for first in (0, 10, 20))
+    assert glance(data, 4).next_offset == collected(data, 4).next_offset == 30
+
+
+def test_damage_comes_behind_what_is_sound_and_is_named() -> None:
+    sound, broken = records(0, 3), flipped(records(3, 4), 70)
+    found = collected(sound + broken + records(7, 1))
+    assert offsets_of(found.chunks) == [0, 1, 2]
+    assert found.next_offset == 3
+    assert found.damage is not None
+    assert (found.damage.offset, found.damage.next_offset) == (3, 7)
+    assert "t-0 at offset 3" in str(found.damage)
+    assert "skip() goes on at offset 7" in str(found.damage)
+
+
+def test_damage_at_the_position_moves_nothing() -> None:
+    found = collected(flipped(records(3, 4), 70), 5)
+    assert (found.chunks, found.next_offset) == ([], 5)
+    assert found.damage is not None
+    assert (found.damage.offset, found.damage.next_offset) == (5, 7)
+
+
+def test_offsets_of_damaged_bytes_are_not_believed_beyond_the_logs_end() -> None:
+    broken = bytearray(flipped(records(3, 4), 70))
+    broken[23:27] = struct.pack(">i", 1_000_000)  # the last offset's delta
+    found = collected(bytes(broken), 3, high_watermark=8)
+    assert found.damage is not None
+    assert found.damage.next_offset == 4
+
+
+def test_checksums_are_looked_at_only_on_request() -> None:
+    broken = flipped(records(0, 2), 80)
+    assert collected(broken).damage is not None
+    assert collected(broken, config=FetchConfig(check_crcs=False)).damage is None
+
+
+def test_offsets_that_compaction_emptied_are_passed() -> None:
+    emptied = bytearray(records(5, 3))[:61]
+    emptied[8:12] = struct.pack(">i", 61 - 12)
+    emptied[57:61] = bytes(4)
+    found = collected(resealed(emptied), 5)
+    assert (found.chunks, found.next_offset) == ([], 8)
+
+
+def test_aborted_transactions_are_hidden_from_readers_of_what_is_committed() -> None:
+    stamp = {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    data = records(0, 2) + records(2, 2, **stamp) + records(4, 2)
+    listed = [AbortedTransaction(producer_id=77, first_offset=2)]
+    committed = FetchConfig(isolation_level=IsolationLevel.READ_COMMITTED)
+    assert offsets_of(collected(data, config=committed, aborted_transactions=listed).chunks) == [0, 1, 4, 5]
+    assert offsets_of(collected(data, aborted_transactions=listed).chunks) == list(range(6))
+
+
+def test_headers_are_a_column_on_request() -> None:
+    (chunk,) = collected(records(0, 1), config=FetchConfig(include_headers=True)).chunks
+    assert chunk.batch.column_names[-1] == "headers"
+
+
+def test_what_a_decoder_cuts_off_goes_on_in_another_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.fetching import collector
+
+    real = collector.decode
+    monkeypatch.setattr(
+        collector, "decode", lambda data, **how: real(data, **how, decompressed_bytes_max=4000)
+    )
+    data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20))
+    found = collected(data, 5)
+    assert len(found.chunks) == 3
+    assert offsets_of(found.chunks) == list(range(5, 30))
+    assert all(before.next_offset == after.fetch_offset for before, after in pairwise(found.chunks))

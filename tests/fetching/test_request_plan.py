@@ -1,0 +1,153 @@
+"""Which partitions are asked for, how much, in which order, and how long the broker may wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.fetching.config import FetchConfig, IsolationLevel
+from ottla.fetching.cursor import FETCH_BYTES_MIN, Cursor
+from ottla.fetching.feed import EARLIEST, Want
+from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.request_plan import FULL_WAIT_MS, FetchPlan, fetch_request, newest_version, plan_fetch
+from ottla.model.cluster_view import NO_TOPIC_ID, BrokerNode, PartitionLeader
+from ottla.wire.schema import encode
+from tests.fetching.tables import PLENTY, TOPIC_ID, cursor
+
+MB = 1 << 20
+CONFIG = FetchConfig(fetch_wait_max_ms=500, max_processing_time_ms=100)
+
+
+def cursors(count: int, *, is_behind: bool = True) -> list[Cursor]:
+    return [
+        cursor(TopicAndPartition("t", number), 10 * number, is_behind=is_behind) for number in range(count)
+    ]
+
+
+def plan(
+    turns: list[Cursor] | list[tuple[Cursor, Want]],
+    config: FetchConfig = CONFIG,
+    *,
+    share: int = PLENTY,
+    now_ms: float = 0,
+    is_limited: bool = True,
+) -> FetchPlan:
+    pairs = [turn if isinstance(turn, tuple) else (turn, Want.FETCH) for turn in turns]
+    return plan_fetch(pairs, config, share_bytes=share, now_ms=now_ms, is_limited=is_limited)
+
+
+def asked(found: FetchPlan) -> list[int]:
+    return [place.partition for place in found.asked]
+
+
+def test_partitions_are_asked_for_in_the_order_of_their_turns_where_they_are() -> None:
+    found = plan(cursors(3))
+    assert [(place.partition, one.offset, one.size) for place, one in found.asked.items()] == [
+        (0, 0, MB),
+        (1, 10, MB),
+        (2, 20, MB),
+    ]
+    assert found.max_wait_ms == 500
+
+
+def test_partitions_that_are_behind_fill_an_answer_and_the_rest_has_its_turn_later() -> None:
+    assert asked(plan(cursors(100))) == [0, 1, 2, 3]  # 4 MB
+    assert asked(plan(cursors(100, is_behind=False))) == list(range(100))
+
+
+def test_partitions_at_their_end_are_asked_for_as_well_and_cost_nothing() -> None:
+    idle, behind = cursors(50, is_behind=False), cursors(100)[50:]
+    assert asked(plan([*idle, *behind])) == list(range(54))
+
+
+def test_an_answer_is_never_asked_to_be_larger_than_the_user_allows() -> None:
+    assert plan(cursors(9), FetchConfig(fetch_max_bytes=100)).max_bytes == 100
+    assert plan(cursors(9), FetchConfig(fetch_message_max_bytes=20 * MB)).max_bytes == 20 * MB
+    assert asked(plan(cursors(9), FetchConfig(fetch_max_bytes=100))) == [0]
+
+
+def test_before_version_3_what_is_asked_for_is_the_limit() -> None:
+    config = FetchConfig(fetch_max_bytes=10 * MB)
+    assert asked(plan(cursors(100, is_behind=False), config, is_limited=False)) == list(range(10))
+
+
+def test_partitions_share_the_memory() -> None:
+    (one,) = plan(cursors(1), share=600_000).asked.values()
+    assert one.size == 300_000  # columns may take twice the bytes
+    (one,) = plan(cursors(1), share=10).asked.values()
+    assert one.size == FETCH_BYTES_MIN
+
+
+def test_compressed_data_is_asked_for_by_what_it_becomes() -> None:
+    one = cursor()
+    one.learn_expansion(wire_bytes=1000, chunk_bytes=10_000)
+    (found,) = plan([one], share=1_000_000).asked.values()
+    assert found.size == 100_000
+
+
+@pytest.mark.parametrize(
+    ("others", "max_wait_ms"),
+    [
+        ([], 500),
+        ([Want.IDLE], 500),
+        ([Want.FULL], FULL_WAIT_MS),  # its reader is about to make room
+        ([Want.PARKED], 100),
+        ([Want.PARKED, Want.FULL], FULL_WAIT_MS),
+    ],
+)
+def test_who_cannot_be_asked_for_limits_the_wait_of_the_others(others: list[Want], max_wait_ms: int) -> None:
+    turns = list(zip(cursors(3), [*others, *[Want.FETCH] * 3], strict=False))
+    found = plan(turns)
+    assert asked(found) == [number for number, (_, want) in enumerate(turns) if want is Want.FETCH]
+    assert found.max_wait_ms == max_wait_ms
+
+
+def test_who_failed_waits_and_limits_the_wait_of_the_others() -> None:
+    failed, sound = cursors(2)
+    failed.retry_at_ms = 1100
+    found = plan([failed, sound], now_ms=1000)
+    assert (asked(found), found.max_wait_ms, found.wake_at_ms) == ([1], 100, 1100)
+    assert asked(plan([failed, sound], now_ms=1100)) == [0, 1]
+
+
+def test_nothing_is_asked_for_before_its_offset_is_known() -> None:
+    lost, placed = cursors(2)
+    lost.look_up(EARLIEST)
+    assert asked(plan([lost, placed])) == [1]
+
+
+def test_nothing_is_asked_for_ahead_of_what_may_be_damaged() -> None:
+    one = cursor(offset=5)
+    one.pending_chunks = 1  # an answer without a sound entry waits to be decoded
+    assert asked(plan([one])) == []
+    one.ahead = 8
+    (found,) = plan([one]).asked.values()
+    assert found.offset == 8
+
+
+def test_neighbours_of_a_topic_stand_together_and_the_order_stays() -> None:
+    places = [("a", 1), ("a", 0), ("b", 0), ("a", 2)]
+    request = fetch_request(plan([cursor(TopicAndPartition(*place)) for place in places]), CONFIG)
+    assert [(topic.topic, [one.partition for one in topic.partitions]) for topic in request.topics] == [
+        ("a", [1, 0]),
+        ("b", [0]),
+        ("a", [2]),
+    ]
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_every_version_can_carry_the_request(version: int) -> None:
+    one = cursor()
+    one.leader = PartitionLeader(BrokerNode(1, "host", 9092), 3)
+    config = FetchConfig(isolation_level=IsolationLevel.READ_COMMITTED)
+    request = fetch_request(plan([one], config), config)
+    assert encode(request, version)
+    assert request.topics[0].partitions[0].current_leader_epoch == 3
+    assert request.topics[0].topic_id == TOPIC_ID
+    assert (request.isolation_level, request.session_epoch) == (1, -1)
+
+
+def test_topics_without_ids_are_named_in_a_version_that_has_names() -> None:
+    named = cursor()
+    named.topic_id = NO_TOPIC_ID
+    assert newest_version([cursor()]) is None
+    assert newest_version([cursor(), named]) == 12
