@@ -15,9 +15,6 @@ from ottla.broker.leader_hints import endpoints_of, leader_of
 from ottla.broker.partition import Partition
 from ottla.broker.serving import Inquiry
 from ottla.log.batch_header import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    CODEC_MASK,
     ENTRY_OVERHEAD,
     MAGIC_AT,
     SIZE,
@@ -37,8 +34,7 @@ from ottla.wire.api.fetch import (
 )
 
 CUTS_FIRST_BATCH_UNTIL = 2
-ZSTD_SINCE = 10
-ZSTD = 4
+FORMAT_2_SINCE = 4
 READ_COMMITTED = 1
 NO_OFFSET = -1
 SIZE_AT = 8
@@ -46,7 +42,7 @@ SIZE_AT = 8
 
 def format_for(version: int) -> int:
     """The newest message format that a version can read."""
-    return 0 if version <= 1 else 1 if version <= 3 else 2
+    return 0 if version <= 1 else 1 if version < FORMAT_2_SINCE else 2
 
 
 class Work(NamedTuple):
@@ -140,7 +136,7 @@ class Attempt:
 
     def _takes(self, data: Buffer, partition: Partition, offset: int) -> bool:
         """Whether the reader can have the bytes as they are."""
-        if self._version >= ZSTD_SINCE or not data:
+        if self._version >= FORMAT_2_SINCE or not data:
             return True
         run = partition.legacy_run
         if run is not None and run.start_offset <= offset and run.magic <= format_for(self._version):
@@ -200,21 +196,14 @@ def _empty(index: int, error: Code = Code.NONE) -> FetchPartitionResponse:
 
 
 def is_readable(data: Buffer, version: int) -> bool:
-    """Whether a version can take stored bytes as they are.
+    """Whether a version before FORMAT_2_SINCE can take stored bytes as they are.
 
     Old formats have an entry for each message, so this looks at two fields of each and at nothing else.
     """
     newest, end = format_for(version), len(data)
     at = 0
     while at + MAGIC_AT < end:
-        magic = data[at + MAGIC_AT]
-        if magic > newest:
-            return False
-        if (
-            magic == 2
-            and at + BATCH_OVERHEAD <= end
-            and data[at + BATCH_ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD
-        ):
+        if data[at + MAGIC_AT] > newest:
             return False
         size: int = SIZE.unpack_from(data, at + SIZE_AT)[0]
         if size <= 0:
@@ -225,12 +214,10 @@ def is_readable(data: Buffer, version: int) -> bool:
 
 def readable(data: Buffer, version: int, offset: int, *, may_convert: bool = True) -> Buffer:
     """The bytes in a form that a version can read. Raises KafkaError 76 for zstd, 35 if it may not."""
-    if version >= ZSTD_SINCE or is_readable(data, version):
+    if version >= FORMAT_2_SINCE or is_readable(data, version):
         return data
     if not may_convert:
         raise KafkaError(Code.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
-    if format_for(version) == 2:
-        raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, f"zstd cannot be sent in Fetch v{version}")
     from ottla.log.conversion import down_converted  # here, since it loads Numba
 
     return down_converted(memoryview(data), format_for(version), offset)

@@ -1,7 +1,8 @@
 """Fetch, key 1: read record sets, waiting until enough has arrived.
 
-Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, the others what is stored; zstd needs 10. Up to 2 a
-first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
+Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, which cannot have zstd; the others get what is
+stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to 2
+a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
 Behaviour: bytes come straight from the segment file, undecoded. Sessions (7 and later) are declined by
 answering session 0, which every client accepts. There is one copy, so any rack reads from the leader. Without
 transactions all that is written is stable: the last stable offset is the high watermark.
