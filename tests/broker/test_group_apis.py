@@ -236,11 +236,12 @@ def test_metadata_and_epoch_of_a_commit_come_back(clients: list[Client], group: 
     assert (found.committed_offset, found.metadata, found.committed_leader_epoch) == (3, "näher", 4)
 
 
-def test_a_commit_of_an_unknown_topic_fails_alone(clients: list[Client], group: str) -> None:
-    places = {("nowhere", 0): 1, ("t", 0): 2, ("elsewhere", 3): 3}
+def test_a_commit_of_an_unknown_partition_fails_alone(clients: list[Client], group: str) -> None:
+    places = {("nowhere", 0): 1, ("t", 0): 2, ("t", 7): 9, ("elsewhere", 3): 3}
     assert commit(clients[0], group, places) == {
         ("nowhere", 0): Code.UNKNOWN_TOPIC_OR_PARTITION,
         ("t", 0): Code.NONE,
+        ("t", 7): Code.UNKNOWN_TOPIC_OR_PARTITION,
         ("elsewhere", 3): Code.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert committed(clients[0], group) == {("t", 0): 2}
