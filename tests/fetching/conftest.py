@@ -1,0 +1,52 @@
+"""A broker that the tests of a module share, a topic for each test, a writer, engines that end with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.client.config import ClientConfig
+from ottla.fetching import FetchConfig, FetchEngine
+from tests.fetching.traffic import Writer
+
+Engines = Callable[..., FetchEngine]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as one:
+        yield one
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    """A new topic with three partitions, named after the test."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
+    broker.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def writer(broker: EmbeddedBroker) -> Iterator[Writer]:
+    with Writer(broker.bootstrap) as one:
+        yield one
+
+
+@pytest.fixture
+def engine(broker: EmbeddedBroker) -> Iterator[Engines]:
+    """Makes engines: settings of fetching by name, those of the client as a dictionary."""
+    with ExitStack() as stack:
+
+        def make(
+            client: dict[str, object] | None = None, *, bootstrap: str = "", **fetch: object
+        ) -> FetchEngine:
+            given = {"bootstrap.servers": bootstrap or broker.bootstrap, **(client or {})}
+            settings = {"fetch_wait_max_ms": 50, "refresh_leader_backoff_ms": 20, **fetch}
+            made = FetchEngine(ClientConfig.from_properties(given), FetchConfig.from_properties(settings))
+            return stack.enter_context(made)
+
+        yield make
