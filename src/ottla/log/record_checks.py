@@ -16,7 +16,7 @@ def check_records(batch: memoryview, header: BatchHeader, config: LogConfig, now
     """Raise KafkaError unless all records are sound, numbered 0 to count-1, and allowed in the topic."""
     at = header.position
     try:
-        records = walked_records(_content(batch, header), header.record_count)
+        records = walked_records(content_of(batch, header), header.record_count)
         times = [_checked(record, number, header, config) for number, record in enumerate(records)]
     except CorruptRecord as error:
         raise refused(Code.INVALID_RECORD, at, str(error)) from error
@@ -33,7 +33,8 @@ def _checked(record: WalkedRecord, number: int, header: BatchHeader, config: Log
     return header.base_timestamp + record.timestamp_delta
 
 
-def _content(batch: memoryview, header: BatchHeader) -> memoryview:
+def content_of(batch: memoryview, header: BatchHeader) -> memoryview:
+    """The records of a batch, decompressed. Raises CorruptRecord."""
     if not header.codec:
         return batch[BATCH_OVERHEAD:]
     from ottla.records.compression import Codec, decompress  # here, since it loads NumPy

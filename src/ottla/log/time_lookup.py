@@ -6,12 +6,16 @@ Version 0, and the tools of 0.8 and 0.9, ask for segment bases by the age of the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.log.batch_header import BatchHeader
+from ottla.log.batch_header import LOG_APPEND_TIME, BatchHeader
+from ottla.log.legacy_sets import messages, unwrapped
 from ottla.log.partition_log import PartitionLog
+from ottla.log.record_checks import content_of
+from ottla.log.record_walk import walked_records
 from ottla.log.segment import Segment
-from ottla.model.errors import StorageError
+from ottla.model.errors import CorruptRecord, StorageError
 
 LATEST = -1
 EARLIEST = -2
@@ -33,7 +37,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOf
                 found = _in_segment(segment, timestamp_ms, log.start_offset)
                 if found is not None:
                     return found
-    except OSError as error:
+    except (OSError, CorruptRecord) as error:
         raise StorageError(f"{log.path}: cannot look up a time: {error}") from error
     return None
 
@@ -51,17 +55,33 @@ def _in_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> Times
 def _in_batch(
     segment: Segment, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampAndOffset | None:
-    import numpy as np
+    entry = memoryview(segment.file.read(header.position, header.size))
+    for time, offset in _times(entry, header):
+        if time >= timestamp_ms and offset >= start_offset:
+            return TimestampAndOffset(time, offset, header.leader_epoch)
+    return None  # e.g. a control batch, which has no records for a consumer
 
-    from ottla.records.reader import decode  # here, since it loads Numba
 
-    rows = decode(segment.file.read(header.position, header.size), from_offset=start_offset).batch
-    times = rows.column("timestamp").cast("int64").fill_null(-1).to_numpy()
-    places = np.flatnonzero(times >= timestamp_ms)
-    if not len(places):
-        return None  # e.g. a control batch, which has no records for a consumer
-    place = int(places[0])
-    return TimestampAndOffset(int(times[place]), rows.column("offset")[place].as_py(), header.leader_epoch)
+def _times(entry: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Time and offset of every record of an entry. One batch is walked: no need for the kernels."""
+    if header.magic < 2 and not header.codec:
+        yield header.max_timestamp, header.last_offset
+    elif header.magic < 2:
+        yield from _inner_times(entry, header)
+    elif not header.is_control:
+        is_broker_time = header.attributes & LOG_APPEND_TIME
+        for record in walked_records(content_of(entry, header), header.record_count):
+            time = header.max_timestamp if is_broker_time else header.base_timestamp + record.timestamp_delta
+            yield time, header.base_offset + record.offset_delta
+
+
+def _inner_times(wrapper: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Inside a compressed message of format 1 offsets count from 0, and the wrapper has that of the last."""
+    inner = [item for item, _ in messages(memoryview(unwrapped(wrapper, header)))]
+    first = header.last_offset - inner[-1].last_offset if header.magic == 1 else 0
+    for item in inner:
+        is_broker_time = header.magic == 1 and header.attributes & LOG_APPEND_TIME
+        yield header.max_timestamp if is_broker_time else item.max_timestamp, first + item.last_offset
 
 
 def largest_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
