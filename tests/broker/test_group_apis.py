@@ -459,24 +459,37 @@ def test_the_coordinator_moves_with_its_partition() -> None:
 
 
 def test_a_large_log_of_offsets_is_loaded_beside_the_loop(tmp_path: Path) -> None:
+    """Its records are replayed in slices, and a coordinator that is relieved meanwhile keeps nothing."""
     properties = {"offsets.topic.num.partitions": "1"}
-    with EmbeddedBroker(tmp_path, properties=properties) as broker:
+    with EmbeddedBroker(tmp_path, brokers=2, properties=properties) as broker:
         broker.create_topic("t", 100)
         with Client.of(broker.bootstrap) as client:
-            find(client, "g")
-            for number in range(250):
+            here = find(client, "g")
+        address = broker.bootstrap.split(",")[here]
+        with Client.of(address) as client:
+            for number in range(150):
                 places = {("t", index): number for index in range(100)}
                 assert set(commit(client, f"g{number}", places).values()) == {Code.NONE}
         broker.stop()
-        assert sum(path.stat().st_size for path in tmp_path.glob("__consumer_offsets-0/*.log")) > 1 << 20
         broker.start()
-        with Client.of(broker.bootstrap) as client:
-            until = time.monotonic() + WAIT_S
-            while clients_wait(client, "g0"):
-                assert time.monotonic() < until
-            for number in (0, 77, 249):
+        with Client.of(address) as client:
+            wait_until_loaded(client, "g0")
+            for number in (0, 77, 149):
                 assert committed(client, f"g{number}") == {("t", index): number for index in range(100)}
-            assert len(listed(client)) == 250
+            assert len(listed(client)) == 150
+        with Client.of(broker.bootstrap.split(",")[1 - here]) as client:
+            move = broker._running().move_leader
+            broker._call(lambda: [move("__consumer_offsets", 0, broker_id) for broker_id in (1 - here, here)])
+            assert listed(client) == set()
+        with Client.of(address) as client:
+            wait_until_loaded(client, "g0")
+            assert len(listed(client)) == 150
+
+
+def wait_until_loaded(client: Client, group: str) -> None:
+    until = time.monotonic() + WAIT_S
+    while clients_wait(client, group):
+        assert time.monotonic() < until
 
 
 def clients_wait(client: Client, group: str) -> bool:

@@ -30,8 +30,12 @@ ReplyTo = Callable[[Any], None]
 COMMIT = b"\0\0\0\1"
 """The key of the marker that ends a transaction well: version 0, type 1."""
 
-LOAD_BYTES = 1 << 20
+READ_BYTES = 1 << 20
+AT_ONCE_BYTES = 1 << 16
 """Logs up to this size are loaded at once: some 10 ms, which is less than a client's first retry."""
+
+SLICE_RECORDS = 2000
+"""Of a larger log, so many are replayed before others have their turn: some 10 ms again."""
 
 
 class GroupService:
@@ -106,26 +110,31 @@ class GroupService:
             return  # its groups stay unavailable, as the partition does
         load = self._loads[partition.index] = object()
         end = partition.log.high_watermark
-        if partition.log.size <= LOAD_BYTES:
-            self._finish_load(partition, load, _loaded(partition.log, end))
+        if partition.log.size <= AT_ONCE_BYTES:
+            self._replay(partition, load, _loaded(partition.log, end))
             return
         work = self._cluster.loop.run_in_executor(self._cluster.executor, _loaded, partition.log, end)
-        work.add_done_callback(lambda done: self._finish_load(partition, load, done.result()))
+        work.add_done_callback(lambda done: self._replay(partition, load, done.result()))
 
-    def _finish_load(
-        self, partition: Partition, load: object, records: list[StoredRecord] | OttlaError
+    def _replay(
+        self, partition: Partition, load: object, records: list[StoredRecord] | OttlaError, place: int = 0
     ) -> None:
+        """Take over records from `place` on, a slice in each turn of the loop."""
         if self._loads.get(partition.index) is not load:
             return  # led by somebody else meanwhile
         if isinstance(records, OttlaError):
             what = "%s cannot be loaded, so its groups stay unavailable until it is led anew: %s"
             log.error(what, partition, records)
             return
-        for record in records:
+        end = place + SLICE_RECORDS
+        for record in records[place:end]:
             try:
                 self.coordinator.replay(Record(record.key or b"", record.value))
             except RemoteProtocolError as error:
                 log.error("%s offset %d cannot be loaded: %s", partition, record.offset, error)
+        if end < len(records):
+            self._cluster.loop.call_soon(self._replay, partition, load, records, end)
+            return
         self._perform(self.coordinator.finish_load(partition.index, self._cluster.now_ms()))
 
     def resign(self, partition: Partition) -> None:
@@ -156,7 +165,7 @@ def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:
     records: list[StoredRecord] = []
     open_transactions: dict[int, list[StoredRecord]] = {}  # by producer
     offset = partition_log.start_offset
-    while offset < end and (data := partition_log.read(offset, LOAD_BYTES)):
+    while offset < end and (data := partition_log.read(offset, READ_BYTES)):
         for header, found in batches_of(data):
             fresh = [record for record in found if offset <= record.offset < end]
             if header.is_control:
