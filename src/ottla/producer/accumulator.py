@@ -83,6 +83,15 @@ class Accumulator:
         """Every partition that was ever written to."""
         return list(self._queues)
 
+    def knows(self, topic: str, partition: int) -> bool:
+        """Whether the partition was ever written to."""
+        return (topic, partition) in self._queues
+
+    @property
+    def busy_leaders(self) -> list[int]:
+        """Brokers that there is something for."""
+        return [leader for leader, busy in self._busy.items() if busy and leader != NO_LEADER]
+
     @property
     def wants_identity(self) -> bool:
         """Whether an InitProducerId is due."""

@@ -154,6 +154,7 @@ class Submission:
             self.count = count
             self._left = count - sum(len(one.rows) for one in self.settled)
             self._changed.notify_all()
+        self._finish()
 
     @property
     def is_done(self) -> bool:
@@ -172,13 +173,18 @@ class Submission:
             self.settled += runs
             if self._left is not None:
                 self._left -= sum(len(run.rows) for run in runs)
-            is_done = self.is_done
             self._changed.notify_all()
         if self.callbacks:
             for run in runs:
                 self._call_back(run)
-        if is_done and self.on_done is not None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.on_done is None or not self.is_done:
+            return
+        with self._changed:
             on_done, self.on_done = self.on_done, None
+        if on_done is not None:
             self.is_seen = True
             _called(on_done, BatchDelivery(self))
 

@@ -94,7 +94,8 @@ class PartitionQueue:
             return not (
                 sequences is not None and identity is not None and sequences.waits_for_another_than(identity)
             )
-        if self._in_flight_at != self.leader or self.returned:
+        # Behind a batch that is sent again nothing new leaves: a broker knows but the last five again.
+        if self._in_flight_at != self.leader or self.returned or self.in_flight[0].attempts > 1:
             return False
         if identity is not None:
             return sequences is not None and sequences.is_proven and not sequences.has_gap

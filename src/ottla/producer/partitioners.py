@@ -47,6 +47,15 @@ class Choice:
         if (self.row is not None) + (self.column is not None) + self.is_round_robin > 1:
             raise ConfigError("give one of partitioner, column_partitioner and round robin, not several")
 
+    def spreads(self, columns: pa.RecordBatch) -> bool:
+        """Whether neighbouring rows go to different partitions."""
+        names = columns.schema.names
+        if PARTITION in names or self.row is not None or self.column is not None or self.is_round_robin:
+            return True
+        return (
+            not self.ignores_keys and "key" in names and columns.column("key").null_count < columns.num_rows
+        )
+
 
 class TopicPartitioner:
     """The choice for one topic, with the turn that keyless records have. Not thread-safe."""

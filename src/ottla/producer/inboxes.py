@@ -1,0 +1,289 @@
+"""Where user threads hand records in, one inbox a topic: rows into lists, columns as they are, in order.
+
+Rows are collected until there are enough of them, or until `linger.ms` is over; then they become columns,
+and go the way of `send_batch`: partitioned, cut into parts, added to the partitions' queues. An inbox's lock
+is held while that happens, so that whoever hands in next is behind. Locks are taken inbox first, core second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
+from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
+from ottla.producer.parts import COLUMNS, PARTITION, Part, cumulative_sizes, cuts
+from ottla.records.columns import HEADERS
+
+if TYPE_CHECKING:
+    from ottla.producer.dispatcher import Dispatcher, KnownTopic
+
+Bytes: TypeAlias = bytes | bytearray | memoryview | str
+HeaderPairs: TypeAlias = "Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]"
+Header: TypeAlias = dict[str, Any]
+Groups: TypeAlias = "list[tuple[int, list[Part]]]"
+
+# What a row takes in memory beside its bytes: three objects' headers, three places in lists, its delivery.
+ROW_OVERHEAD = 160
+CREDIT_BYTES = 64 * 1024
+SEALED_BYTES = 1 << 20
+NEVER = float("inf")
+
+
+def as_bytes(value: object, name: str) -> bytes:
+    """A key or value as bytes; text as UTF-8. Raises ConfigError for anything else."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent")
+
+
+def header_rows(headers: HeaderPairs) -> list[Header]:
+    """A record's headers as Arrow takes them. Raises ConfigError."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        rows = [{"key": key, "value": value} for key, value in pairs]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"headers={headers!r:.100}: pairs of a text and bytes are wanted") from error
+    for row in rows:
+        if not isinstance(row["key"], str):
+            raise ConfigError(f"headers={headers!r:.100}: a header's name is text, not {row['key']!r:.50}")
+        if row["value"] is not None:
+            row["value"] = as_bytes(row["value"], f"header {row['key']!r}")
+    return rows
+
+
+class TopicInbox:
+    """Thread-safe."""
+
+    def __init__(self, topic: str, dispatcher: Dispatcher, partitioner: TopicPartitioner) -> None:
+        self.topic = topic
+        self.due_ms = NEVER  # when the rows have waited long enough
+        self._dispatcher = dispatcher
+        self._partitioner = partitioner
+        self._lock = threading.Lock()
+        self._credit_step = max(1, min(CREDIT_BYTES, dispatcher.memory.limit // 8))
+        self._clear()
+
+    def _clear(self) -> None:
+        self.due_ms = NEVER
+        self._values: list[bytes | None] = []
+        self._keys: list[bytes | None] = []
+        self._times: list[int] = []
+        self._partitions: dict[int, int] = {}
+        self._headers: dict[int, list[Header]] = {}
+        self._submission = Submission(self.topic)
+        self._created_ms = 0.0
+        self._granted = 0  # bytes of the memory budget that this inbox has got,
+        self._credit = 0  # and what is left of them
+
+    # ---- rows
+
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        size: int,
+        timestamp_ms: int | None,
+        partition: int | None,
+        headers: list[Header] | None,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        """Take a record of so many bytes; waits for memory. Raises BufferFull, ProducerClosed."""
+        while True:
+            with self._lock:
+                if self._credit >= size:
+                    self._credit -= size
+                    values = self._values
+                    row = len(values)
+                    if not row:
+                        self._begin()
+                    values.append(value)
+                    self._keys.append(key)
+                    self._times.append(int(time.time() * 1000) if timestamp_ms is None else timestamp_ms)
+                    submission = self._submission
+                    if partition is not None:
+                        self._partitions[row] = partition
+                    if headers:
+                        self._headers[row] = headers
+                    if on_delivery is not None:
+                        submission.callbacks[row] = on_delivery
+                    return Delivery(submission, row)
+            self._earn(size)
+
+    def _begin(self) -> None:
+        """The first row of a piece."""
+        dispatcher = self._dispatcher
+        self._created_ms = dispatcher.clock.now_ms()
+        self.due_ms = self._created_ms + dispatcher.config.linger_ms
+        dispatcher.opened(self._submission)
+        dispatcher.rows_wait(self)
+
+    def _earn(self, size: int) -> None:
+        """More memory for rows; when they have had enough of it they go on."""
+        if self._granted - self._credit >= self._dispatcher.sealed_bytes:
+            self.seal()
+        granted = max(size, self._credit_step)
+        self._dispatcher.reserve(granted)
+        with self._lock:
+            self._granted += granted
+            self._credit += granted
+
+    def seal(self) -> None:
+        """Rows become columns and go on, if the topic is known; else they stay, and it is tried again."""
+        with self._lock:
+            failures = self._seal()
+        for submission, run in failures:
+            submission.settle([run])
+            self._dispatcher.closed(submission)
+
+    def fail(self, error: OttlaError) -> None:
+        """Give up the rows that wait here."""
+        with self._lock:
+            failures = self._take_failed(error) if self._values else []
+        for submission, run in failures:
+            submission.settle([run])
+            self._dispatcher.closed(submission)
+
+    def _seal(self) -> list[tuple[Submission, Settled]]:
+        if not self._values:
+            self._dispatcher.memory.release(self._credit)
+            self._granted = self._credit = 0
+            return []
+        known = self._dispatcher.known(self.topic)
+        if known is None:
+            return []
+        submission, created_ms, held = self._submission, self._created_ms, self._granted - self._credit
+        failures: list[tuple[Submission, Settled]] = []
+        try:
+            columns, rows, failures = self._placeable(known)
+            groups = self._grouped(columns, rows, known, submission, created_ms) if len(rows) else []
+        except OttlaError as error:
+            return self._take_failed(error)
+        except Exception as error:  # noqa: BLE001 - a user's partitioner
+            return self._take_failed(ConfigError(f"{self.topic}: the partitioner failed: {error!r}"))
+        submission.timestamps = np.array(self._times, np.int64)
+        submission.close(len(self._values))
+        sent = sum(part.size for _, parts in groups for part in parts)
+        spare = self._credit + held - sent
+        self._clear()
+        self._dispatcher.memory.release(spare)
+        self._dispatcher.submit(self.topic, groups)
+        return failures
+
+    def _placeable(self, known: KnownTopic) -> tuple[pa.RecordBatch, Rows, list[tuple[Submission, Settled]]]:
+        """The columns of all rows but those for partitions that there are not, which fail alone."""
+        columns, count = self._columns(), len(self._values)
+        wrong = {row: at for row, at in self._partitions.items() if not 0 <= at < known.partition_count}
+        if not wrong:
+            return columns, range(count), []
+        rows = np.delete(np.arange(count), list(wrong))
+        failures = [
+            (self._submission, Settled(range(row, row + 1), at, UNKNOWN_OFFSET, -1, error))
+            for row, at in wrong.items()
+            for error in [no_such_partition(self.topic, at, known.partition_count, "send()")]
+        ]
+        return columns.take(pa.array(rows)), rows, failures
+
+    def _take_failed(self, error: OttlaError) -> list[tuple[Submission, Settled]]:
+        submission, count = self._submission, len(self._values)
+        submission.timestamps = self._times
+        submission.close(count)
+        self._dispatcher.memory.release(self._granted)
+        self._clear()
+        return [(submission, Settled(range(count), -1, UNKNOWN_OFFSET, -1, error))]
+
+    def _columns(self) -> pa.RecordBatch:
+        count = len(self._values)
+        arrays = {
+            "value": pa.array(self._values, pa.binary()),
+            "timestamp": pa.array(self._times, pa.int64()),
+        }
+        keys = pa.array(self._keys, pa.binary())
+        if keys.null_count < count:
+            arrays["key"] = keys
+        if self._headers:
+            rows = [self._headers.get(row, []) for row in range(count)]
+            arrays["headers"] = pa.array(rows, HEADERS)
+        if self._partitions:
+            chosen = [self._partitions.get(row) for row in range(count)]
+            arrays[PARTITION] = pa.array(chosen, pa.int32())
+        return pa.record_batch(arrays)
+
+    # ---- columns
+
+    def take(
+        self,
+        columns: pa.RecordBatch,
+        rows: Rows,
+        size: int,
+        partition: int | None,
+        known: KnownTopic,
+        submission: Submission,
+    ) -> None:
+        """Take columns, for which `size` bytes are reserved, behind the rows that wait. Raises OttlaError."""
+        with self._lock:
+            failures = self._seal()
+            created_ms = self._dispatcher.clock.now_ms()
+            if partition is None:
+                groups = self._grouped(columns, rows, known, submission, created_ms)
+            else:
+                groups = [(partition, self._parts(columns, rows, submission, created_ms))]
+            self._dispatcher.memory.release(size - sum(part.size for _, parts in groups for part in parts))
+            self._dispatcher.submit(self.topic, groups)
+        for failed, run in failures:
+            failed.settle([run])
+            self._dispatcher.closed(failed)
+
+    def _grouped(
+        self,
+        columns: pa.RecordBatch,
+        rows: Rows,
+        known: KnownTopic,
+        submission: Submission,
+        created_ms: float,
+    ) -> Groups:
+        """Parts by partition."""
+        chosen = self._partitioner.assigned(columns, known.partition_count, known.available)
+        if PARTITION in columns.schema.names:
+            columns = columns.select([name for name in COLUMNS if name in columns.schema.names])
+        if isinstance(chosen, int):
+            return [(chosen, self._parts(columns, rows, submission, created_ms))]
+        order, runs = by_partition(chosen)
+        placed = columns.take(pa.array(order))
+        numbers: npt.NDArray[np.int64] = order + rows.start if isinstance(rows, range) else rows[order]
+        return [
+            (
+                partition,
+                self._parts(placed.slice(first, last - first), numbers[first:last], submission, created_ms),
+            )
+            for partition, first, last in runs
+        ]
+
+    def _parts(
+        self, columns: pa.RecordBatch, rows: Rows, submission: Submission, created_ms: float
+    ) -> list[Part]:
+        """Pieces of at most a batch."""
+        ends = cumulative_sizes(columns)
+        wall_ms = int(time.time() * 1000)
+        return [
+            Part(
+                columns.slice(first, last - first),
+                rows[first:last],
+                int(ends[last] - ends[first]),
+                submission,
+                created_ms,
+                wall_ms,
+            )
+            for first, last in cuts(ends, self._dispatcher.part_bytes)
+        ]

@@ -1,0 +1,76 @@
+"""Batches as a broker takes them: its message format, a codec that it knows, one request for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.model.errors import LocalProtocolError, OttlaError
+from ottla.producer.batches import Batch
+from ottla.producer.parts import joined
+from ottla.records.builder import BATCH_BYTES_MAX, Numbering, Stamp, encode
+from ottla.records.compression import Codec
+from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+VERSION_MAX = 12  # later ones name topics by ids only
+FORMAT_1_SINCE = 2
+FORMAT_2_SINCE = 3
+ZSTD_SINCE = 7
+
+
+def message_format(version: int) -> int:
+    """What a version of Produce carries."""
+    if version >= FORMAT_2_SINCE:
+        return 2
+    return 1 if version >= FORMAT_1_SINCE else 0
+
+
+def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memoryview:
+    """The record set of a batch. Raises OttlaError where this broker cannot take it."""
+    if codec is Codec.ZSTD and version < ZSTD_SINCE:
+        raise LocalProtocolError(
+            f"{batch}: compression.type=zstd needs Produce {ZSTD_SINCE} (Kafka 2.1); this broker has"
+            f" {version}: use lz4"
+        )
+    stamp = Stamp()
+    magic = message_format(version)
+    if batch.identity is not None and magic == 2:
+        stamp = Stamp(
+            producer_id=batch.identity.producer_id,
+            producer_epoch=batch.identity.epoch,
+            base_sequence=batch.base_sequence,
+        )
+    columns, wall_ms = joined(batch.parts)
+    if magic < 2 and "headers" in columns.schema.names and not len(columns.column("headers").flatten()):
+        columns = columns.drop_columns(["headers"])
+    views = encode(
+        columns,
+        magic=magic,
+        codec=codec,
+        level=level,
+        batch_bytes=BATCH_BYTES_MAX,
+        stamp=stamp,
+        numbering=Numbering.REQUEST,
+        timestamp_ms=wall_ms,
+    )
+    if len(views) != 1:
+        raise LocalProtocolError(f"{batch}: they take more than {BATCH_BYTES_MAX:,} bytes; lower batch.size")
+    return views[0]
+
+
+def produce_request(
+    batches: Iterable[Batch], version: int, acks: int, timeout_ms: int, codec: Codec, level: int | None
+) -> tuple[ProduceRequest, list[Batch], list[tuple[Batch, OttlaError]]]:
+    """One request, the batches in it, and those that this broker cannot take with the reason."""
+    topics: dict[str, list[ProducePartition]] = {}
+    carried: list[Batch] = []
+    unsendable: list[tuple[Batch, OttlaError]] = []
+    for batch in batches:
+        try:
+            records = encoded(batch, version, codec, level)
+        except OttlaError as error:
+            unsendable.append((batch, error))
+            continue
+        topics.setdefault(batch.topic, []).append(ProducePartition(index=batch.partition, records=records))
+        carried.append(batch)
+    data = [ProduceTopic(name=name, partition_data=partitions) for name, partitions in topics.items()]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=data), carried, unsendable

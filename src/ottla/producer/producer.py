@@ -1,0 +1,316 @@
+"""The producer that applications hold.
+
+with Producer(bootstrap_servers="127.0.0.1:9092", linger_ms=5) as producer:
+    delivery = producer.send("orders", b"value", key=b"key")
+    producer.send_batch("orders", table)              # pyarrow: value, and key, timestamp, headers, partition
+    print(delivery.result())                          # topic, partition, offset, timestamp
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import warnings
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.metadata import ClusterMetadata
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.producer.config import ProducerConfig
+from ottla.producer.deliveries import BatchDelivery, Delivery, OnBatchDelivery, OnDelivery, Submission
+from ottla.producer.dispatcher import Dispatcher, KnownTopic
+from ottla.producer.errors import BufferFull, ProducerClosed, RecordTooLarge
+from ottla.producer.inboxes import ROW_OVERHEAD, Bytes, HeaderPairs, TopicInbox, as_bytes, header_rows
+from ottla.producer.partitioners import (
+    Choice,
+    ColumnPartitioner,
+    RowPartitioner,
+    TopicPartitioner,
+    no_such_partition,
+)
+from ottla.producer.parts import PARTITION, Sizes, batch_size, cumulative_sizes, cuts, taken
+from ottla.producer.scout import Scout
+from ottla.producer.sender import BrokerSender
+from ottla.producer.upkeep import Upkeep
+
+JOIN_S = 5.0
+INTERRUPTED_CLOSE_S = 1.0
+ROUND_ROBIN = "round_robin"
+
+
+class Producer:
+    """Sends records to topics. Any thread may use it; it has threads of its own, and ends with `close`.
+
+    `properties` are Kafka's, with dots or underscores: `Producer({"linger.ms": 5})`, `Producer(linger_ms=5)`.
+    `partitioner` is asked for records without a partition: (topic, key, value, partition count) → partition;
+    or it is "round_robin". `column_partitioner` gets columns: (topic, columns, partition count) → partitions.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, object] | None = None,
+        *,
+        partitioner: RowPartitioner | str | None = None,
+        column_partitioner: ColumnPartitioner | None = None,
+        **more: object,
+    ) -> None:
+        config = ProducerConfig.from_properties({**(properties or {}), **more})
+        self._choice = _choice(partitioner, column_partitioner, config)
+        self._chance = random.Random()
+        self._dispatcher = Dispatcher(config, MONOTONIC, self._chance)
+        self._metadata = ClusterMetadata(config.client, MONOTONIC)
+        dispatcher, metadata = self._dispatcher, self._metadata
+        dispatcher.senders_are_made_by(lambda broker_id: BrokerSender(broker_id, dispatcher, metadata))
+        self._inboxes = dispatcher.inboxes
+        self._record_max = min(config.max_request_size, config.buffer_memory)
+        self._refusal: OttlaError | None = None  # why nothing can be sent any more
+        self._closing = threading.Lock()
+        self._scout = Scout(dispatcher, metadata, self._chance)
+        self._upkeep = Upkeep(dispatcher)
+        self._scout.start()
+        self._upkeep.start()
+        _ALIVE.add(self)
+
+    # ---- sending
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes | None,
+        key: Bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeaderPairs | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Hand in one record. Returns at once, unless buffer.memory is full.
+
+        Text is sent as UTF-8, a value of None is a tombstone. The record's own errors come with the delivery,
+        which `on_delivery` gets in another thread. Raises BufferFull, RecordTooLarge, ProducerClosed,
+        ConfigError: the record was not accepted then.
+        """
+        if self._refusal is not None or self._dispatcher.refusal_of_all is not None:
+            raise self._refused()
+        inbox = self._inboxes.get(topic) or self._inbox(topic)
+        size = ROW_OVERHEAD
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = as_bytes(value, "value")
+            size += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = as_bytes(key, "key")
+            size += len(key)
+        rows = None
+        if headers:
+            rows = header_rows(headers)
+            size += sum(len(row["key"] or "") + len(row["value"] or b"") for row in rows)
+        if size > self._record_max:
+            self._check_size(topic, size - ROW_OVERHEAD)
+        return inbox.append(value, key, size, timestamp_ms, partition, rows, on_delivery)
+
+    def send_batch(
+        self,
+        topic: str,
+        columns: pa.RecordBatch | pa.Table,
+        *,
+        partition: int | None = None,
+        on_delivery: OnBatchDelivery | None = None,
+    ) -> BatchDelivery:
+        """Hand in a table's rows: `value`, and if it has them `key`, `timestamp`, `headers`, `partition`.
+
+        Waits while buffer.memory is full, so that a table may be larger than that; the memory of the columns
+        must not change before the delivery is done. All go to `partition` if it is given. Raises as `send`;
+        a BufferFull has the delivery of the rows that had been accepted.
+        """
+        if self._refusal is not None or self._dispatcher.refusal_of_all is not None:
+            raise self._refused()
+        pieces = taken(columns)
+        if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
+            raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
+        sizes = [cumulative_sizes(piece) for piece in pieces]
+        for ends in sizes:
+            if len(ends) > 1:
+                self._check_size(topic, int(np.diff(ends).max()))
+        submission = Submission(topic)
+        submission.on_done = on_delivery
+        delivery = BatchDelivery(submission)
+        try:
+            if pieces:
+                self._hand_in(pieces, sizes, partition, submission)
+        except BufferFull as error:
+            message = f"{topic}: {submission.count:,} rows were accepted, the next were not: {error}"
+            raise BufferFull(message, delivery, submission.count) from None
+        finally:
+            submission.close(submission.count)
+            self._dispatcher.closed(submission)
+        return delivery
+
+    def _refused(self) -> OttlaError:
+        refusal = self._refusal or self._dispatcher.refusal_of_all
+        assert refusal is not None
+        return refusal
+
+    def _hand_in(
+        self, pieces: list[pa.RecordBatch], sizes: list[Sizes], partition: int | None, submission: Submission
+    ) -> None:
+        """Columns in steps that fit the memory; the submission counts what was accepted."""
+        topic, dispatcher = submission.topic, self._dispatcher
+        known = dispatcher.wait_known(topic)
+        if partition is not None and not 0 <= partition < known.partition_count:
+            raise no_such_partition(topic, partition, known.partition_count, "send_batch()")
+        inbox = self._inboxes.get(topic) or self._inbox(topic)
+        dispatcher.opened(submission)
+        for piece, ends in zip(pieces, sizes, strict=True):
+            step = self._step(piece, partition, known)
+            for first, last in cuts(ends, step):
+                size = int(ends[last] - ends[first])
+                dispatcher.reserve(size)
+                rows = range(submission.count, submission.count + last - first)
+                try:
+                    inbox.take(piece.slice(first, last - first), rows, size, partition, known, submission)
+                except BaseException:
+                    dispatcher.memory.release(size)
+                    raise
+                submission.count = rows.stop
+
+    def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
+        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows."""
+        dispatcher = self._dispatcher
+        step = dispatcher.part_bytes
+        if partition is None and self._choice.spreads(piece):
+            step *= known.partition_count
+        return max(1, min(step, dispatcher.memory.limit // 4))
+
+    def _check_size(self, topic: str, size: int) -> None:
+        """Raise RecordTooLarge for a record of so many bytes."""
+        if batch_size(size) > self._record_max:
+            config = self._dispatcher.config
+            raise RecordTooLarge(
+                f"{topic}: a record of {size:,} bytes is above max.request.size={config.max_request_size:,}"
+                f" or buffer.memory={config.buffer_memory:,}; raise them, and max.message.bytes of the topic"
+            )
+
+    def _inbox(self, topic: str) -> TopicInbox:
+        if not isinstance(topic, str) or not topic:
+            raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
+        with self._dispatcher.lock:
+            inbox = self._inboxes.get(topic)
+            if inbox is None:
+                partitioner = TopicPartitioner(topic, self._choice, self._chance.randrange(1 << 16))
+                inbox = self._inboxes[topic] = TopicInbox(topic, self._dispatcher, partitioner)
+        return inbox
+
+    # ---- the end
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was handed in, and wait until it is acknowledged or has failed.
+
+        Raises TimeoutError after so many seconds; it goes on being sent. Raises the first failure of those
+        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`.
+        """
+        deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
+        open_ones = self._dispatcher.flush_begins()
+        try:
+            for submission in open_ones:
+                left_ms = deadline.left_ms()
+                submission.wait_all(None if left_ms is None else left_ms / 1000.0)
+        finally:
+            self._dispatcher.flush_ends()
+        self._raise_unseen()
+
+    def _raise_unseen(self) -> None:
+        unseen = self._dispatcher.unseen_failures()
+        for submission in unseen:
+            submission.is_seen = True
+        for run in (run for submission in unseen for run in submission.settled):
+            if run.error is not None:
+                raise run.error
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush for so many seconds, give up what is left, and end all threads. May be called twice.
+
+        Raises as `flush` does, but no TimeoutError: what is given up has failed with ProducerClosed.
+        """
+        if self._refusal is None:
+            self._refusal = ProducerClosed("this producer is closed")
+        with self._closing:
+            if self._dispatcher.is_stopped:
+                return
+            try:
+                self.flush(timeout)
+            except TimeoutError:
+                pass
+            finally:
+                self._stop()
+        self._raise_unseen()
+
+    def _stop(self) -> None:
+        dispatcher = self._dispatcher
+        dispatcher.hurry()
+        senders = dispatcher.stop()
+        self._scout.stop()
+        for sender in senders:
+            sender.join(JOIN_S)
+        self._scout.join(JOIN_S)
+        self._upkeep.join(JOIN_S)
+        dispatcher.abandon(ProducerClosed("the producer was closed before the records were acknowledged"))
+        self._metadata.close()
+        _ALIVE.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        is_wanted_now = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+        with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
+            self.close(INTERRUPTED_CLOSE_S if is_wanted_now else None)
+
+    def __del__(self) -> None:
+        dispatcher = getattr(self, "_dispatcher", None)
+        if dispatcher is not None and not dispatcher.is_stopped and self._refusal is None:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+            dispatcher.stop()
+            self._scout.stop()
+
+
+def _choice(
+    row: RowPartitioner | str | None, column: ColumnPartitioner | None, config: ProducerConfig
+) -> Choice:
+    if isinstance(row, str):
+        if row != ROUND_ROBIN:
+            raise ConfigError(f"partitioner={row!r}: give a function, or {ROUND_ROBIN!r}")
+        return Choice(column=column, is_round_robin=True)
+    return Choice(row=row, column=column, ignores_keys=config.ignores_keys)
+
+
+# ---- forks
+
+_ALIVE: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A child has the producers of its parent, but not their threads."""
+    for producer in list(_ALIVE):
+        producer._refusal = ProducerClosed(
+            "this producer was made before a fork, and its threads run in the parent: make one here"
+        )
+        producer._dispatcher.is_stopped = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
