@@ -10,18 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import nullcontext
 from itertools import groupby
-from pathlib import Path
 
 from tests.compatibility import targets
 from tests.compatibility.catalog import ALL, BY_NAME, Client
-from tests.compatibility.page import page
-from tests.compatibility.verdicts import FAILED, PASSED, Report, save
-from tools.peers import Unavailable
-
-ORACLE = Path(__file__).with_name("oracle.jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+from tests.compatibility.page import PAGE, page
+from tests.compatibility.verdicts import FAILED, ORACLE, PASSED, Report, save
 
 
 def main() -> int:
@@ -33,13 +28,13 @@ def main() -> int:
     wanted = [BY_NAME[name] for name in arguments.clients] or list(ALL)
     if arguments.bootstrap:
         address = targets.Address(arguments.bootstrap)
-        reports = [_told(_run(client, nullcontext(address))) for client in wanted]
+        reports = [_told(client.run(nullcontext(address))) for client in wanted]
     elif arguments.oracle:
         reports = list(_oracle(wanted))
         save(ORACLE, reports)
     else:
         reports = [
-            _told(_run(client, targets.ottla(with_zookeeper=client.needs_zookeeper))) for client in wanted
+            _told(client.run(targets.ottla(with_zookeeper=client.needs_zookeeper))) for client in wanted
         ]
         if not arguments.clients:
             PAGE.write_text(page(reports))
@@ -48,19 +43,9 @@ def main() -> int:
 
 def _oracle(wanted: list[Client]) -> Iterator[Report]:
     for version, clients in groupby(wanted, lambda client: client.oracle):
-        with ExitStack() as stack:
-            kafka = stack.enter_context(targets.real_kafka(version))
+        with targets.real_kafka(version) as kafka:
             for client in clients:
-                yield _told(_run(client, nullcontext(kafka)))
-
-
-def _run(client: Client, target: AbstractContextManager[targets.Target]) -> Report:
-    try:
-        client.command()
-        with target as broker:
-            return client.run(broker)
-    except Unavailable as error:
-        return Report(client.name, missing=str(error))
+                yield _told(client.run(nullcontext(kafka)))
 
 
 def _told(report: Report) -> Report:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.compatibility.conversation import converse
 from tests.compatibility.targets import Target
 from tests.compatibility.verdicts import Report
 from tools.peer_cache import (
+    KAFKA_0_9,
     KAFKA_3,
     KAFKA_4,
     KAFKAJS,
+    Unavailable,
     go_programs,
     java_classes,
     kafka_libs,
@@ -35,6 +41,9 @@ QUICK_JAVA = (
 """A script runs for seconds: what matters is how fast Java starts."""
 
 
+CLIENT_LIBRARY, COMMAND_LINE, ZOOKEEPER_TOOLS = "client library", "command line", "through ZooKeeper"
+
+
 @dataclass(frozen=True)
 class Client:
     """One column of the matrix."""
@@ -43,15 +52,29 @@ class Client:
     command: Callable[[], list[str]]
     """How its script is started; raises Unavailable where the client cannot be had."""
 
-    oracle: str = KAFKA_4
-    """The Kafka version that this client is meant for."""
+    kind: str = CLIENT_LIBRARY
 
-    needs_zookeeper: bool = False
+    @property
+    def oracle(self) -> str:
+        """The Kafka version that this client is meant for."""
+        return KAFKA_0_9 if self.needs_zookeeper else KAFKA_4
 
-    def run(self, target: Target) -> Report:
-        """All steps against this broker."""
+    @property
+    def needs_zookeeper(self) -> bool:
+        return self.kind == ZOOKEEPER_TOOLS
+
+    def run(self, target: AbstractContextManager[Target]) -> Report:
+        """All steps against this broker; a report that says so where client or broker cannot be had."""
+        try:
+            command = self.command()
+            with target as broker:
+                return self._converse(command, broker)
+        except Unavailable as error:
+            return Report(self.name, missing=str(error))
+
+    def _converse(self, command: list[str], target: Target) -> Report:
         arguments = [target.bootstrap, f"c{uuid.uuid4().hex[:8]}", target.zookeeper]
-        return converse(self.name, [*self.command(), *arguments], target)
+        return converse(self.name, [*command, *arguments], target)
 
 
 def _python(script: str) -> Callable[[], list[str]]:
@@ -83,7 +106,27 @@ def _java_client(version: str) -> Callable[[], list[str]]:
 
 
 def _java_tools(script: str, version: str) -> Callable[[], list[str]]:
-    return lambda: [sys.executable, str(CLIENTS / script), *_java("ToolRunner.java", version), version]
+    """Tools leave by exiting, and send what they have left while Java goes down: both are played to them."""
+
+    def command() -> list[str]:
+        java, *rest = _java("ToolRunner.java", version)
+        major = _java_major(java)
+        if version == KAFKA_0_9 and major >= 24:
+            raise Unavailable(
+                f"Java {major} has no security manager, which the tools of {version} are run under"
+            )
+        options = ["--add-opens=java.base/java.lang=ALL-UNNAMED"]
+        options += ["-Djava.security.manager=allow"] if version == KAFKA_0_9 else []
+        return [sys.executable, str(CLIENTS / script), java, *options, *rest, version]
+
+    return command
+
+
+@cache
+def _java_major(java: str) -> int:
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    found = re.search(r'version "(\d+)', told)
+    return int(found[1]) if found else 0
 
 
 ALL = (
@@ -96,7 +139,12 @@ ALL = (
     Client("kafkajs", _node),
     Client("Java client 3.9", _java_client(KAFKA_3)),
     Client("Java client 4", _java_client(KAFKA_4)),
-    Client("command-line tools 3.9", _java_tools("tools_client.py", KAFKA_3)),
-    Client("command-line tools 4", _java_tools("tools_client.py", KAFKA_4)),
+    Client("command-line tools 3.9", _java_tools("tools_client.py", KAFKA_3), COMMAND_LINE),
+    Client("command-line tools 4", _java_tools("tools_client.py", KAFKA_4), COMMAND_LINE),
+    Client(
+        "Scala tools 0.9.0.1",
+        _java_tools("scala_tools_client.py", KAFKA_0_9),
+        ZOOKEEPER_TOOLS,
+    ),
 )
 BY_NAME = {client.name: client for client in ALL}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+ORACLE = Path(__file__).with_name("oracle.jsonl")
+"""The outcomes on real Kafka."""
 
 
 @dataclass(frozen=True)

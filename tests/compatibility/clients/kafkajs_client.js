@@ -221,7 +221,13 @@ async function goOnAfterRestart() {
       await member.commit(name);
       await restart();
       await sendWith(producer, name, sample(6));
-      same(await member.read(6), inOrder(sample(6)), "records behind the restart");
+      // It may read a record once more when it has to join again before its commit.
+      const seen = new Map();
+      await until(() => {
+        for (const row of member.rows.splice(0)) seen.set(row.timestamp, row);
+        return seen.size >= 6;
+      }, "the records behind the restart");
+      same(inOrder(seen.values()), inOrder(sample(6)), "records behind the restart");
       await member.commit(name);
       same(await offsets(name, name), ["12", "12", "12"], "committed");
     });

@@ -34,8 +34,7 @@ def create_topic() -> None:
     )
     same(f"Created topic {TOPIC}." in printed, True, printed)
     again = java.attempt(TOPICS, *SERVER, "--create", "--topic", TOPIC)
-    same(again.code, 1, "code of a second creation")
-    same("already exists" in again.printed, True, f"said of a second creation: {again.printed[:200]}")
+    same((again.code, TOPIC in again.printed), (1, True), f"a second creation: {again.printed[:200]}")
 
 
 def list_topics() -> None:
@@ -63,7 +62,7 @@ def console_producer() -> None:
     java.tool(
         PRODUCER,
         *SERVER,
-        *("--topic", TOPIC, "--compression-codec", "zstd", "--sync", *PARSE_KEYS),
+        *("--topic", TOPIC, "--compression-codec", "zstd", *PARSE_KEYS),
         text=lines,
     )
 
@@ -83,11 +82,12 @@ def console_consumer() -> None:
     wanted = sorted(f"key{number}:value{number}" for number in range(20))
     same(consume(20, "--from-beginning"), wanted, "records")
     same(consume(20, "--from-beginning", "--group", GROUP), wanted, "records of a group")
+    same(lag(), 0, "lag that the group leaves")
 
 
 def after_restart() -> None:
     restart()
-    java.tool(PRODUCER, *SERVER, "--topic", TOPIC, "--sync", *PARSE_KEYS, text="late:record\n")
+    java.tool(PRODUCER, *SERVER, "--topic", TOPIC, *PARSE_KEYS, text="late:record\n")
     same(consume(1, "--group", GROUP), ["late:record"], "the record behind the commit")
 
 
