@@ -22,6 +22,7 @@ from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
 from ottla.wire.client_connection import Answer
+from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
 from ottla.wire.schema import Api, Request, Response
 from ottla.wire.versions import PeerVersions
@@ -120,7 +121,7 @@ class Connection:
     @property
     def in_flight_count(self) -> int:
         """Requests whose answers have not been received."""
-        return len(self._link.unanswered)
+        return self._link.in_flight_count
 
     def is_usable(self) -> bool:
         """Whether it is open, the broker has not hung up, and the login lasts; looks, and does not wait.
@@ -185,18 +186,18 @@ class Connection:
         timeout_ms: float | None = None,
     ) -> R:
         """Send, and wait for the answer; nothing may be in flight. A timeout closes the connection."""
-        if self.in_flight_count:
+        if not expects_response(request):
+            raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
+        if self.in_flight_count and self.is_open:
             raise LocalProtocolError(
                 f"{self._link.peer}: {self.in_flight_count} answers are due before that of "
                 f"{request.API.name}; receive them first"
             )
-        sent = self.send(request, version=version, at_most=at_most)
-        if not sent.expects_response:
-            raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
+        self.send(request, version=version, at_most=at_most)
         try:
             return cast(R, self.receive(timeout_ms).message)
-        except RequestTimedOut:
-            self._link.close()  # nobody would take the late answer
+        except RequestTimedOut as error:
+            self._link.close(f"{error}")  # nobody would take the late answer
             raise
 
     def _explained(self, error: ConnectionLost) -> ConnectionLost:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,6 @@ from ottla.model.errors import (
     RequestTimedOut,
 )
 from ottla.wire.client_connection import Answer, ClientConnection, Disconnected, Outgoing
-from ottla.wire.exchange import Exchange
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.schema import Request
 from ottla.wire.versions import PeerVersions
@@ -35,10 +35,25 @@ def _nothing() -> None:
     """What a failure does unless somebody wants to know."""
 
 
+def _is_ours(error: OSError) -> bool:
+    """Whether a deadline of ours has passed. The system's own ETIMEDOUT means that the peer is gone."""
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
 class Link:
     """One connection's bytes and state. Belongs to one thread."""
 
-    __slots__ = ("_clock", "_receiver", "_transport", "_wire", "answers", "on_failure", "peer", "why_closed")
+    __slots__ = (
+        "_arrived",
+        "_clock",
+        "_receiver",
+        "_transport",
+        "_wire",
+        "answers",
+        "on_failure",
+        "peer",
+        "why_closed",
+    )
 
     def __init__(
         self, peer: str, transport: Transport, *, client_id: str, receiver: FrameReceiver, clock: Clock
@@ -47,15 +62,16 @@ class Link:
         self.why_closed = ""  # "" while it is open
         self.answers = 0  # received so far
         self.on_failure: Callable[[], None] = _nothing
+        self._arrived: deque[Answer] = deque()  # answers that came while a request was being written
         self._transport = transport
         self._receiver = receiver
         self._wire = ClientConnection(client_id=client_id, receiver=receiver)
         self._clock = clock
 
     @property
-    def unanswered(self) -> tuple[Exchange, ...]:
-        """Requests that wait for their answers."""
-        return self._wire.unanswered
+    def in_flight_count(self) -> int:
+        """Requests whose answers have not been handed out."""
+        return len(self._wire.unanswered) + len(self._arrived)
 
     def adopt(self, versions: PeerVersions) -> None:
         """Speak these versions from now on."""
@@ -77,22 +93,26 @@ class Link:
         try:
             self._transport.send(parts, Deadline(self._clock, timeout_ms), self._drain)
         except OSError as error:
-            if isinstance(error, TimeoutError) and error.errno is None:
+            if _is_ours(error):
                 raise self._failed(
                     RequestTimedOut(f"{self.peer}: did not take {what} in {timeout_ms:.0f} ms")
                 ) from None
             raise self._broken(error) from error
+        except RemoteProtocolError as error:
+            raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
         except BaseException as error:
-            self._close(f"{error!r}")  # who knows how much of the request has left
+            self.close(f"{error!r}")  # who knows how much of the request has left
             raise
 
     def _drain(self) -> None:
-        """Take what the peer sends while it does not read."""
+        """Take what the peer sends while it does not read; whole answers are kept for `receive`."""
         count = self._transport.receive_now(self._wire.get_buffer())
         if count == 0:
             raise ConnectionResetError("the broker closed the connection")
         if count is not None:
             self._wire.received(count)
+            while isinstance(event := self._wire.next_event(), Answer):
+                self._arrived.append(event)
 
     def receive(self, timeout_ms: float | None) -> Answer:
         """The next answer. Only a timeout leaves the link open."""
@@ -123,6 +143,9 @@ class Link:
         """One step: receive once if there is a deadline, then look whether an answer is whole."""
         if self.why_closed:
             raise self._is_closed()
+        if self._arrived:
+            self.answers += 1
+            return self._arrived.popleft()
         wire = self._wire
         try:
             if deadline is not None:
@@ -130,15 +153,13 @@ class Link:
             event = wire.next_event()
         except RemoteProtocolError as error:
             raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
-        except TimeoutError as error:
-            if error.errno is not None:
-                raise self._broken(error) from error
-            raise RequestTimedOut(self._no_answer(deadline)) from None
         except OSError as error:
+            if _is_ours(error):
+                raise RequestTimedOut(self._no_answer(deadline)) from None
             raise self._broken(error) from error
         except BaseException as error:
             # Ctrl-C between a read and its bookkeeping loses bytes: what follows would be misread.
-            self._close(f"{error!r}")
+            self.close(f"{error!r}")
             raise
         if isinstance(event, Disconnected):
             raise self._failed(self._closed_by_peer())
@@ -166,11 +187,10 @@ class Link:
                 if not count:
                     raise self._failed(self._closed_by_peer())
                 self._receiver.received(count)
-        except TimeoutError:
-            raise self._failed(
-                RequestTimedOut(f"{self.peer}: no answer to an authentication token")
-            ) from None
         except OSError as error:
+            if _is_ours(error):
+                why = f"{self.peer}: no answer to an authentication token in {left_ms:.0f} ms"
+                raise self._failed(RequestTimedOut(why)) from None
             raise self._broken(error) from error
         return bytes(frame)
 
@@ -180,18 +200,15 @@ class Link:
 
     # --- the end
 
-    def close(self) -> None:
+    def close(self, why: str = "we closed it") -> None:
         """Close it; nothing if it is closed."""
-        self._close("we closed it")
-
-    def _close(self, why: str) -> None:
         if not self.why_closed:
             self.why_closed = why
             self._wire.close()
             self._transport.close()
 
     def _failed(self, error: OttlaError) -> OttlaError:
-        self._close(f"{error}")
+        self.close(f"{error}")
         self.on_failure()
         return error
 

@@ -16,9 +16,11 @@ from ottla.client.clock import Clock
 from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
+from ottla.client.retry import Action, action_for
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.cluster_view import BrokerNode, ClusterView, PartitionView, TopicView
+from ottla.model.error_codes import Code
 from ottla.model.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -68,6 +70,8 @@ class MetadataSource:
                 view = self._answer(self._connected(address, broker_id), topics)
             except _NEXT_ONE as error:
                 self._interruption.check()
+                if _is_final(error):
+                    raise
                 self.close()
                 self._failed_at_ms[address] = self._clock.now_ms()
                 log.info("no metadata (%s) from %s: %s", reason, address, error)
@@ -130,6 +134,13 @@ class MetadataSource:
             raise ConnectionLost(f"{connection.address} knows of no brokers yet: it is only starting")
         is_whole = topics is None or (not topics and version < _NONE_IS_ALL_SINCE)
         return view_of(answer, self._clock.now_ms(), is_whole=is_whole)
+
+
+def _is_final(error: OttlaError) -> bool:
+    """Whether other brokers would say the same. One that asks us to bootstrap anew is only to be left."""
+    if not isinstance(error, KafkaError) or error.code == Code.REBOOTSTRAP_REQUIRED:
+        return False
+    return action_for(error.code) is Action.FAIL
 
 
 def _asked(topics: Collection[str] | None, version: int) -> list[MetadataTopic] | None:
