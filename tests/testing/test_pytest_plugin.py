@@ -78,6 +78,7 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
         "ottla.model",
         "ottla.model.errors",
         "ottla.model.error_codes",
+        "ottla.model.version",
         "ottla.testing",
         PLUGIN,
     }
