@@ -58,6 +58,10 @@ class FetchPlan:
     max_bytes: int = 0
     wake_at_ms: float | None = None
 
+    def wake_by(self, at_ms: float) -> None:
+        """There is something to look at then."""
+        self.wake_at_ms = at_ms if self.wake_at_ms is None else min(self.wake_at_ms, at_ms)
+
 
 def plan_fetch(
     turns: Iterable[tuple[Cursor, Want]],
@@ -75,11 +79,12 @@ def plan_fetch(
     for cursor, want in turns:
         if want is Want.FULL:
             plan.max_wait_ms = min(plan.max_wait_ms, FULL_WAIT_MS)
+            plan.wake_by(now_ms + config.max_processing_time_ms)  # then it may be parked
         elif want is Want.PARKED:
             # It comes back when its reader is done, which nobody tells the broker.
             plan.max_wait_ms = min(plan.max_wait_ms, max(FULL_WAIT_MS, config.max_processing_time_ms))
         elif want is Want.FETCH and cursor.retry_at_ms > now_ms:
-            plan.wake_at_ms = min(plan.wake_at_ms or cursor.retry_at_ms, cursor.retry_at_ms)
+            plan.wake_by(cursor.retry_at_ms)
         elif want is Want.FETCH and cursor.can_be_asked:
             size = cursor.request_bytes(most, share_bytes)
             if plan.asked and filled + size > target:
