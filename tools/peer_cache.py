@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,24 +54,28 @@ class _Fetches:
             )
         started = time.monotonic()
         try:
-            run = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 cwd=work,
-                check=False,
-                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                timeout=self.seconds_left,
                 env={**os.environ, **(environment or {})},
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"{command[0]} did not end in time (OTTLA_PEER_SECONDS)") from None
         except OSError as error:
             raise Unavailable(f"{command[0]} cannot be run: {error}") from None
+        try:
+            output, _ = process.communicate(timeout=self.seconds_left)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"{command[0]} did not end in time (OTTLA_PEER_SECONDS)") from None
         finally:
             self.seconds_left -= time.monotonic() - started
-        if run.returncode != 0:
-            raise Unavailable(f"{command[0]} failed: {(run.stderr or run.stdout).strip()[-300:]}")
+            _end(process)
+        if process.returncode != 0:
+            raise Unavailable(f"{command[0]} failed: {output.strip()[-300:]}")
 
     def cached(self, name: str, fetch: Callable[[Path], Path]) -> Path:
         """The directory `name` of the cache, made by `fetch` in a work directory if it is not there."""
@@ -90,6 +95,13 @@ class _Fetches:
             with suppress(OSError):
                 fresh.rename(place)
         return place
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a command with all that it has started, and close its pipe."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 _fetches = _Fetches()

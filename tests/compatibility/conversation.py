@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -21,16 +23,22 @@ def converse(client: str, command: Sequence[str], target: Target, seconds: float
     report = Report(client)
     with tempfile.TemporaryFile("w+", errors="replace") as errors, tempfile.TemporaryDirectory() as work:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=work
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=work,
+            start_new_session=True,
         )
-        late = threading.Timer(seconds, process.kill)
+        late = threading.Timer(seconds, _end, (process,))
         late.start()
         try:
             is_done = _listen(process, report, target)
         finally:
             late.cancel()
             late.join()
-            process.kill()
+            _end(process)
             with suppress(OSError):
                 process.communicate()
         if not is_done:
@@ -40,6 +48,12 @@ def converse(client: str, command: Sequence[str], target: Target, seconds: float
                 Verdict("run to the end", FAILED, detail + errors.read()[-OUTPUT_SHOWN:].strip())
             )
     return report
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a script with all that it has started: tools, members of groups."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _listen(process: subprocess.Popen[str], report: Report, target: Target) -> bool:
