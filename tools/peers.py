@@ -88,7 +88,9 @@ class _Server:
 class RealKafka:
     """One Apache Kafka broker on free ports of 127.0.0.1, with its ZooKeeper if it is 0.9; a context manager.
 
-    `restart` keeps the port and the data. Without `data_dir` the data is removed at the end.
+    `restart` keeps the port and the data. Without `data_dir` the data is removed at the end. `listeners` are
+    names of further ones (SSL, SASL_SSL, …) with ports of their own (`listener_ports`), which `properties`
+    set up; `storage` are more arguments of the storage tool's `format` (--add-scram …). Both not for 0.9.
     """
 
     def __init__(
@@ -98,6 +100,8 @@ class RealKafka:
         data_dir: Path | None = None,
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 256,
+        listeners: Sequence[str] = (),
+        storage: Sequence[str] = (),
     ) -> None:
         self.version = version
         self._libs = kafka_libs(version)
@@ -107,6 +111,8 @@ class RealKafka:
         self._extra = dict(properties or {})
         self.port, self._side_port = _free_ports(2)
         self.bootstrap = f"{HOST}:{self.port}"
+        self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
+        self._storage = storage
         self.zookeeper = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
         self._kafka = _Server(self._libs, "kafka.Kafka", self.data_dir, "kafka", heap_mb)
         self._keeper = _Server(
@@ -161,7 +167,7 @@ class RealKafka:
 
     def _format(self, properties: Path) -> None:
         command = [program("java"), "-cp", f"{self._libs}{os.sep}*", "kafka.tools.StorageTool", "format"]
-        command += ["-t", _CLUSTER_ID, "-c", str(properties)]
+        command += ["-t", _CLUSTER_ID, "-c", str(properties), *self._storage]
         subprocess.run(command, check=True, capture_output=True, timeout=_START_S, cwd=self.data_dir)
 
     def _properties(self) -> dict[str, str]:
@@ -178,7 +184,14 @@ class RealKafka:
                 "process.roles": "broker,controller",
                 "node.id": "1",
                 "controller.quorum.voters": f"1@{HOST}:{self._side_port}",
-                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{self._side_port}",
+                "listeners": ",".join(
+                    f"{name}://{HOST}:{port}"
+                    for name, port in (
+                        ("PLAINTEXT", self.port),
+                        ("CONTROLLER", self._side_port),
+                        *self.listener_ports.items(),
+                    )
+                ),
                 "controller.listener.names": "CONTROLLER",
                 "offsets.topic.num.partitions": "5",
                 "group.initial.rebalance.delay.ms": "0",

@@ -29,6 +29,16 @@ class RawServer:
         self.failures: list[BaseException] = []
         self._accepting = threading.Thread(target=self._accept)
 
+    @classmethod
+    def silent(cls) -> Self:
+        """One that takes connections and neither reads nor writes."""
+        server = cls(lambda _: None)
+        server._handler = lambda _: server._wait()
+        return server
+
+    def _wait(self) -> None:
+        self.released.wait()
+
     @property
     def address(self) -> Address:
         return Address(*self._socket.getsockname())

@@ -77,12 +77,8 @@ def test_a_listener_that_hangs_up_on_everything_may_want_a_login() -> None:
         connection.call(ASK)
 
 
-def silent(server: RawServer) -> None:
-    server.released.wait()
-
-
 def test_a_peer_that_takes_requests_and_says_nothing() -> None:
-    server = RawServer(lambda _: silent(server))
+    server = RawServer.silent()
     with server, Connection.open(server.address, server.config()) as connection:
         connection.send(ASK)
         with pytest.raises(RequestTimedOut, match="no answer to Metadata v0 #0 in 30 ms"):
@@ -90,7 +86,7 @@ def test_a_peer_that_takes_requests_and_says_nothing() -> None:
 
 
 def test_a_peer_that_is_silent_twice_is_given_up() -> None:
-    server = RawServer(lambda _: silent(server))
+    server = RawServer.silent()
     config = unpinned(server, api_version_request_timeout_ms=30)
     with server, pytest.raises(BrokerUnreachable, match=r"answers nothing \(2 questions, 30 ms each\)"):
         Connection.open(server.address, config)
@@ -142,7 +138,7 @@ def test_garbage_in_an_answer_names_the_peer() -> None:
 
 
 def test_a_peer_that_reads_nothing_ends_a_send_in_time() -> None:
-    server = RawServer(lambda _: silent(server))
+    server = RawServer.silent()
     with (
         server,
         Connection.open(server.address, server.config(request_timeout_ms=50)) as connection,
