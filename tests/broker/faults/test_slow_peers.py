@@ -26,7 +26,7 @@ from tests.broker.faults.raw_client import (
 )
 
 ALL_TOPICS = MetadataRequest(topics=None)
-SLACK_MB = 40
+SLACK_MB = 80
 FETCH_MB = 32
 
 
