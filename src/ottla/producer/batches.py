@@ -24,6 +24,7 @@ class Batch:
         "identity",
         "is_given_up",
         "may_be_stored",
+        "not_before_ms",
         "number",
         "partition",
         "parts",
@@ -42,6 +43,7 @@ class Batch:
         self.identity: Identity | None = None
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
+        self.not_before_ms = 0.0  # when it may be sent again
         self.may_be_stored = False  # it was sent, and what came of it is not known
         self.is_given_up = False  # its records are settled, though it is still in flight
 

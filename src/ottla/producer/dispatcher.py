@@ -218,6 +218,11 @@ class Dispatcher:
             self.stale = True
             self.changed.notify_all()
 
+    def ask(self) -> None:
+        """The scout has something to ask."""
+        with self.lock:
+            self.changed.notify_all()
+
     def suspect(self) -> None:
         """A broker does not answer: ask who leads now."""
         with self.lock:
@@ -236,15 +241,18 @@ class Dispatcher:
 
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Tell submissions, and give their memory back. Without any lock: callbacks are user code."""
+        failed: dict[Place, tuple[int, OttlaError]] = {}
         for outcome in outcomes:
             if outcome.error is not None:
-                count = sum(part.count for part in outcome.parts)
-                topic = outcome.parts[0].submission.topic
-                LOG.warning("%s-%d: %d records failed: %s", topic, outcome.partition, count, outcome.error)
+                place = (outcome.parts[0].submission.topic, outcome.partition)
+                count, error = failed.get(place, (0, outcome.error))
+                failed[place] = count + sum(part.count for part in outcome.parts), error
             for part, run in outcome.runs():
                 self.memory.release(part.size)
                 part.submission.settle([run])
                 self.closed(part.submission)
+        for (topic, partition), (count, error) in failed.items():
+            LOG.warning("%s-%d: %d records failed: %s", topic, partition, count, error)
 
     def refuse_all(self, error: OttlaError) -> None:
         """Nothing can be sent, now and later."""

@@ -61,7 +61,6 @@ class PartitionQueue:
         self._limits = limits
         self._chance = chance
         self._batch_size = limits.batch_size
-        self._retry_at_ms = 0.0
         self._formed = 0
 
     @property
@@ -81,12 +80,12 @@ class PartitionQueue:
         if not self._may_send(identity):
             return NEVER
         if self.returned:
-            return self._retry_at_ms
+            return self.returned[0].not_before_ms
         if not self.waiting:
             return NEVER
         if in_hurry or self.waiting_bytes >= self._batch_size * FULL:
-            return self._retry_at_ms
-        return max(self._retry_at_ms, self.waiting[0].created_ms + self._limits.linger_ms)
+            return 0.0
+        return self.waiting[0].created_ms + self._limits.linger_ms
 
     def _may_send(self, identity: Identity | None) -> bool:
         sequences = self.sequences
@@ -202,8 +201,8 @@ class PartitionQueue:
     def _again(self, batch: Batch, error: OttlaError, now_ms: float) -> list[Outcome]:
         if batch.attempts > self._limits.retries:
             return self._failed(batch, error)
+        batch.not_before_ms = now_ms + self._limits.backoff.pause_ms(batch.attempts, self._chance)
         insort(self.returned, batch, key=lambda one: one.number)
-        self._retry_at_ms = now_ms + self._limits.backoff.pause_ms(batch.attempts, self._chance)
         return []
 
     def _failed(self, batch: Batch, error: OttlaError) -> list[Outcome]:
@@ -219,7 +218,6 @@ class PartitionQueue:
         self._batch_size = max(1, min(self._batch_size, batch.size // 2))
         for half in batch.halves():
             insort(self.returned, half, key=lambda one: one.number)
-        self._retry_at_ms = 0.0
 
     def _out_of_step(self, batch: Batch, verdict: Verdict) -> None:
         """Refused for its numbers: because of older batches under way, or else numbers are missing."""

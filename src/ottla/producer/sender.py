@@ -170,8 +170,11 @@ class BrokerSender:
             return
         with self._dispatcher.lock:
             batches = self._dispatcher.core.take(self.broker_id, now_ms)
+            wants_identity = not batches and self._dispatcher.core.wants_identity
         if batches:
             self._send(connection, batches)
+        elif wants_identity:
+            self._dispatcher.ask()
 
     def _connected(self) -> Connection | None:
         """The connection, opened if need be; None, and a pause, if it cannot be."""
@@ -288,6 +291,8 @@ class BrokerSender:
                 outcomes += settled
                 if verdict is Verdict.MOVE:
                     misdirected.append((batch.topic, batch.partition))
+                elif verdict is Verdict.NEW_IDENTITY:
+                    self._dispatcher.changed.notify_all()
         self._dispatcher.settle(outcomes)
         if misdirected:
             self._dispatcher.moved(misdirected)
