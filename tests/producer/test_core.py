@@ -1,0 +1,330 @@
+"""The core's rules one by one: what is ready, the order of leaving and coming again, the numbers."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConnectionLost, KafkaError
+from ottla.producer.accumulator import Accumulator
+from ottla.producer.batches import Batch, Outcome
+from ottla.producer.errors import DeliveryExpired
+from ottla.producer.partition_queue import NEVER, NO_LEADER
+from ottla.producer.parts import cumulative_sizes, cuts, joined, taken
+from ottla.producer.sequences import EPOCH_MAX, Identity
+from ottla.producer.verdicts import Verdict, verdict_on
+from ottla.records.columns import HEADERS
+from tests.producer.simulated_cluster import TOPIC, limits, numbers, part
+
+BROKER = 1
+
+
+def core(*, is_idempotent: bool = True, partitions: int = 1, **changes: object) -> Accumulator:
+    """A core whose partitions have a leader, and whose producer has an id."""
+    one = Accumulator(limits(**changes), is_idempotent=is_idempotent, chance=random.Random(0))
+    one.identity = Identity(9, 0)
+    for partition in range(partitions):
+        one.led(TOPIC, partition, BROKER)
+    return one
+
+
+def add(one: Accumulator, *values: int, partition: int = 0, now_ms: float = 0.0) -> None:
+    one.add(TOPIC, partition, [part([value], now_ms) for value in values])
+
+
+def carried(batch: Batch) -> list[int]:
+    return [value for one in batch.parts for value in numbers(one)]
+
+
+def take_one(one: Accumulator, now_ms: float = 1_000.0) -> Batch:
+    (batch,) = one.take(BROKER, now_ms)
+    return batch
+
+
+def in_flight(one: Accumulator, count: int) -> list[Batch]:
+    """Batches of one record each, of a producer that the broker knows."""
+    one.in_hurry = True
+    add(one, -1)
+    one.stored(take_one(one), 0, -1)
+    batches = []
+    for value in range(count):
+        add(one, value)
+        batches.append(take_one(one))
+    return batches
+
+
+def refuse(one: Accumulator, batch: Batch, code: Code, now_ms: float = 0.0) -> tuple[Verdict, list[Outcome]]:
+    return one.refused(batch, KafkaError(code), now_ms)
+
+
+# ---- what is ready
+
+
+def test_small_batches_linger_and_full_ones_do_not() -> None:
+    one = core(batch_size=100)
+    add(one, 1, now_ms=50.0)
+    assert one.ready_at(BROKER) == 55.0
+    assert one.take(BROKER, 54.9) == []
+    add(one, 2, 3, 4, 5, now_ms=51.0)
+    assert one.ready_at(BROKER) == 0.0
+    assert carried(take_one(one, 52.0)) == [1]
+
+
+def test_who_is_in_a_hurry_does_not_linger() -> None:
+    one = core()
+    add(one, 1)
+    one.in_hurry = True
+    assert one.ready_at(BROKER) == 0.0
+
+
+def test_nothing_leaves_without_a_leader_or_an_id() -> None:
+    one = core()
+    one.identity = None
+    add(one, 1)
+    assert one.wants_identity
+    assert (one.ready_at(BROKER), one.take(BROKER, 1e9)) == (NEVER, [])
+    one.identity = Identity(1, 0)
+    one.led(TOPIC, 0, NO_LEADER)
+    assert one.leaderless == [(TOPIC, 0)]
+    assert (one.ready_at(BROKER), one.take(BROKER, 1e9)) == (NEVER, [])
+    one.led(TOPIC, 0, 2)
+    assert one.ready_at(2) == 5.0
+
+
+def test_a_request_has_one_batch_a_partition_within_its_size() -> None:
+    one = core(partitions=5, batch_size=60, max_request_size=300, is_idempotent=False)
+    for partition in range(5):
+        add(one, 1, 2, 3, 4, partition=partition)
+    first = one.take(BROKER, 1_000.0)
+    assert [batch.partition for batch in first] == [0, 1, 2]
+    assert [batch.partition for batch in one.take(BROKER, 1_000.0)] == [3, 4]
+    for batch in first:
+        one.stored(batch, 0, -1)
+    add(one, 9, partition=4)
+    assert [batch.partition for batch in one.take(BROKER, 1_000.0)] == [0, 1, 2]
+
+
+def test_parts_are_joined_up_to_a_batch() -> None:
+    one = core(batch_size=200)
+    add(one, *range(20))
+    sizes = [len(carried(take_one(one)))]
+    assert 5 <= sizes[0] <= 8
+
+
+# ---- order
+
+
+def test_the_first_batch_of_an_id_goes_alone() -> None:
+    one = core()
+    one.in_hurry = True
+    add(one, 1)
+    first = take_one(one)
+    add(one, 2)
+    assert one.take(BROKER, 1e9) == []
+    one.stored(first, 0, -1)
+    assert carried(take_one(one)) == [2]
+
+
+@pytest.mark.parametrize(("retries", "acks", "expected"), [(5, -1, 1), (0, -1, 2), (5, 0, 2)])
+def test_without_idempotence_one_batch_is_in_flight_if_it_may_come_again(
+    retries: int, acks: int, expected: int
+) -> None:
+    one = core(is_idempotent=False, retries=retries, acks=acks)
+    one.in_hurry = True
+    add(one, 1)
+    found = [take_one(one)]
+    add(one, 2)
+    found += one.take(BROKER, 1e9)
+    assert len(found) == expected
+
+
+def test_after_a_failure_batches_come_again_alone_and_by_age() -> None:
+    one = core()
+    batches = in_flight(one, 3)
+    refuse(one, batches[0], Code.NOT_ENOUGH_REPLICAS)
+    refuse(one, batches[1], Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    refuse(one, batches[2], Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    add(one, 3)
+    sequences = [batch.base_sequence for batch in batches]
+    for expected in range(4):
+        again = take_one(one, 1e9)
+        assert carried(again) == [expected]
+        assert one.take(BROKER, 1e9) == [] or expected == 3
+        one.stored(again, expected + 1, -1)
+    assert sequences == [1, 2, 3]
+    assert one.is_empty
+
+
+def test_a_partition_that_moves_waits_for_what_is_in_flight_elsewhere() -> None:
+    one = core()
+    (batch,) = in_flight(one, 1)
+    add(one, 5)
+    one.led(TOPIC, 0, 2)
+    assert one.take(2, 1e9) == []
+    one.lost([batch], ConnectionLost("gone"), 0.0)
+    assert carried(one.take(2, 1e9)[0]) == [0]
+
+
+# ---- numbers
+
+
+def test_a_batch_that_failed_for_good_makes_a_new_epoch() -> None:
+    one = core()
+    first, second = in_flight(one, 2)
+    _, outcomes = refuse(one, first, Code.INVALID_RECORD)
+    assert [type(outcome.error) for outcome in outcomes] == [KafkaError]
+    assert one.take(BROKER, 1e9) == [], "numbers change only when nothing is in flight"
+    refuse(one, second, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    again = take_one(one, 1e9)
+    assert (again.identity, again.base_sequence, carried(again)) == (Identity(9, 1), 0, [1])
+
+
+def test_a_batch_given_up_that_is_stored_all_the_same_costs_no_epoch() -> None:
+    one = core(delivery_timeout_ms=100.0)
+    first, second = in_flight(one, 2)
+    first.created_ms, second.created_ms = 0.0, 50.0
+    (outcome,) = one.expired(100.0)
+    assert "they may be stored all the same" in str(outcome.error)
+    assert one.stored(first, 1, -1) == [], "it was told already"
+    assert [len(outcome.parts) for outcome in one.stored(second, 2, -1)] == [1]
+    add(one, 9)
+    assert take_one(one).identity == Identity(9, 0)
+
+
+def test_what_follows_a_lost_batch_finds_out_whether_it_was_stored() -> None:
+    one = core(delivery_timeout_ms=100.0)
+    first, second = in_flight(one, 2)
+    one.lost([first, second], ConnectionLost("gone"), 0.0)
+    first.created_ms, second.created_ms = 0.0, 50.0
+    assert [outcome.parts for outcome in one.expired(100.0)] == [first.parts]
+    again = take_one(one, 1e9)
+    assert (again.base_sequence, again.identity) == (2, Identity(9, 0)), "the old numbers, to find out"
+    refuse(one, again, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    again = take_one(one, 1e9)
+    assert (again.base_sequence, again.identity) == (0, Identity(9, 1))
+
+
+def test_epochs_that_are_used_up_need_another_id() -> None:
+    one = core()
+    one.identity = Identity(9, EPOCH_MAX)
+    one.in_hurry = True
+    add(one, 1)
+    refuse(one, take_one(one), Code.INVALID_RECORD)
+    add(one, 2)
+    assert one.take(BROKER, 1e9) == []
+    assert one.wants_identity
+    assert one.ready_at(BROKER) == NEVER
+    one.identity = Identity(10, 0)
+    assert not one.wants_identity
+    assert take_one(one, 1e9).identity == Identity(10, 0)
+
+
+def test_a_split_batch_keeps_its_numbers() -> None:
+    one = core(batch_size=2_000)
+    one.in_hurry = True
+    one.add(TOPIC, 0, [part(list(range(7)), 0.0)])
+    verdict, _ = refuse(one, take_one(one), Code.MESSAGE_TOO_LARGE)
+    assert verdict is Verdict.SPLIT
+    halves = []
+    for _ in range(2):
+        half = take_one(one, 1e9)
+        halves.append((half.base_sequence, carried(half)))
+        one.stored(half, half.base_sequence, -1)
+    assert halves == [(0, [0, 1, 2]), (3, [3, 4, 5, 6])]
+
+
+# ---- giving up
+
+
+def test_records_that_were_never_sent_expire() -> None:
+    one = core(delivery_timeout_ms=100.0)
+    one.led(TOPIC, 0, NO_LEADER)
+    add(one, 1, now_ms=10.0)
+    add(one, 2, now_ms=60.0)
+    assert one.expires_at() == 110.0
+    (outcome,) = one.expired(110.0)
+    assert isinstance(outcome.error, DeliveryExpired)
+    assert "they are not stored; nobody leads the partition" in str(outcome.error)
+    assert numbers(outcome.parts[0]) == [1]
+    assert one.expires_at() == 160.0
+
+
+def test_retries_are_counted() -> None:
+    one = core(retries=1)
+    one.in_hurry = True
+    add(one, 1)
+    assert refuse(one, take_one(one), Code.REQUEST_TIMED_OUT)[1] == []
+    (outcome,) = refuse(one, take_one(one, 1e9), Code.REQUEST_TIMED_OUT)[1]
+    assert isinstance(outcome.error, KafkaError)
+    assert one.is_empty
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (Code.NONE, Verdict.STORED),
+        (Code.DUPLICATE_SEQUENCE_NUMBER, Verdict.STORED),
+        (Code.NOT_LEADER_OR_FOLLOWER, Verdict.MOVE),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, Verdict.MOVE),
+        (Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.RETRY),
+        (Code.UNSUPPORTED_COMPRESSION_TYPE, Verdict.FAIL),
+        (Code.PRODUCER_FENCED, Verdict.FAIL),
+        (12345, Verdict.FAIL),
+    ],
+)
+def test_error_codes_have_verdicts(code: int, verdict: Verdict) -> None:
+    assert verdict_on(code) is verdict
+
+
+# ---- parts
+
+
+def test_sizes_count_keys_values_and_headers() -> None:
+    columns = pa.record_batch(
+        {
+            "key": pa.array([b"kk", None, b""]),
+            "value": pa.array([b"v" * 10, b"v", None]),
+            "headers": pa.array(
+                [[], [{"key": "h", "value": b"12"}, {"key": "i", "value": None}], []], HEADERS
+            ),
+        }
+    )
+    for piece in (columns, pa.concat_batches([columns.slice(2), columns]).slice(1)):
+        assert cumulative_sizes(piece).tolist() == [0, 33, 33 + 22 + 24, 33 + 22 + 24 + 21]
+    assert cumulative_sizes(columns.slice(1)).tolist() == [0, 46, 67]
+
+
+def test_cuts_keep_within_the_limit_but_for_single_records() -> None:
+    ends = cumulative_sizes(pa.record_batch({"value": pa.array([b"", bytes(100), b"", b"", b""])}))
+    assert list(cuts(ends, 50)) == [(0, 1), (1, 2), (2, 4), (4, 5)]
+    assert list(cuts(ends, 10_000)) == [(0, 5)]
+    assert list(cuts(cumulative_sizes(pa.record_batch({"value": pa.array([], pa.binary())})), 5)) == []
+
+
+def test_parts_of_different_columns_are_joined() -> None:
+    first, second = part([1], 0.0), part([2, 3], 0.0)
+    first.wall_ms, second.wall_ms = 100, 200
+    second.columns = pa.record_batch(
+        {
+            "key": pa.array([b"a", None]),
+            "value": pa.array([b"2", b"3"]),
+            "timestamp": pa.array([7, None], pa.int64()),
+            "headers": pa.array([[{"key": "h", "value": b""}], []], HEADERS),
+        }
+    )
+    columns, _ = joined([first, second])
+    assert columns.column("timestamp").to_pylist() == [100, 7, 200]
+    assert columns.column("key").to_pylist() == [None, b"a", None]
+    assert columns.column("headers").to_pylist()[1:] == [[{"key": "h", "value": b""}], []]
+
+
+def test_a_table_in_chunks_is_taken_as_it_is() -> None:
+    chunk = pa.array([b"v"] * 1_000)
+    assert [piece.num_rows for piece in taken(pa.table({"value": pa.chunked_array([chunk, chunk])}))] == [
+        1_000
+    ] * 2
+    tiny = pa.chunked_array([pa.array([b"v"])] * 10)
+    assert [piece.num_rows for piece in taken(pa.table({"value": tiny}))] == [10]

@@ -1,0 +1,110 @@
+"""Apache Kafka itself: 0.9 with format 0 and no idempotence, and 4.x, which takes nothing but format 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.model.errors import LocalProtocolError
+from ottla.producer import Producer
+from ottla.records.hashes import key_partition
+from tests.producer.reading import read_topic, values
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable
+
+TIMEOUT_S = 60
+PIN = {KAFKA_0_9: "0.9"}  # or it takes five seconds to find out that it does not answer
+
+
+@pytest.fixture(scope="module", params=[KAFKA_0_9, KAFKA_4])
+def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
+    try:
+        with RealKafka(request.param, properties={"num.partitions": "3"}) as one:
+            yield one
+    except Unavailable as missing:
+        pytest.skip(f"Kafka {request.param}: {missing}")
+
+
+def settings(kafka: RealKafka) -> dict[str, Any]:
+    return {"broker_version": PIN.get(kafka.version, "")}
+
+
+def producer(kafka: RealKafka, **properties: Any) -> Producer:
+    return Producer(bootstrap_servers=kafka.bootstrap, **settings(kafka), **properties)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kafka_takes_and_gives_back(kafka: RealKafka, codec: str) -> None:
+    topic = f"taken-{codec}"
+    keys = [b"key-%d" % (n % 31) for n in range(2_000)]
+    table = pa.table({"key": pa.array(keys), "value": pa.array([b"%d" % n for n in range(2_000)])})
+    with producer(kafka, compression_type=codec, batch_size=10_000) as one:
+        if codec == "zstd" and kafka.version == KAFKA_0_9:
+            failures = one.send_batch(topic, table).failures(TIMEOUT_S)
+            assert "compression.type=zstd needs Produce 7" in str(failures[0][1])
+            return
+        told = one.send_batch(topic, table).result(TIMEOUT_S)
+        row = one.send(topic, b"row", b"key-0").result(TIMEOUT_S)
+    found = values(kafka.bootstrap, topic, **settings(kafka))
+    places = zip(told.column("partition").to_pylist(), told.column("offset").to_pylist(), strict=True)
+    assert [found[partition][offset] for partition, offset in places] == table.column("value").to_pylist()
+    assert told.column("partition").to_pylist() == [key_partition(key, 3) for key in keys]
+    assert found[row.partition][row.offset] == b"row"
+
+
+def test_headers_and_times_where_the_format_has_them(kafka: RealKafka) -> None:
+    with producer(kafka) as one:
+        sent = one.send("headed", b"v", b"k", timestamp_ms=1_700_000_000_000, headers=[("a", b"1")])
+        if kafka.version == KAFKA_0_9:
+            error = sent.exception(TIMEOUT_S)
+            assert isinstance(error, LocalProtocolError)
+            assert "message format 0 has no headers" in str(error)
+            return
+        told = sent.result(TIMEOUT_S)
+    found = read_topic(kafka.bootstrap, "headed")[told.partition][told.offset]
+    assert (found.headers, found.timestamp_ms) == ((("a", b"1"),), 1_700_000_000_000)
+
+
+def test_idempotence_where_there_is_one(kafka: RealKafka) -> None:
+    with producer(kafka, enable_idempotence=True) as one:
+        sent = one.send("numbered", b"v")
+        if kafka.version == KAFKA_0_9:
+            error = sent.exception(TIMEOUT_S)
+            assert isinstance(error, LocalProtocolError)
+            assert "has no InitProducerId" in str(error)
+            assert "Set enable.idempotence=false" in str(error)
+        else:
+            assert sent.result(TIMEOUT_S).offset == 0
+
+
+def test_a_restart_under_load_loses_nothing(kafka: RealKafka) -> None:
+    count = 3_000
+    with producer(kafka, batch_size=2_000) as one:
+        for n in range(count):
+            one.send("restarted", b"%d" % n, b"%d" % (n % 17))
+            if n == count // 2:
+                kafka.restart()
+        one.flush(TIMEOUT_S)
+    found = values(kafka.bootstrap, "restarted", **settings(kafka))
+    numbers = [[int(value or b"") for value in partition] for partition in found.values()]
+    if kafka.version == KAFKA_4:
+        assert all(one == sorted(one) for one in numbers)
+        assert sum(map(len, numbers)) == count
+    for one_partition in numbers:
+        first_seen = list(dict.fromkeys(one_partition))
+        assert first_seen == sorted(first_seen)
+    assert {number for one in numbers for number in one} == set(range(count))
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_fewer_acknowledgements(kafka: RealKafka, acks: int) -> None:
+    topic = f"acks-{acks}"
+    with producer(kafka, acks=acks) as one:
+        one.send_batch(topic, pa.table({"value": [b"1", b"2"]}), partition=0).result(TIMEOUT_S)
+    with producer(kafka) as one:  # stored behind them, since a broker handles a partition's appends in turn
+        told = one.send(topic, b"3", partition=0).result(TIMEOUT_S)
+    if acks:
+        assert told.offset == 2
+        assert values(kafka.bootstrap, topic, **settings(kafka))[0] == [b"1", b"2", b"3"]
