@@ -42,10 +42,14 @@ def main() -> int:
 
 
 def _oracle(wanted: list[Client]) -> Iterator[Report]:
-    for version, clients in groupby(wanted, lambda client: client.oracle):
+    for version, clients in groupby(sorted(wanted, key=_oracle_of), _oracle_of):
         with targets.real_kafka(version) as kafka:
             for client in clients:
                 yield _told(client.run(nullcontext(kafka)))
+
+
+def _oracle_of(client: Client) -> str:
+    return client.oracle
 
 
 def _told(report: Report) -> Report:

@@ -53,11 +53,8 @@ class Client:
     """How its script is started; raises Unavailable where the client cannot be had."""
 
     kind: str = CLIENT_LIBRARY
-
-    @property
-    def oracle(self) -> str:
-        """The Kafka version that this client is meant for."""
-        return KAFKA_0_9 if self.needs_zookeeper else KAFKA_4
+    oracle: str = KAFKA_4
+    """The Kafka version that proves the script: the newest that still takes what this client sends."""
 
     @property
     def needs_zookeeper(self) -> bool:
@@ -135,6 +132,7 @@ ALL = (
     Client("kafka-python", _python("kafka_python_client.py")),
     Client("aiokafka", _python("aiokafka_client.py")),
     Client("sarama", _go("sarama")),
+    Client("sarama of 2020", _go("sarama126"), oracle=KAFKA_3),
     Client("franz-go", _go("franz")),
     Client("kafkajs", _node),
     Client("Java client 3.9", _java_client(KAFKA_3)),
@@ -145,6 +143,7 @@ ALL = (
         "Scala tools 0.9.0.1",
         _java_tools("scala_tools_client.py", KAFKA_0_9),
         ZOOKEEPER_TOOLS,
+        KAFKA_0_9,
     ),
 )
 BY_NAME = {client.name: client for client in ALL}
