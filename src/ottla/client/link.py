@@ -24,6 +24,7 @@ from ottla.model.errors import (
 )
 from ottla.wire.client_connection import Answer, ClientConnection, Disconnected, Outgoing
 from ottla.wire.frames import FrameReceiver
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Request
 from ottla.wire.versions import PeerVersions
 
@@ -50,6 +51,7 @@ class Link:
         "_transport",
         "_wire",
         "answers",
+        "in_flight_count",
         "on_failure",
         "peer",
         "why_closed",
@@ -60,18 +62,14 @@ class Link:
     ) -> None:
         self.peer = peer
         self.why_closed = ""  # "" while it is open
-        self.answers = 0  # received so far
+        self.answers = 0  # handed out so far
+        self.in_flight_count = 0  # requests whose answers have not been handed out
         self.on_failure: Callable[[], None] = _nothing
         self._arrived: deque[Answer] = deque()  # answers that came while a request was being written
         self._transport = transport
         self._receiver = receiver
         self._wire = ClientConnection(client_id=client_id, receiver=receiver)
         self._clock = clock
-
-    @property
-    def in_flight_count(self) -> int:
-        """Requests whose answers have not been handed out."""
-        return len(self._wire.unanswered) + len(self._arrived)
 
     def adopt(self, versions: PeerVersions) -> None:
         """Speak these versions from now on."""
@@ -86,27 +84,29 @@ class Link:
         if self.why_closed:
             raise self._is_closed()
         outgoing = self._wire.send(request, version=version)
-        self._write(outgoing.parts, timeout_ms, f"{outgoing.exchange}")
+        self._write(outgoing.parts, timeout_ms)
+        if outgoing.expects_response:
+            self.in_flight_count += 1
         return outgoing
 
-    def _write(self, parts: list[Any], timeout_ms: float | None, what: str) -> None:
+    def _write(self, parts: list[Buffer], timeout_ms: float | None) -> None:
         try:
             self._transport.send(parts, Deadline(self._clock, timeout_ms), self._drain)
-        except OSError as error:
-            if _is_ours(error):
-                raise self._failed(
-                    RequestTimedOut(f"{self.peer}: did not take {what} in {timeout_ms:.0f} ms")
-                ) from None
-            raise self._broken(error) from error
         except RemoteProtocolError as error:
             raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
+        except OSError as error:
+            if _is_ours(error):
+                what = f"{self._wire.unanswered[-1]}" if self._wire.unanswered else "a request"
+                why = f"{self.peer}: did not take {what} in {timeout_ms:.0f} ms"
+                raise self._failed(RequestTimedOut(why)) from None
+            raise self._broken(error) from error
         except BaseException as error:
             self.close(f"{error!r}")  # who knows how much of the request has left
             raise
 
     def _drain(self) -> None:
         """Take what the peer sends while it does not read; whole answers are kept for `receive`."""
-        count = self._transport.receive_now(self._wire.get_buffer())
+        count = self._transport.receive_into(self._wire.get_buffer(), None)
         if count == 0:
             raise ConnectionResetError("the broker closed the connection")
         if count is not None:
@@ -116,41 +116,33 @@ class Link:
 
     def receive(self, timeout_ms: float | None) -> Answer:
         """The next answer. Only a timeout leaves the link open."""
-        answer = self._next(None)
-        if answer is not None:
-            return answer
-        self._require_due()
+        if not self.in_flight_count:
+            raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
         deadline = Deadline(self._clock, timeout_ms)
-        while answer is None:
-            answer = self._next(deadline)
+        while (answer := self._next(deadline)) is None:
+            pass
         return answer
 
     def poll(self) -> Answer | None:
         """The next answer if all of it is here."""
-        answer = self._next(None)
-        while answer is None:
-            try:
-                count = self._transport.receive_now(self._wire.get_buffer())
-            except OSError as error:
-                raise self._broken(error) from error
-            if count is None:
-                return None
-            self._took(count)
-            answer = self._next(None)
-        return answer
+        return self._next(None)
 
     def _next(self, deadline: Deadline | None) -> Answer | None:
-        """One step: receive once if there is a deadline, then look whether an answer is whole."""
+        """The next answer, waited for if there is a deadline; None if it is not whole yet."""
         if self.why_closed:
             raise self._is_closed()
         if self._arrived:
-            self.answers += 1
-            return self._arrived.popleft()
-        wire = self._wire
+            return self._handed_out(self._arrived.popleft())
+        wire, transport = self._wire, self._transport
         try:
-            if deadline is not None:
-                self._took(self._transport.receive_into(wire.get_buffer(), deadline))
-            event = wire.next_event()
+            while (event := wire.next_event()) is None:
+                count = transport.receive_into(wire.get_buffer(), deadline)
+                if count:
+                    wire.received(count)
+                elif count is None:
+                    return None
+                else:
+                    self._end()
         except RemoteProtocolError as error:
             raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
         except OSError as error:
@@ -161,16 +153,17 @@ class Link:
             # Ctrl-C between a read and its bookkeeping loses bytes: what follows would be misread.
             self.close(f"{error!r}")
             raise
+        return self._handed_out(event)
+
+    def _handed_out(self, event: Answer | Disconnected) -> Answer:
         if isinstance(event, Disconnected):
             raise self._failed(self._closed_by_peer())
-        if event is not None:
-            self.answers += 1
+        self.answers += 1
+        self.in_flight_count -= 1
         return event
 
-    def _took(self, count: int) -> None:
-        if count:
-            self._wire.received(count)
-            return
+    def _end(self) -> None:
+        """The peer closed, between answers or inside one."""
         self._wire.eof()
         try:
             self._receiver.eof()
@@ -180,7 +173,7 @@ class Link:
     def raw_exchange(self, token: bytes, deadline: Deadline) -> bytes:
         """A token in a bare frame, and the answer to it: SASL before Kafka 1.0. Nothing may be in flight."""
         left_ms = deadline.left_ms()
-        self._write([_SIZE.pack(len(token)) + token], left_ms, "an authentication token")
+        self._write([_SIZE.pack(len(token)) + token], left_ms)
         try:
             while (frame := self._receiver.next_frame()) is None:
                 count = self._transport.receive_into(self._receiver.get_buffer(), deadline)
@@ -193,10 +186,6 @@ class Link:
                 raise self._failed(RequestTimedOut(why)) from None
             raise self._broken(error) from error
         return bytes(frame)
-
-    def _require_due(self) -> None:
-        if not self._wire.unanswered:
-            raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
 
     # --- the end
 

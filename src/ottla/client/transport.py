@@ -26,6 +26,7 @@ PARTS_MAX = 1024
 
 _READABLE = select.POLLIN | select.POLLPRI
 _WRITABLE = select.POLLOUT
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _UNDER_WAY = {0, errno.EINPROGRESS, errno.EWOULDBLOCK}
 
 
@@ -40,32 +41,37 @@ class SocketBuffers:
 class Transport:
     """A connected socket. Belongs to one thread."""
 
-    __slots__ = ("_interruption", "_is_drained", "_reading", "_writing", "socket")
+    # Whether `poll` knows of all bytes that a read would find: then a short read says that there are no more.
+    _drains = True
+
+    __slots__ = ("_descriptor", "_interruption", "_is_drained", "_reading", "_writing", "socket")
 
     def __init__(self, connected: socket.socket, interruption: Interruption) -> None:
         self.socket = connected
+        self._descriptor = connected.fileno()
         self._interruption = interruption
-        self._is_drained = True  # whether a read would find nothing, as far as the last one tells
+        self._is_drained = self._drains  # whether a read would find nothing, as far as the last one tells
         self._reading = _poll(connected, _READABLE, interruption)
         self._writing = _poll(connected, _READABLE | _WRITABLE, interruption)
 
-    def receive_into(self, room: memoryview, deadline: Deadline) -> int:
-        """Wait for bytes and take them; 0 is the end of the stream."""
-        if self._is_drained:
-            self._wait(self._reading, deadline)
-        while (count := self.receive_now(room)) is None:
-            self._wait(self._reading, deadline)
-        return count
+    def receive_into(self, room: memoryview, deadline: Deadline | None) -> int | None:
+        """Take bytes, waiting for them until the deadline; 0 is the end of the stream.
 
-    def receive_now(self, room: memoryview) -> int | None:
-        """Take the bytes that are there; None if there are none yet, 0 at the end of the stream."""
-        try:
-            count = self.socket.recv_into(room)
-        except BlockingIOError:
-            self._is_drained = True
-            return None
-        self._is_drained = count < len(room)
-        return count
+        Without a deadline nothing is waited for, and None says that there is nothing yet.
+        """
+        if deadline is not None and self._is_drained:
+            self._wait(self._reading, deadline)
+        while True:
+            try:
+                count = self.socket.recv_into(room)
+            except _NOT_YET:
+                self._is_drained = self._drains
+                if deadline is None:
+                    return None
+                self._wait(self._reading, deadline)
+            else:
+                self._is_drained = self._drains and count < len(room)
+                return count
 
     def send(self, parts: list[Buffer], deadline: Deadline, drain: Callable[[], None]) -> None:
         """Write all parts. While the peer takes nothing, `drain` is called for what it sends.
@@ -84,7 +90,7 @@ class Transport:
         """Write what the system takes at once; None if it takes nothing."""
         try:
             return self.socket.sendmsg(parts if len(parts) <= PARTS_MAX else parts[:PARTS_MAX])
-        except BlockingIOError:
+        except _NOT_YET:
             return None
 
     def close(self) -> None:
@@ -98,7 +104,7 @@ class Transport:
         if not ready:
             raise TimeoutError
         for descriptor, events in ready:
-            if descriptor != self.socket.fileno():
+            if descriptor != self._descriptor:
                 self._interruption.check()
             else:
                 return events
@@ -106,7 +112,9 @@ class Transport:
 
 
 class TlsTransport(Transport):
-    """The same under TLS. A read may need a write, and bytes may be here that `poll` does not know of."""
+    """The same under TLS. A read may need a write, and decrypted bytes are not seen by `poll`."""
+
+    _drains = False
 
     __slots__ = ("_tls",)
 
@@ -115,7 +123,6 @@ class TlsTransport(Transport):
     ) -> None:
         self._tls = context.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
         super().__init__(self._tls, interruption)
-        self._is_drained = False
 
     def handshake(self, deadline: Deadline) -> None:
         """Agree on keys, and check the peer's certificate."""
@@ -128,18 +135,11 @@ class TlsTransport(Transport):
             except ssl.SSLWantWriteError:
                 self._wait(self._writing, deadline)
 
-    def receive_now(self, room: memoryview) -> int | None:
-        """As of a plain socket, but always tried first: decrypted bytes are not seen by `poll`."""
-        try:
-            return self._tls.recv_into(room)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
-
     def send_now(self, parts: list[Buffer]) -> int | None:
         """One part at most: TLS has no gathering write."""
         try:
             return self._tls.send(parts[0])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except _NOT_YET:
             return None
 
 
