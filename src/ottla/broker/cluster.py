@@ -299,8 +299,8 @@ class Cluster:
         try:
             if names:
                 self.catalog.put([self._with_epochs(name) for name in names])
-        except StorageError:
-            log.exception("leader epochs are not stored; the next start goes on with older ones")
+        except StorageError as error:
+            log.error("leader epochs are not stored, the next start goes on with older ones: %s", error)
 
     def _with_epochs(self, name: str) -> Topic:
         epochs = tuple(partition.leader_epoch for partition in self.partitions[name])
@@ -355,8 +355,8 @@ class Cluster:
         assert partition.log is not None
         try:
             restart.save(partition.producers, partition.log)
-        except StorageError:
-            log.exception("producers of %s are not saved; the next start reads the log for them", partition)
+        except StorageError as error:
+            log.error("producers of %s are not saved, the next start reads the log: %s", partition, error)
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped."""
@@ -368,8 +368,8 @@ class Cluster:
                 self._save_producers(partition)
         try:
             self.directory.close()
-        except StorageError:
-            log.exception("the data directory was not closed cleanly; the next start repairs it")
+        except StorageError as error:
+            log.error("not closed cleanly, the next start repairs it: %s", error)
             raise
 
 

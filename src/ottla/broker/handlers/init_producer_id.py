@@ -9,13 +9,18 @@ from __future__ import annotations
 from ottla.broker.producer_ids import init_producer_id
 from ottla.broker.serving import Handler, Inquiry
 from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, StorageError
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.versions import VersionRange
 
 
 def handle(inquiry: Inquiry, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """A new id."""
-    return init_producer_id(request, inquiry.cluster.producer_ids)
+    try:
+        return init_producer_id(request, inquiry.cluster.producer_ids)
+    except StorageError as error:
+        # Kafka's word for "later": a storage error would be the end of a Java producer.
+        raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
 
 def refuse(_request: InitProducerIdRequest, error: Code, _version: int) -> InitProducerIdResponse:
