@@ -241,8 +241,9 @@ def test_nobody_listens(clients: Clients) -> None:
         Connection.open(config.bootstrap[0], config, broker_id=7)
 
 
-def test_a_name_that_does_not_exist(clients: Clients) -> None:
-    config = clients.config("no-such-host.invalid:9092")
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 70])
+def test_a_name_that_does_not_exist(clients: Clients, host: str) -> None:
+    config = clients.config(f"{host}:9092")
     with pytest.raises(BrokerUnreachable, match="its name cannot be resolved"):
         Connection.open(config.bootstrap[0], config)
 

@@ -200,7 +200,10 @@ class ConnectionPool:
     # --- the end
 
     def interrupt(self) -> None:
-        """From any thread: what the owner waits for ends with ConnectionLost, at once."""
+        """From any thread: what the owner waits for ends with ConnectionLost, at once.
+
+        What it waits for in the metadata ends by `ClusterMetadata.interrupt`.
+        """
         self._interruption.interrupt()
 
     def close(self) -> None:

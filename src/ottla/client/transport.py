@@ -168,7 +168,10 @@ def connected_socket(
 
     Raises OSError (of the last address), TimeoutError, ConnectionLost. Resolving cannot be interrupted.
     """
-    resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    try:
+        resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, f"{address.host!r} is no name of a host") from None
     failure: OSError = OSError(f"{address.host} has no address")
     for number, (family, kind, protocol, _, place) in enumerate(resolved):
         left_ms = deadline.left_ms()
