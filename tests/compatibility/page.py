@@ -24,9 +24,9 @@ there.
 SECTIONS = {
     CLIENT_LIBRARY: (
         "Clients",
-        "A codec's row sends records with and without keys, values and headers, reads them back and compares\n"
-        "keys, values, headers and times. An empty field: the client has no such call, or its script does not\n"
-        "make it.",
+        "A codec's row sends records with and without keys, values and headers, reads them back and\n"
+        "compares keys, values, headers and times. An empty field: the client has no such call, or its script\n"
+        "does not make it.",
     ),
     COMMAND_LINE: ("Kafka's command-line tools", "They know the broker by its address alone."),
     ZOOKEEPER_TOOLS: (
