@@ -19,7 +19,7 @@ from ottla.producer.accumulator import Accumulator
 from ottla.producer.batches import NO_SEQUENCE, Batch, Outcome
 from ottla.producer.deliveries import Submission
 from ottla.producer.partition_queue import NEVER, NO_LEADER, Limits
-from ottla.producer.parts import Part, cumulative_sizes
+from ottla.producer.parts import Part, Sizes
 from ottla.producer.sequences import Identity
 from ottla.producer.verdicts import Verdict
 
@@ -61,7 +61,7 @@ def part(values: list[int], now_ms: float, submission: Submission | None = None)
     columns = pa.record_batch({"value": pa.array([b"%d" % value for value in values], pa.binary())})
     submission = submission or Submission(TOPIC)
     submission.close(len(values))
-    size = int(cumulative_sizes(columns)[-1])
+    size = Sizes(columns).between(0, len(values))
     return Part(columns, range(len(values)), size, submission, now_ms, 0)
 
 

@@ -13,7 +13,7 @@ from ottla.producer.accumulator import Accumulator
 from ottla.producer.batches import Batch, Outcome
 from ottla.producer.errors import DeliveryExpired
 from ottla.producer.partition_queue import NEVER, NO_LEADER
-from ottla.producer.parts import cumulative_sizes, cuts, joined, taken
+from ottla.producer.parts import Sizes, joined, taken
 from ottla.producer.sequences import EPOCH_MAX, Identity
 from ottla.producer.verdicts import Verdict, verdict_on
 from ottla.records.columns import HEADERS
@@ -293,15 +293,17 @@ def test_sizes_count_keys_values_and_headers() -> None:
         }
     )
     for piece in (columns, pa.concat_batches([columns.slice(2), columns]).slice(1)):
-        assert cumulative_sizes(piece).tolist() == [0, 33, 33 + 22 + 24, 33 + 22 + 24 + 21]
-    assert cumulative_sizes(columns.slice(1)).tolist() == [0, 46, 67]
+        sizes = Sizes(piece)
+        assert [sizes.between(0, count) for count in range(4)] == [0, 33, 33 + 46, 33 + 46 + 21]
+        assert [sizes.between(count, count + 1) for count in range(3)] == [33, 46, 21]
 
 
-def test_cuts_keep_within_the_limit_but_for_single_records() -> None:
-    ends = cumulative_sizes(pa.record_batch({"value": pa.array([b"", bytes(100), b"", b"", b""])}))
-    assert list(cuts(ends, 50)) == [(0, 1), (1, 2), (2, 4), (4, 5)]
-    assert list(cuts(ends, 10_000)) == [(0, 5)]
-    assert list(cuts(cumulative_sizes(pa.record_batch({"value": pa.array([], pa.binary())})), 5)) == []
+def test_runs_keep_within_the_limit_but_for_single_records() -> None:
+    sizes = Sizes(pa.record_batch({"value": pa.array([b"", bytes(100), b"", b"", b""])}))
+    assert list(sizes.runs(50)) == [(0, 1, 21), (1, 2, 121), (2, 4, 42), (4, 5, 21)]
+    assert list(sizes.runs(10_000)) == [(0, 5, 205)]
+    assert list(sizes.runs(50, 2, 4)) == [(2, 4, 42)]
+    assert list(Sizes(pa.record_batch({"value": pa.array([], pa.binary())})).runs(5)) == []
 
 
 def test_parts_of_different_columns_are_joined() -> None:

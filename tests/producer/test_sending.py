@@ -60,6 +60,9 @@ def test_headers_may_be_a_dict(broker: EmbeddedBroker, topic: str) -> None:
         ({"value": b"", "key": 1.5}, "key is of type float"),
         ({"value": b"", "headers": ["ab", "c"]}, "pairs of a text and bytes"),
         ({"value": b"", "headers": [(b"a", b"b")]}, "a header's name is text"),
+        ({"value": b"", "timestamp_ms": 1.5}, "timestamp_ms is of type float"),
+        ({"value": b"", "timestamp_ms": -1}, "milliseconds since 1970"),
+        ({"value": b"", "partition": "1"}, "partition is of type str"),
         ({"value": b"", "topic": ""}, "the name of a topic is wanted"),
     ],
 )

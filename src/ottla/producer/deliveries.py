@@ -25,6 +25,7 @@ Rows: TypeAlias = "range | npt.NDArray[np.int64]"
 
 UNKNOWN_OFFSET = -1
 NO_TIME = -1
+NO_TIMES: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class RecordMetadata(NamedTuple):
@@ -47,21 +48,28 @@ class Settled(NamedTuple):
 
 
 class Delivery:
-    """The future of one record."""
+    """The future of one record. Made by the producer, which fills it in: a call would cost as much again."""
 
-    __slots__ = ("_row", "_submission")
+    __slots__ = ("row", "submission")
 
-    def __init__(self, submission: Submission, row: int) -> None:
-        self._submission = submission
-        self._row = row
+    submission: Submission
+    row: int
+
+    @classmethod
+    def of(cls, submission: Submission, row: int) -> Delivery:
+        """One row of a submission."""
+        delivery = cls()
+        delivery.submission = submission
+        delivery.row = row
+        return delivery
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._submission.find(self._row) is not None
+        return self.submission.find(self.row) is not None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is; waits for it. Raises why it failed, or TimeoutError after so many seconds."""
-        submission, row = self._submission, self._row
+        submission, row = self.submission, self.row
         settled, position = submission.wait_row(row, timeout)
         if settled.error is not None:
             submission.is_seen = True
@@ -76,8 +84,8 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> OttlaError | None:
         """Why it failed, None if it did not; waits for it. Raises TimeoutError after so many seconds."""
-        self._submission.is_seen = True
-        return self._submission.wait_row(self._row, timeout)[0].error
+        self.submission.is_seen = True
+        return self.submission.wait_row(self.row, timeout)[0].error
 
 
 class BatchDelivery:
@@ -140,7 +148,7 @@ class Submission:
         self.topic = topic
         self.count = 0
         self.settled: list[Settled] = []
-        self.timestamps: list[int] | npt.NDArray[np.int64] = []
+        self.timestamps: npt.NDArray[np.int64] = NO_TIMES
         self.callbacks: dict[int, OnDelivery] = {}
         self.on_done: OnBatchDelivery | None = None
         self.is_seen = False  # somebody has looked at a failure
@@ -193,7 +201,7 @@ class Submission:
             callback = self.callbacks.pop(int(row), None)
             if callback is not None:
                 self.is_seen = True
-                _called(callback, Delivery(self, int(row)))
+                _called(callback, Delivery.of(self, int(row)))
 
     # ---- looking
 

@@ -7,6 +7,7 @@ is held while that happens, so that whoever hands in next is behind. Locks are t
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ import pyarrow as pa
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
-from ottla.producer.parts import COLUMNS, PARTITION, Part, cumulative_sizes, cuts
+from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes
 from ottla.records.columns import HEADERS
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ CREDIT_BYTES = 64 * 1024
 SEALED_BYTES = 1 << 20
 NEVER = float("inf")
 
+_time = time.time
+
 
 def as_bytes(value: object, name: str) -> bytes:
     """A key or value as bytes; text as UTF-8. Raises ConfigError for anything else."""
@@ -46,6 +49,13 @@ def as_bytes(value: object, name: str) -> bytes:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent")
+
+
+def as_int(value: object, name: str) -> int:
+    """A number of a record. Raises ConfigError for anything else."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ConfigError(f"{name} is of type {type(value).__name__}: a whole number is wanted")
+    return operator.index(value)
 
 
 def header_rows(headers: HeaderPairs) -> list[Header]:
@@ -78,8 +88,9 @@ class TopicInbox:
     def _clear(self) -> None:
         self.due_ms = NEVER
         self._values: list[bytes | None] = []
-        self._keys: list[bytes | None] = []
-        self._times: list[int] = []
+        self._keys: list[bytes | None] = []  # up to the last row that has one
+        self._times: list[float] = []  # when rows were handed in, in seconds
+        self._given_times: dict[int, int] = {}  # what is to be their time instead, in milliseconds
         self._partitions: dict[int, int] = {}
         self._headers: dict[int, list[Header]] = {}
         self._submission = Submission(self.topic)
@@ -109,17 +120,42 @@ class TopicInbox:
                     if not row:
                         self._begin()
                     values.append(value)
-                    self._keys.append(key)
-                    self._times.append(int(time.time() * 1000) if timestamp_ms is None else timestamp_ms)
-                    submission = self._submission
-                    if partition is not None:
-                        self._partitions[row] = partition
-                    if headers:
-                        self._headers[row] = headers
-                    if on_delivery is not None:
-                        submission.callbacks[row] = on_delivery
-                    return Delivery(submission, row)
+                    self._times.append(_time())
+                    if key is not None:
+                        keys = self._keys
+                        if len(keys) < row:
+                            keys += [None] * (row - len(keys))
+                        keys.append(key)
+                    if (
+                        timestamp_ms is not None
+                        or partition is not None
+                        or headers is not None
+                        or on_delivery is not None
+                    ):
+                        self._note(row, timestamp_ms, partition, headers, on_delivery)
+                    delivery = Delivery()
+                    delivery.submission = self._submission
+                    delivery.row = row
+                    return delivery
             self._earn(size)
+
+    def _note(
+        self,
+        row: int,
+        timestamp_ms: int | None,
+        partition: int | None,
+        headers: list[Header] | None,
+        on_delivery: OnDelivery | None,
+    ) -> None:
+        """What most rows do not have."""
+        if timestamp_ms is not None:
+            self._given_times[row] = timestamp_ms
+        if partition is not None:
+            self._partitions[row] = partition
+        if headers is not None:
+            self._headers[row] = headers
+        if on_delivery is not None:
+            self._submission.callbacks[row] = on_delivery
 
     def _begin(self) -> None:
         """The first row of a piece."""
@@ -172,7 +208,7 @@ class TopicInbox:
             return self._take_failed(error)
         except Exception as error:  # noqa: BLE001 - a user's partitioner
             return self._take_failed(ConfigError(f"{self.topic}: the partitioner failed: {error!r}"))
-        submission.timestamps = np.array(self._times, np.int64)
+        submission.timestamps = self._timestamps()
         submission.close(len(self._values))
         sent = sum(part.size for _, parts in groups for part in parts)
         spare = self._credit + held - sent
@@ -197,7 +233,7 @@ class TopicInbox:
 
     def _take_failed(self, error: OttlaError) -> list[tuple[Submission, Settled]]:
         submission, count = self._submission, len(self._values)
-        submission.timestamps = self._times
+        submission.timestamps = self._timestamps()
         submission.close(count)
         self._dispatcher.memory.release(self._granted)
         self._clear()
@@ -207,11 +243,11 @@ class TopicInbox:
         count = len(self._values)
         arrays = {
             "value": pa.array(self._values, pa.binary()),
-            "timestamp": pa.array(self._times, pa.int64()),
+            "timestamp": pa.array(self._timestamps()),
         }
-        keys = pa.array(self._keys, pa.binary())
-        if keys.null_count < count:
-            arrays["key"] = keys
+        if self._keys:
+            missing = [None] * (count - len(self._keys))
+            arrays["key"] = pa.array(self._keys + missing, pa.binary())
         if self._headers:
             rows = [self._headers.get(row, []) for row in range(count)]
             arrays["headers"] = pa.array(rows, HEADERS)
@@ -219,6 +255,12 @@ class TopicInbox:
             chosen = [self._partitions.get(row) for row in range(count)]
             arrays[PARTITION] = pa.array(chosen, pa.int32())
         return pa.record_batch(arrays)
+
+    def _timestamps(self) -> npt.NDArray[np.int64]:
+        times = (np.array(self._times) * 1000.0).astype(np.int64)
+        if self._given_times:
+            times[list(self._given_times)] = list(self._given_times.values())
+        return times
 
     # ---- columns
 
@@ -274,16 +316,9 @@ class TopicInbox:
         self, columns: pa.RecordBatch, rows: Rows, submission: Submission, created_ms: float
     ) -> list[Part]:
         """Pieces of at most a batch."""
-        ends = cumulative_sizes(columns)
         wall_ms = int(time.time() * 1000)
+        limit = self._dispatcher.part_bytes
         return [
-            Part(
-                columns.slice(first, last - first),
-                rows[first:last],
-                int(ends[last] - ends[first]),
-                submission,
-                created_ms,
-                wall_ms,
-            )
-            for first, last in cuts(ends, self._dispatcher.part_bytes)
+            Part(columns.slice(start, end - start), rows[start:end], size, submission, created_ms, wall_ms)
+            for start, end, size in Sizes(columns).runs(limit)
         ]

@@ -150,7 +150,7 @@ class PartitionQueue:
                     continue
             parts.append(self.waiting.popleft())
             size += part.size
-        self.waiting_bytes = sum(part.size for part in self.waiting) if self.waiting else 0
+            self.waiting_bytes -= part.size
         batch = Batch(self.topic, self.partition, self._formed, parts)
         self._formed += batch.count
         return batch

@@ -29,8 +29,6 @@ HEADER_OVERHEAD = 10
 # Tables in smaller chunks than this are joined first: a part has its price.
 CHUNK_ROWS = 512
 
-Sizes = npt.NDArray[np.int64]
-
 
 class Part:
     """Rows of one submission for one partition. `size` is what they take in a batch, or less."""
@@ -61,15 +59,18 @@ class Part:
     def halves(self) -> tuple[Part, Part]:
         """The same rows as two parts."""
         middle = self.count // 2
-        ends = cumulative_sizes(self.columns)
-        return (
-            self._piece(0, middle, int(ends[middle])),
-            self._piece(middle, self.count, int(ends[-1] - ends[middle])),
-        )
+        sizes = Sizes(self.columns)
+        return self._piece(0, middle, sizes), self._piece(middle, self.count, sizes)
 
-    def _piece(self, first: int, last: int, size: int) -> Part:
-        columns = self.columns.slice(first, last - first)
-        return Part(columns, self.rows[first:last], size, self.submission, self.created_ms, self.wall_ms)
+    def _piece(self, first: int, last: int, sizes: Sizes) -> Part:
+        return Part(
+            self.columns.slice(first, last - first),
+            self.rows[first:last],
+            sizes.between(first, last),
+            self.submission,
+            self.created_ms,
+            self.wall_ms,
+        )
 
 
 # ---- what users hand in
@@ -136,24 +137,55 @@ def _is_list(kind: pa.DataType) -> bool:
 # ---- sizes
 
 
-def cumulative_sizes(columns: pa.RecordBatch) -> Sizes:
-    """What the first n records take in a batch, for n from 0 to all."""
-    count = columns.num_rows
-    ends: Sizes = np.arange(count + 1, dtype=np.int64) * RECORD_OVERHEAD
-    names = columns.schema.names
-    for name in ("key", "value"):
-        if name in names:
-            offsets = _offsets(columns.column(name))
-            ends += offsets - offsets[0]
-    if "headers" in names:
-        headers = columns.column("headers")
-        lists = _offsets(headers)
-        ends += (lists - lists[0]) * HEADER_OVERHEAD
-        pairs = headers.values
-        for field in ("key", "value"):
-            at = _offsets(pairs.field(field).cast(pa.binary()))[lists]
-            ends += at - at[0]
-    return ends
+class Sizes:
+    """What records take in a batch. Looks at Arrow's offsets where it is asked, and computes no column."""
+
+    __slots__ = ("_lists", "_offsets", "_pairs", "count")
+
+    def __init__(self, columns: pa.RecordBatch) -> None:
+        self.count = columns.num_rows
+        names = columns.schema.names
+        self._offsets = [_offsets(columns.column(name)) for name in ("key", "value") if name in names]
+        self._lists: npt.NDArray[np.int32] | None = None
+        self._pairs: list[npt.NDArray[np.int32]] = []
+        if "headers" in names:
+            headers = columns.column("headers")
+            self._lists = _offsets(headers)
+            self._pairs = [
+                _offsets(headers.values.field(name).cast(pa.binary())) for name in ("key", "value")
+            ]
+
+    def between(self, first: int, last: int) -> int:
+        """Of records first to last, the last one not included."""
+        size = (last - first) * RECORD_OVERHEAD
+        for offsets in self._offsets:
+            size += int(offsets[last]) - int(offsets[first])
+        if self._lists is not None:
+            start, end = self._lists[first], self._lists[last]
+            size += int(end - start) * HEADER_OVERHEAD
+            for offsets in self._pairs:
+                size += int(offsets[end]) - int(offsets[start])
+        return size
+
+    def runs(self, limit: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, int]]:
+        """First and last record, and size, of runs that take at most `limit` bytes; a larger record alone."""
+        last = self.count if last is None else last
+        while first < last:
+            end = self._end(first, last, limit)
+            yield first, end, self.between(first, end)
+            first = end
+
+    def _end(self, first: int, last: int, limit: int) -> int:
+        if self.between(first, last) <= limit:
+            return last
+        fits, does_not = first + 1, last
+        while does_not - fits > 1:
+            middle = (fits + does_not) // 2
+            if self.between(first, middle) <= limit:
+                fits = middle
+            else:
+                does_not = middle
+        return fits
 
 
 def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
@@ -162,21 +194,6 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     if buffer is None or buffer.size == 0:
         return np.zeros(len(array) + 1, np.int32)
     return np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
-
-
-def cuts(ends: Sizes, limit: int) -> Iterator[tuple[int, int]]:
-    """First and last row of runs that take at most `limit` bytes, a larger record alone."""
-    count = len(ends) - 1
-    if ends[-1] <= limit:
-        if count:
-            yield 0, count
-        return
-    first = 0
-    while first < count:
-        last = int(np.searchsorted(ends, ends[first] + limit, side="right")) - 1
-        last = max(first + 1, last)
-        yield first, last
-        first = last
 
 
 # ---- putting together

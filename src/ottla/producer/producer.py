@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
 
 from ottla.client.clock import MONOTONIC, Deadline
@@ -28,7 +27,15 @@ from ottla.producer.config import ProducerConfig
 from ottla.producer.deliveries import BatchDelivery, Delivery, OnBatchDelivery, OnDelivery, Submission
 from ottla.producer.dispatcher import Dispatcher, KnownTopic
 from ottla.producer.errors import BufferFull, ProducerClosed, RecordTooLarge
-from ottla.producer.inboxes import ROW_OVERHEAD, Bytes, HeaderPairs, TopicInbox, as_bytes, header_rows
+from ottla.producer.inboxes import (
+    ROW_OVERHEAD,
+    Bytes,
+    HeaderPairs,
+    TopicInbox,
+    as_bytes,
+    as_int,
+    header_rows,
+)
 from ottla.producer.partitioners import (
     Choice,
     ColumnPartitioner,
@@ -36,13 +43,14 @@ from ottla.producer.partitioners import (
     TopicPartitioner,
     no_such_partition,
 )
-from ottla.producer.parts import PARTITION, Sizes, batch_size, cumulative_sizes, cuts, taken
+from ottla.producer.parts import PARTITION, Sizes, batch_size, taken
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
 from ottla.producer.upkeep import Upkeep
 
 JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
+TIMESTAMP_MAX = 1 << 60
 ROUND_ROBIN = "round_robin"
 
 
@@ -110,12 +118,17 @@ class Producer:
             if key.__class__ is not bytes:
                 key = as_bytes(key, "key")
             size += len(key)
+        if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
+            raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
+        if partition is not None:
+            partition = as_int(partition, "partition")
         rows = None
         if headers:
             rows = header_rows(headers)
             size += sum(len(row["key"] or "") + len(row["value"] or b"") for row in rows)
         if size > self._record_max:
             self._check_size(topic, size - ROW_OVERHEAD)
+            size = self._record_max  # all of buffer.memory will do
         return inbox.append(value, key, size, timestamp_ms, partition, rows, on_delivery)
 
     def send_batch(
@@ -137,10 +150,10 @@ class Producer:
         pieces = taken(columns)
         if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
             raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
-        sizes = [cumulative_sizes(piece) for piece in pieces]
-        for ends in sizes:
-            if len(ends) > 1:
-                self._check_size(topic, int(np.diff(ends).max()))
+        sizes = [Sizes(piece) for piece in pieces]
+        for one in sizes:  # a record that is too large is a run of its own
+            for _, _, size in one.runs(self._dispatcher.part_bytes):
+                self._check_size(topic, size)
         submission = Submission(topic)
         submission.on_done = on_delivery
         delivery = BatchDelivery(submission)
@@ -170,10 +183,9 @@ class Producer:
             raise no_such_partition(topic, partition, known.partition_count, "send_batch()")
         inbox = self._inboxes.get(topic) or self._inbox(topic)
         dispatcher.opened(submission)
-        for piece, ends in zip(pieces, sizes, strict=True):
+        for piece, measured in zip(pieces, sizes, strict=True):
             step = self._step(piece, partition, known)
-            for first, last in cuts(ends, step):
-                size = int(ends[last] - ends[first])
+            for first, last, size in measured.runs(step):
                 dispatcher.reserve(size)
                 rows = range(submission.count, submission.count + last - first)
                 try:

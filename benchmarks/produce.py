@@ -1,0 +1,282 @@
+"""Records a second into our broker, in a process of its own, by the wall clock: ours beside other clients.
+
+Every contender sends the same values to a topic of its own and has them acknowledged by "all", within the
+time that is measured. Ours takes Arrow columns (`send_batch`) or rows (`send`); the others have rows only and
+get Python objects that exist already. Topics are deleted after a case. The broker's data are in memory where
+the system has such a place, since clients are compared here and not disks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.broker.contenders import counted, ottla_command
+from benchmarks.broker.processes import Server, free_port, started
+from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
+from ottla.producer import Producer
+from ottla.testing.blocking_client import BlockingClient
+from ottla.wire.api.create_topics import CreateTopic, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopic, DeleteTopicsRequest
+
+ARROW_TARGETS = {100: 10.0, 1_000: 4.0}
+ROW_TARGET = 0.5
+PARTITIONS = (1, 8)
+GROWTH = (1, 10, 100, 1_000)
+TABLE_ROWS = 20_000
+TIMEOUT_S = 120
+KEY_BYTES = 8
+# How much less a contender sends than ours, so that a round of each takes about as long.
+SHARES = {"ottla": 1, "ottla rows": 8, "confluent-kafka": 8, "aiokafka": 32, "kafka-python": 128}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is sent: values of one size, with keys where there are several partitions."""
+
+    value_bytes: int
+    partitions: int
+
+    @property
+    def has_keys(self) -> bool:
+        return self.partitions > 1
+
+    @property
+    def values(self) -> list[bytes]:
+        tail = b"v" * (self.value_bytes - 8)
+        return [b"%08d" % n + tail for n in range(TABLE_ROWS)]
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        return [b"%0*d" % (KEY_BYTES, n) if self.has_keys else None for n in range(TABLE_ROWS)]
+
+    @property
+    def table(self) -> pa.Table:
+        columns = {"value": pa.array(self.values, pa.binary())}
+        if self.has_keys:
+            columns["key"] = pa.array(self.keys, pa.binary())
+        return pa.table(columns)
+
+    def rounds_of(self, megabytes: float) -> int:
+        """How many tables have so many bytes."""
+        return max(1, round(megabytes * 1e6 / (TABLE_ROWS * self.value_bytes)))
+
+    def __str__(self) -> str:
+        keys = " with keys" if self.has_keys else ""
+        return f"{self.value_bytes} B values{keys}, {counted(self.partitions, 'partition')}"
+
+
+@benchmark("produce-arrow")
+def produce_arrow(effort: Effort) -> Iterator[Case]:
+    """From Arrow columns, beside clients that take rows."""
+    with _broker() as server:
+        for value_bytes, partitions in ((size, count) for size in ARROW_TARGETS for count in PARTITIONS):
+            shape = Shape(value_bytes, partitions)
+            with contextlib.ExitStack() as life:
+                contenders = _Contenders(server, shape, effort, life)
+                yield Case(
+                    f"produce from Arrow, {shape}",
+                    "records/s",
+                    contenders.columns(),
+                    contenders.peers(ARROW_TARGETS[value_bytes]),
+                    effort.server_rounds,
+                )
+
+
+@benchmark("produce-rows")
+def produce_rows(effort: Effort) -> Iterator[Case]:
+    """Row by row, as the others."""
+    with _broker() as server:
+        for value_bytes in ARROW_TARGETS:
+            shape = Shape(value_bytes, 1)
+            with contextlib.ExitStack() as life:
+                contenders = _Contenders(server, shape, effort, life)
+                yield Case(
+                    f"produce row by row, {shape}",
+                    "records/s",
+                    contenders.rows(),
+                    contenders.peers(ROW_TARGET),
+                    effort.server_rounds,
+                )
+
+
+@benchmark("produce-growth")
+def produce_growth(effort: Effort) -> Iterator[Case]:
+    """From Arrow columns with keys, over more and more partitions."""
+    with _broker() as server:
+        for partitions in GROWTH:
+            shape = Shape(100, partitions)
+            with contextlib.ExitStack() as life:
+                contenders = _Contenders(server, shape, effort, life)
+                yield Case(
+                    f"produce from Arrow, {shape}",
+                    "records/s",
+                    contenders.columns(),
+                    [contenders.peer("confluent-kafka", contenders.confluent, None)],
+                    effort.server_rounds,
+                )
+
+
+@contextlib.contextmanager
+def _broker() -> Iterator[Server]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ottla-benchmark-", dir=memory) as directory:
+        port = free_port()
+        with started("ottla", version_of("ottla") or "", ottla_command(port, directory), port) as server:
+            yield server
+
+
+class _Contenders:
+    """Ways to send one shape to one server; what they hold ends with `life`."""
+
+    def __init__(self, server: Server, shape: Shape, effort: Effort, life: contextlib.ExitStack) -> None:
+        self._server, self._shape, self._megabytes = server, shape, effort.server_mb
+        self._life = life
+        self._pairs = list(zip(shape.keys, shape.values, strict=True))
+
+    def peers(self, target: float) -> list[Peer]:
+        """The others; the target is what ours is held to against librdkafka."""
+        return [
+            self.peer("confluent-kafka", self.confluent, target),
+            self.peer("aiokafka", self.aiokafka, None),
+            self.peer("kafka-python", self.kafka_python, None),
+        ]
+
+    def peer(self, name: str, measure: Callable[[], Measure], target: float | None) -> Peer:
+        """A client that may not be installed."""
+        version = version_of(name)
+        if version is None:
+            return Peer(name, note="not installed", target=target)
+        return Peer(name, version, measure(), target=target)
+
+    def columns(self) -> Measure:
+        """Ours, by `send_batch`."""
+        producer, topic = self._producer(), self._topic()
+        table = self._shape.table
+
+        def send() -> None:
+            producer.send_batch(topic, table)
+
+        return self._measured("ottla", send, lambda: producer.flush(TIMEOUT_S))
+
+    def rows(self) -> Measure:
+        """Ours, by `send`."""
+        producer, topic = self._producer(), self._topic()
+
+        def send() -> None:
+            for key, value in self._pairs:
+                producer.send(topic, value, key)
+
+        return self._measured("ottla rows", send, lambda: producer.flush(TIMEOUT_S))
+
+    def confluent(self) -> Measure:
+        """librdkafka by `produce`, with room for as many records as it may have."""
+        from confluent_kafka import Producer as ConfluentProducer
+
+        producer = ConfluentProducer(
+            {
+                "bootstrap.servers": self._server.bootstrap,
+                "queue.buffering.max.messages": 1_000_000,
+                "partitioner": "murmur2_random",
+            }
+        )
+        topic = self._topic()
+
+        def send() -> None:
+            for key, value in self._pairs:
+                try:
+                    producer.produce(topic, value, key)
+                except BufferError:
+                    producer.poll(0.1)
+                    producer.produce(topic, value, key)
+            producer.poll(0)
+
+        return self._measured("confluent-kafka", send, lambda: producer.flush(TIMEOUT_S))
+
+    def aiokafka(self) -> Measure:
+        """In a loop of its own."""
+        from aiokafka import AIOKafkaProducer
+
+        loop = asyncio.new_event_loop()
+        self._life.callback(loop.close)
+
+        async def started() -> Any:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._server.bootstrap, acks="all", max_batch_size=1_000_000, linger_ms=5
+            )
+            await producer.start()
+            return producer
+
+        producer = loop.run_until_complete(started())
+        self._life.callback(lambda: loop.run_until_complete(producer.stop()))
+        topic = self._topic()
+
+        async def send() -> None:
+            for key, value in self._pairs:
+                await producer.send(topic, value, key)
+
+        return self._measured(
+            "aiokafka",
+            lambda: loop.run_until_complete(send()),
+            lambda: loop.run_until_complete(producer.flush()),
+        )
+
+    def kafka_python(self) -> Measure:
+        """The pure Python client."""
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(
+            bootstrap_servers=self._server.bootstrap, acks="all", batch_size=1_000_000, linger_ms=5
+        )
+        self._life.callback(producer.close)
+        topic = self._topic()
+
+        def send() -> None:
+            for key, value in self._pairs:
+                producer.send(topic, value, key)
+
+        return self._measured("kafka-python", send, lambda: producer.flush(TIMEOUT_S))
+
+    def _measured(self, name: str, send: Callable[[], object], flush: Callable[[], object]) -> Measure:
+        times = self._shape.rounds_of(self._megabytes / SHARES[name])
+
+        def measure() -> float:
+            start = time.perf_counter()
+            for _ in range(times):
+                send()
+            left = flush()
+            if isinstance(left, int) and left:
+                raise RuntimeError(f"{name}: {left} records are not acknowledged after {TIMEOUT_S} s")
+            return times * TABLE_ROWS / (time.perf_counter() - start)
+
+        return measure
+
+    def _producer(self) -> Producer:
+        return self._life.enter_context(Producer(bootstrap_servers=self._server.bootstrap))
+
+    def _topic(self) -> str:
+        """A topic that is deleted at the end."""
+        name = f"produce-{uuid.uuid4().hex[:12]}"
+        host, port = self._server.address
+        with BlockingClient(host, port) as client:
+            topic = CreateTopic(name=name, num_partitions=self._shape.partitions, replication_factor=1)
+            client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        self._life.callback(self._delete, name)
+        return name
+
+    def _delete(self, name: str) -> None:
+        host, port = self._server.address
+        with BlockingClient(host, port) as client:
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopic(name=name)], topic_names=[name], timeout_ms=30_000
+            )
+            client.call(request)
