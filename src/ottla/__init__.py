@@ -21,6 +21,7 @@ from ottla.model.version import VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.embedded import EmbeddedBroker
+    from ottla.producer.producer import Producer
 
 __version__ = VERSION
 
@@ -31,6 +32,7 @@ __all__ = [
     "KafkaError",
     "LocalProtocolError",
     "OttlaError",
+    "Producer",
     "RemoteProtocolError",
     "StorageError",
     "__version__",
@@ -43,4 +45,8 @@ def __getattr__(name: str) -> object:
         from ottla.broker.embedded import EmbeddedBroker
 
         return EmbeddedBroker
+    if name == "Producer":
+        from ottla.producer.producer import Producer
+
+        return Producer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

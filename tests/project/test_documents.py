@@ -80,6 +80,7 @@ def test_public_surface_is_what_was_decided() -> None:
         "KafkaError",
         "LocalProtocolError",
         "OttlaError",
+        "Producer",
         "RemoteProtocolError",
         "StorageError",
         "__version__",
