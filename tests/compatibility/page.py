@@ -25,8 +25,8 @@ SECTIONS = {
     CLIENT_LIBRARY: (
         "Clients",
         "A codec's row sends records with and without keys, values and headers, reads them back and\n"
-        "compares keys, values, headers and times. An empty field: the client has no such call, or its script\n"
-        "does not make it.",
+        "compares keys, values, headers and times. An empty field: the client has no such call,\n"
+        "or its script does not make it.",
     ),
     COMMAND_LINE: ("Kafka's command-line tools", "They know the broker by its address alone."),
     ZOOKEEPER_TOOLS: (
