@@ -120,7 +120,7 @@ def python_member(bootstrap: str, group: str, topics: Sequence[str]) -> Iterator
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         session_timeout_ms=30000,
-        metadata_max_age_ms=1000,  # its leader may assign before it knows the topic, and then look again so late
+        metadata_max_age_ms=1000,  # its leader may assign before it knows a topic
         heartbeat_interval_ms=200,
         reconnect_backoff_ms=20,
         reconnect_backoff_max_ms=200,
