@@ -144,7 +144,9 @@ class BrokerSender:
         ready_at = self._ready_at()
         if ready_at <= now_ms:
             self._send_next(now_ms)
-            self._receive()
+            return
+        # Answers may have come while a request was written, when the selector does not tell of them.
+        if self._receive():
             return
         wake_at = ready_at
         if self._in_flight:
@@ -235,18 +237,20 @@ class BrokerSender:
 
     # ---- receiving
 
-    def _receive(self) -> None:
-        """Every answer that is there; an overdue one costs the connection."""
+    def _receive(self) -> bool:
+        """Take every answer that is there; whether anything came. An overdue one costs the connection."""
         connection = self._connection
         if connection is None:
-            return
+            return False
+        came = False
         try:
             while (answer := connection.poll()) is not None:
                 assert isinstance(answer.message, ProduceResponse)
                 self._answered(self._in_flight.popleft().batches, answer.message)
+                came = True
         except (ConnectionLost, RemoteProtocolError) as error:
             self._disconnected(error)
-            return
+            return True
         if self._in_flight and self._in_flight[0].deadline_ms <= self._clock.now_ms():
             self._disconnected(
                 RequestTimedOut(
@@ -254,6 +258,8 @@ class BrokerSender:
                     f" request.timeout.ms={self._config.client.request_timeout_ms}"
                 )
             )
+            return True
+        return came
 
     def _disconnected(self, error: OttlaError) -> None:
         """What is in flight comes again, in order."""

@@ -110,7 +110,8 @@ def encode(
         raise ConfigError(f"base_offset {stamp.base_offset} is for a log: a request's batches begin at 0")
     codec = codec if isinstance(codec, Codec) else Codec.named(codec)
     views: list[memoryview] = []
-    for chunk in _chunks(columns):
+    chunks = _chunks(columns)
+    for chunk in chunks:
         records = _Records.of(chunk, timestamp_ms)
         if magic == 2:
             batches = _encode_batches(records, batch_bytes, stamp, numbering, pool)
@@ -118,7 +119,8 @@ def encode(
         else:
             first = None if numbering is Numbering.REQUEST else stamp.base_offset
             views += _encode_messages(records, magic, codec, level, batch_bytes, first)
-        stamp = stamp.behind(records.count)
+        if chunk is not chunks[-1]:
+            stamp = stamp.behind(records.count)
     return views
 
 
