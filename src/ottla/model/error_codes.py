@@ -75,7 +75,7 @@ class Code(IntEnum):
     UNSUPPORTED_SASL_MECHANISM = 33, _FINAL, "the broker does not offer this SASL mechanism"
     ILLEGAL_SASL_STATE = 34, _FINAL, "the request does not fit into this step of authentication"
     UNSUPPORTED_VERSION = 35, _FINAL, "the broker does not speak this version of the request"
-    TOPIC_ALREADY_EXISTS = 36, _FINAL, "a topic of that name is there already"
+    TOPIC_ALREADY_EXISTS = 36, _FINAL, "a topic of that name already exists"
     INVALID_PARTITIONS = 37, _FINAL, "the number of partitions must be positive and may only grow"
     INVALID_REPLICATION_FACTOR = 38, _FINAL, "the replication factor is below 1 or above the broker count"
     INVALID_REPLICA_ASSIGNMENT = 39, _FINAL, "the given placement of replicas is not possible"
