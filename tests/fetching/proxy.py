@@ -35,7 +35,8 @@ class Proxy:
         self._lock = threading.Lock()
         self._left: int | None = None
         self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     @property
     def connections(self) -> int:
@@ -102,6 +103,8 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
+        self._thread.join()
         self._listener.close()
         for pair in self._pairs:
             pair.end()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
 
 import crc32c
 import pytest
 
+from ottla.fetching import collector
 from ottla.fetching.collector import Collected, collect, glance
 from ottla.fetching.config import FetchConfig, IsolationLevel
 from ottla.records.compression import Codec
@@ -24,6 +24,10 @@ def collected(
     return collect(PLACE, offset, answer(data, **about), config or FetchConfig(), POOL)  # type: ignore[arg-type]
 
 
+def offsets(found: Collected) -> list[int]:
+    return [] if found.chunk is None else offsets_of([found.chunk])
+
+
 def resealed(data: bytearray) -> bytes:
     """A batch with the checksum of what it holds now."""
     data[17:21] = struct.pack(">I", crc32c.crc32c(data[21:]))
@@ -36,8 +40,9 @@ def flipped(data: bytes, at: int) -> bytes:
 
 def test_records_below_the_position_are_left_out() -> None:
     found = collected(records(0, 10) + records(10, 5), 7)
-    assert offsets_of(found.chunks) == list(range(7, 15))
-    (chunk,) = found.chunks
+    assert offsets(found) == list(range(7, 15))
+    chunk = found.chunk
+    assert chunk is not None
     assert (chunk.fetch_offset, chunk.next_offset, chunk.high_watermark) == (7, 15, 1000)
     assert (found.next_offset, found.damage) == (15, None)
 
@@ -45,21 +50,21 @@ def test_records_below_the_position_are_left_out() -> None:
 @pytest.mark.parametrize("data", [None, b""])
 def test_no_records_are_no_chunk(data: bytes | None) -> None:
     found = collected(data, 7)
-    assert (found.chunks, found.next_offset, found.damage) == ([], 7, None)
+    assert (found.chunk, found.next_offset, found.damage) == (None, 7, None)
 
 
 @pytest.mark.parametrize("cut", [1, 11, 12, 40, 60])
 def test_a_cut_tail_is_fetched_again(cut: int) -> None:
     data = records(0, 3) + records(3, 3)[:cut]
     found = collected(data)
-    assert offsets_of(found.chunks) == [0, 1, 2]
+    assert offsets(found) == [0, 1, 2]
     assert found.next_offset == 3
     assert glance(data, 0) == (3, False)
 
 
 def test_a_first_entry_that_is_cut_is_told() -> None:
     assert glance(records(5, 3)[:-1], 5) == (5, True)
-    assert collected(records(5, 3)[:-1], 5).chunks == []
+    assert collected(records(5, 3)[:-1], 5).chunk is None
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(0, Codec.NONE), (1, Codec.GZIP), (2, Codec.ZSTD)])
@@ -69,10 +74,11 @@ def test_a_glance_promises_what_decoding_keeps(magic: int, codec: Codec) -> None
 
 
 def test_damage_comes_behind_what_is_sound_and_is_named() -> None:
-    sound, broken = records(0, 3), flipped(records(3, 4), 70)
-    found = collected(sound + broken + records(7, 1))
-    assert offsets_of(found.chunks) == [0, 1, 2]
-    assert found.next_offset == 3
+    rest = flipped(records(3, 4), 70) + records(7, 1)
+    found = collected(records(0, 3) + rest)
+    assert (offsets(found), found.next_offset, found.damage) == ([0, 1, 2], 3, None)
+    found = collected(rest, 3)
+    assert (offsets(found), found.next_offset) == ([], 3)
     assert found.damage is not None
     assert (found.damage.offset, found.damage.next_offset) == (3, 7)
     assert "t-0 at offset 3" in str(found.damage)
@@ -81,7 +87,7 @@ def test_damage_comes_behind_what_is_sound_and_is_named() -> None:
 
 def test_damage_at_the_position_moves_nothing() -> None:
     found = collected(flipped(records(3, 4), 70), 5)
-    assert (found.chunks, found.next_offset) == ([], 5)
+    assert (found.chunk, found.next_offset) == (None, 5)
     assert found.damage is not None
     assert (found.damage.offset, found.damage.next_offset) == (5, 7)
 
@@ -105,7 +111,7 @@ def test_offsets_that_compaction_emptied_are_passed() -> None:
     emptied[8:12] = struct.pack(">i", 61 - 12)
     emptied[57:61] = bytes(4)
     found = collected(resealed(emptied), 5)
-    assert (found.chunks, found.next_offset) == ([], 8)
+    assert (found.chunk, found.next_offset) == (None, 8)
 
 
 def test_aborted_transactions_are_hidden_from_readers_of_what_is_committed() -> None:
@@ -113,24 +119,37 @@ def test_aborted_transactions_are_hidden_from_readers_of_what_is_committed() -> 
     data = records(0, 2) + records(2, 2, **stamp) + records(4, 2)
     listed = [AbortedTransaction(producer_id=77, first_offset=2)]
     committed = FetchConfig(isolation_level=IsolationLevel.READ_COMMITTED)
-    assert offsets_of(collected(data, config=committed, aborted_transactions=listed).chunks) == [0, 1, 4, 5]
-    assert offsets_of(collected(data, aborted_transactions=listed).chunks) == list(range(6))
+    assert offsets(collected(data, config=committed, aborted_transactions=listed)) == [0, 1, 4, 5]
+    assert offsets(collected(data, aborted_transactions=listed)) == list(range(6))
 
 
 def test_headers_are_a_column_on_request() -> None:
-    (chunk,) = collected(records(0, 1), config=FetchConfig(include_headers=True)).chunks
+    chunk = collected(records(0, 1), config=FetchConfig(include_headers=True)).chunk
+    assert chunk is not None
     assert chunk.batch.column_names[-1] == "headers"
 
 
-def test_what_a_decoder_cuts_off_goes_on_in_another_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.fetching import collector
-
-    real = collector.decode
-    monkeypatch.setattr(
-        collector, "decode", lambda data, **how: real(data, **how, decompressed_bytes_max=4000)
-    )
+def test_only_so_much_is_decompressed_and_the_rest_is_left_to_the_next_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 7000)
     data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20))
     found = collected(data, 5)
-    assert len(found.chunks) == 3
-    assert offsets_of(found.chunks) == list(range(5, 30))
-    assert all(before.next_offset == after.fetch_offset for before, after in pairwise(found.chunks))
+    assert (offsets(found), found.next_offset) == (list(range(5, 20)), 20)
+    assert 0 < found.used_bytes < len(data)
+
+
+def test_a_batch_that_alone_is_larger_than_that_is_decoded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 1000)
+    data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10))
+    found = collected(data, 5)
+    assert (offsets(found), found.next_offset, found.damage) == (list(range(5, 10)), 10, None)
+
+
+def test_a_broker_may_send_as_much_as_it_likes_from_below_the_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 4000)
+    data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20, 30))
+    found = collected(data, 25)
+    assert (offsets(found), found.next_offset) == (list(range(25, 30)), 30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -293,12 +294,12 @@ def test_an_error_that_nothing_cures_reaches_the_reader_and_the_others_go_on(
 
 
 def test_no_broker_at_all_is_told_and_waited_for() -> None:
-    with Proxy() as nobody:
-        address = f"127.0.0.1:{nobody.port}"
-    config = ClientConfig.from_properties({"bootstrap.servers": address})
-    with FetchEngine(config, FetchConfig(refresh_leader_backoff_ms=10)) as reader:
-        feed = reader.add(TopicAndPartition("t", 0), 0)
-        report = feed.errors.poll(PATIENCE_MS)
-        assert report is not None
-        assert report.reaction is Reaction.MOVE
-        assert address in str(report.error)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        config = ClientConfig.from_properties({"bootstrap.servers": address})
+        with FetchEngine(config, FetchConfig(refresh_leader_backoff_ms=10)) as reader:
+            report = reader.add(TopicAndPartition("t", 0), 0).errors.poll(PATIENCE_MS)
+            assert report is not None
+            assert report.reaction is Reaction.MOVE
+            assert address in str(report.error)

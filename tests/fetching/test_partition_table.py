@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.fetching import collector
 from ottla.fetching.config import DamagePolicy, FetchConfig, OffsetReset
 from ottla.fetching.cursor import Cursor
 from ottla.fetching.errors import MessageSizeTooLarge, Reaction, reaction_to
@@ -14,6 +15,7 @@ from ottla.fetching.request_plan import FetchPlan
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError
+from ottla.records.compression import Codec
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.leader_hint import LeaderIdAndEpoch
 from tests.fetching.tables import PLACE, Table, answer, offsets_of, records, response, taken
@@ -321,18 +323,19 @@ def test_a_seek_during_a_lookup_wins() -> None:
 def test_damage_stops_the_partition_behind_what_is_sound() -> None:
     one = Table()
     cursor = one.add()
+    rest = broken(records(3, 4)) + records(7, 1)
     plan = one.table.plan(NEW)
-    (delivery,) = one.table.note(
-        plan, response(answer(records(0, 3) + broken(records(3, 4)) + records(7, 1)))
-    )
+    (delivery,) = one.table.note(plan, response(answer(records(0, 3) + rest)))
     ahead = one.table.plan(NEW)
     assert ahead.asked[PLACE].offset == 8
     one.table.deliver(delivery)
     assert one.table.note(ahead, response(answer(records(8, 1)))) == []  # asked for too far ahead
-    assert [chunk.next_offset for chunk in [cursor.feed.poll(0)] if chunk] == [3]
+    assert offsets_of(taken(cursor.feed)) == [0, 1, 2]
+    exchange(one, answer(rest))
     with pytest.raises(CorruptRecord, match="t-0 at offset 3"):
         cursor.feed.poll(0)
     assert reported(cursor) == [(Reaction.STOP, 3)]
+    assert one.table.plan(NEW).asked == {}
     assert cursor.feed.skip() == 7
     exchange(one, answer(records(7, 2)))
     assert offsets_of(taken(cursor.feed)) == [7, 8]
@@ -341,7 +344,9 @@ def test_damage_stops_the_partition_behind_what_is_sound() -> None:
 def test_damage_is_skipped_on_request() -> None:
     one = Table(FetchConfig(damaged_records=DamagePolicy.SKIP))
     cursor = one.add()
-    exchange(one, answer(records(0, 3) + broken(records(3, 4)) + records(7, 1)))
+    rest = broken(records(3, 4)) + records(7, 2)
+    exchange(one, answer(records(0, 3) + rest))
+    exchange(one, answer(rest))
     exchange(one, answer(records(7, 2)))
     assert offsets_of(taken(cursor.feed)) == [0, 1, 2, 7, 8]
     assert reported(cursor) == [(Reaction.SKIP, 3)]
@@ -349,13 +354,27 @@ def test_damage_is_skipped_on_request() -> None:
 
 def test_what_was_asked_for_behind_skipped_damage_counts() -> None:
     one = Table(FetchConfig(damaged_records=DamagePolicy.SKIP))
-    cursor = one.add()
-    (delivery,) = one.table.note(one.table.plan(NEW), response(answer(records(0, 3) + broken(records(3, 4)))))
+    cursor = one.add(start=3)
+    (delivery,) = one.table.note(one.table.plan(NEW), response(answer(broken(records(3, 4)))))
     ahead = one.table.plan(NEW)
     one.table.deliver(delivery)
     for delivery in one.table.note(ahead, response(answer(records(7, 2)))):
         one.table.deliver(delivery)
-    assert offsets_of(taken(cursor.feed)) == [0, 1, 2, 7, 8]
+    assert offsets_of(taken(cursor.feed)) == [7, 8]
+
+
+def test_what_was_not_decompressed_is_asked_for_again_in_smaller_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 70_000)
+    one = Table()
+    cursor = one.add()
+    batches = [records(first, 100, size=300, codec=Codec.GZIP) for first in (0, 100, 200)]
+    first = exchange(one, answer(b"".join(batches))).asked[PLACE]
+    second = exchange(one, answer(batches[-1])).asked[PLACE]
+    assert (second.offset, cursor.position) == (200, 300)
+    assert second.size < first.size
+    assert offsets_of(taken(cursor.feed)) == list(range(300))
 
 
 def test_damage_that_the_broker_finds_stops_the_partition_too() -> None:

@@ -1,26 +1,27 @@
-"""One partition's part of a fetch answer → chunks of Arrow columns, the next offset, what went wrong. Pure.
+"""One partition's part of a fetch answer → a chunk of Arrow columns, the next offset, what went wrong. Pure.
 
-`glance` looks at the entries only, so that the next request can leave before this answer is decoded.
-What it promises holds for sound data. The position itself moves by what was decoded and by nothing else, so
-an answer to a request that was sent too far ahead is ignored.
+`glance` looks at the entries only, so that the next request can leave before this answer is decoded. What it
+promises holds for sound data of usual size. The position itself moves by what was decoded and by nothing
+else, so an answer to a request that was sent too far ahead is ignored.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.config import FetchConfig
+from ottla.fetching.cursor import CHUNK_BYTES_MAX
 from ottla.fetching.errors import damaged
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import CorruptRecord
 from ottla.records.entries import read_only, scan
-from ottla.records.reader import decode
+from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode
 from ottla.records.slabs import SlabPool
-from ottla.records.transactions import AbortedTransaction
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.primitives import Buffer
 
@@ -29,18 +30,15 @@ SIZE_AT = 8
 _SIZE = struct.Struct(">i")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Collected:
-    """What an answer brought. Behind the chunks is `damage`, if any, or `next_offset` to go on at."""
+    """What an answer brought: a chunk, if there was a record to deliver, and where to go on behind it; or
+    what is damaged there. `used_bytes` of the answer are covered; the rest is to be asked for again."""
 
     next_offset: int
-    chunks: list[FetchedDataChunk] = field(default_factory=list)
+    chunk: FetchedDataChunk | None = None
     damage: CorruptRecord | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that the chunks take."""
-        return sum(chunk.nbytes for chunk in self.chunks)
+    used_bytes: int = 0
 
 
 class Glance(NamedTuple):
@@ -65,57 +63,51 @@ def collect(
     config: FetchConfig,
     pool: SlabPool,
 ) -> Collected:
-    """Decode what was answered to a fetch from `offset`; records below it are left out."""
-    found = Collected(offset)
+    """Decode what was answered to a fetch from `offset`; records below it are left out.
+
+    A megabyte can become a gigabyte, so only so much is decoded. Damage behind sound records is left to the
+    next answer, which will begin with it.
+    """
     data = memoryview(answer.records or b"")
-    aborted: Iterable[AbortedTransaction] | None = (
-        answer.aborted_transactions if config.reads_committed else None
+    if not _has_whole_entry(data):
+        return Collected(offset)
+    unpack = partial(
+        decode,
+        from_offset=offset,
+        verify_crc=config.check_crcs,
+        headers=config.include_headers,
+        aborted=answer.aborted_transactions if config.reads_committed else None,
+        pool=pool,
     )
-    while _has_whole_entry(data) and found.damage is None:
-        try:
-            decoded = decode(
-                data,
-                from_offset=found.next_offset,
-                verify_crc=config.check_crcs,
-                headers=config.include_headers,
-                aborted=aborted,
-                pool=pool,
-            )
-        except CorruptRecord as damage:
-            found.damage = damaged(topic_partition, found.next_offset, answer.high_watermark, damage)
-            break
-        if decoded.batch.num_rows:
-            found.chunks.append(
-                FetchedDataChunk(
-                    topic_partition,
-                    decoded.batch,
-                    found.next_offset,
-                    decoded.next_offset,
-                    answer.high_watermark,
-                    decoded.batch.nbytes,
-                )
-            )
-        elif found.chunks:
-            found.chunks[-1] = _extended(found.chunks[-1], decoded.next_offset)
-        found.next_offset = decoded.next_offset
-        if decoded.damage is not None:
-            found.damage = damaged(topic_partition, found.next_offset, answer.high_watermark, decoded.damage)
-        # Whole entries behind that: a limit of the decoder was reached.
-        data = data[decoded.valid_bytes :] if decoded.valid_bytes else data[:0]
-    return found
+    try:
+        decoded = _decoded(unpack, data)
+        while decoded.next_offset == offset and _has_whole_entry(data[decoded.valid_bytes :]):
+            # All that lies below the position, however much a broker sends of it.
+            data = data[decoded.valid_bytes :]
+            decoded = _decoded(unpack, data)
+    except CorruptRecord as damage:
+        return Collected(offset, damage=damaged(topic_partition, offset, answer.high_watermark, damage))
+    chunk = None
+    if decoded.batch.num_rows:
+        nbytes = decoded.batch.get_total_buffer_size()
+        chunk = FetchedDataChunk(
+            topic_partition, decoded.batch, offset, decoded.next_offset, answer.high_watermark, nbytes
+        )
+    return Collected(decoded.next_offset, chunk, used_bytes=decoded.valid_bytes)
+
+
+def _decoded(unpack: Callable[..., Decoded], data: memoryview) -> Decoded:
+    try:
+        return unpack(data, decompressed_bytes_max=CHUNK_BYTES_MAX)
+    except CorruptRecord:
+        # What looks damaged may be a single batch that is larger than that.
+        return unpack(data[: _entry_bytes(data)], decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+
+
+def _entry_bytes(data: memoryview) -> int:
+    return ENTRY_OVERHEAD + int(_SIZE.unpack_from(data, SIZE_AT)[0])
 
 
 def _has_whole_entry(data: memoryview) -> bool:
-    """Brokers cut the last entry, so most answers have a rest; decoding it costs and gives nothing."""
-    return len(data) >= ENTRY_OVERHEAD and ENTRY_OVERHEAD + _SIZE.unpack_from(data, SIZE_AT)[0] <= len(data)
-
-
-def _extended(chunk: FetchedDataChunk, next_offset: int) -> FetchedDataChunk:
-    return FetchedDataChunk(
-        chunk.topic_partition,
-        chunk.batch,
-        chunk.fetch_offset,
-        next_offset,
-        chunk.high_watermark,
-        chunk.nbytes,
-    )
+    """Brokers cut the last entry, and before Fetch 3 the first one too."""
+    return len(data) >= ENTRY_OVERHEAD and _entry_bytes(data) <= len(data)

@@ -8,6 +8,8 @@ from ottla.fetching.feed import BY_RESET_POLICY, PartitionFeed, Wanted
 from ottla.model.cluster_view import NO_EPOCH, NO_TOPIC_ID, PartitionLeader
 
 FETCH_BYTES_MIN = 16 << 10
+CHUNK_BYTES_MAX = 16 << 20
+"""How much one answer may be when it is decompressed; what is left of it is asked for again."""
 EXPANSION_MIN = 2.0
 """Records of ten bytes take twice as much as columns; what was compressed takes more, which is measured."""
 
@@ -68,7 +70,7 @@ class Cursor:
 
     def request_bytes(self, most: int, share_bytes: int) -> int:
         """How much to ask for: `most`, less if many partitions share the memory, more if that cut a batch."""
-        fair = max(FETCH_BYTES_MIN, int(share_bytes / self.expansion))
+        fair = max(FETCH_BYTES_MIN, int(min(share_bytes, CHUNK_BYTES_MAX) / self.expansion))
         return min(most, max(fair, self.fetch_bytes))
 
     def expected_bytes(self, most: int, share_bytes: int) -> int:

@@ -138,17 +138,23 @@ class BrokerFetcher:
 
     def _serve(self, connection: Connection) -> None:
         while not self._interruption.is_set:
-            deliveries = self._receive(connection)
-            self._welcome()
-            self._attend(connection)
-            plan = self._table.plan(self._version(connection))
-            if plan.asked:
-                self._send(connection, plan)
-            for delivery in deliveries:
-                self._table.deliver(delivery)
-            self._hand_on()
-            if not plan.asked and not deliveries and not self._rests(plan):
+            plan, is_busy = self._turn(connection)
+            if not is_busy and not self._rests(plan):
                 return
+
+    def _turn(self, connection: Connection) -> tuple[FetchPlan, bool]:
+        """Receive, ask for the next answer, decode this one. What was received is gone after that, so that
+        the next answer goes into the same memory, which is in the processor's cache."""
+        deliveries = self._receive(connection)
+        self._welcome()
+        self._attend(connection)
+        plan = self._table.plan(self._version(connection))
+        if plan.asked:
+            self._send(connection, plan)
+        for delivery in deliveries:
+            self._table.deliver(delivery)
+        self._hand_on()
+        return plan, bool(plan.asked or deliveries)
 
     def _version(self, connection: Connection) -> int:
         return connection.version_for(FetchRequest.API, at_most=newest_version(self._table.cursors))

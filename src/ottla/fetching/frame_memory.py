@@ -12,6 +12,10 @@ import numpy as np
 
 from ottla.records.slabs import Lease, SlabPool
 
+PAGE_BYTES = 4096
+"""The kernel copies out of whole pages. Where the target begins a few bytes into its page, as memory of
+malloc does (16), AMD processors take three to four times as long: on Zen 3, 2.5 against 9 GB/s."""
+
 
 class _Loan(np.ndarray[Any, np.dtype[np.uint8]]):
     """A part of a slab. Views of it keep it, and it keeps the lease."""
@@ -27,8 +31,9 @@ class FrameMemory:
         self._pool = SlabPool(reserve_bytes=reserve_bytes)
 
     def allocate(self, size: int) -> memoryview:
-        """Writable memory of undefined content."""
-        lease = self._pool.lease(size)
-        loan = lease.slab.array[:size].view(_Loan)
+        """Writable memory from the start of a page on, of undefined content."""
+        lease = self._pool.lease(size + PAGE_BYTES)
+        start = -lease.slab.address % PAGE_BYTES
+        loan = lease.slab.array[start : start + size].view(_Loan)
         loan.lease = lease
         return memoryview(loan)  # type: ignore[arg-type]  # NumPy types no buffer before Python 3.12

@@ -248,11 +248,11 @@ class PartitionTable:
         cursor = asked.cursor
         found = collect(cursor.feed.topic_partition, asked.offset, answer, self._config, self._pool)
         cursor.pending_chunks = 0
-        for chunk in found.chunks:
-            cursor.feed.deliver(asked.generation, chunk)
-        if not found.chunks:
+        if found.chunk is None:
             cursor.feed.passed(asked.generation, found.next_offset, answer.high_watermark)
-        cursor.learn_expansion(len(answer.records or b""), found.nbytes)
+        else:
+            cursor.feed.deliver(asked.generation, found.chunk)
+            cursor.learn_expansion(found.used_bytes, found.chunk.nbytes)
         cursor.position = found.next_offset
         if found.damage is not None:
             self._damaged(cursor, found.damage)
