@@ -262,6 +262,18 @@ def test_retries_are_counted() -> None:
     assert one.is_empty
 
 
+def test_what_is_abandoned_in_flight_may_still_be_answered() -> None:
+    one = core()
+    first, second = in_flight(one, 2)
+    refuse(one, second, Code.NOT_ENOUGH_REPLICAS)
+    add(one, 7)
+    assert len(one.abandoned(ConnectionLost("over"))) == 3
+    assert one.stored(first, 1, -1) == []
+    assert one.is_empty
+    add(one, 8)
+    assert (take_one(one).identity, one.expired(0.0)) == (Identity(9, 1), [])
+
+
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [

@@ -196,7 +196,7 @@ class Accumulator:
         return outcomes
 
     def abandoned(self, error: OttlaError) -> list[Outcome]:
-        """Give everything up, for good."""
+        """Give everything up."""
         outcomes: list[Outcome] = []
         for queue in list(self._all_busy()):
             outcomes += queue.abandoned(error)

@@ -157,10 +157,12 @@ class Dispatcher:
         with self.lock:
             self.rows_changed.notify_all()
 
-    def submit(self, topic: str, groups: Groups) -> None:
-        """Parts for partitions, in order."""
+    def submit(self, topic: str, groups: Groups) -> bool:
+        """Parts for partitions, in order; False if the producer has ended, and nobody would send them."""
         leaders = set()
         with self.lock:
+            if self.is_stopped:
+                return False
             for partition, parts in groups:
                 if not self.core.knows(topic, partition) and self._view is not None:
                     self._lead(topic, partition, self._view)
@@ -170,6 +172,7 @@ class Dispatcher:
             senders = [self._sender(leader) for leader in leaders if leader != NO_LEADER]
         for sender in senders:
             sender.wake()
+        return True
 
     # ---- leaders
 

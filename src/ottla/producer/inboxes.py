@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
+from ottla.producer.errors import ProducerClosed
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
 from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes
 from ottla.records.columns import HEADERS
@@ -49,6 +50,11 @@ def as_bytes(value: object, name: str) -> bytes:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent")
+
+
+def ended() -> ProducerClosed:
+    """The error for records that come too late."""
+    return ProducerClosed("the producer was closed before the records could be sent")
 
 
 def as_int(value: object, name: str) -> int:
@@ -160,6 +166,8 @@ class TopicInbox:
     def _begin(self) -> None:
         """The first row of a piece."""
         dispatcher = self._dispatcher
+        if dispatcher.is_stopped:
+            raise ended()
         self._created_ms = dispatcher.clock.now_ms()
         self.due_ms = self._created_ms + dispatcher.config.linger_ms
         dispatcher.opened(self._submission)
@@ -214,7 +222,12 @@ class TopicInbox:
         spare = self._credit + held - sent
         self._clear()
         self._dispatcher.memory.release(spare)
-        self._dispatcher.submit(self.topic, groups)
+        if not self._dispatcher.submit(self.topic, groups):
+            failures += [
+                (submission, Settled(part.rows, partition, UNKNOWN_OFFSET, -1, ended()))
+                for partition, parts in groups
+                for part in parts
+            ]
         return failures
 
     def _placeable(self, known: KnownTopic) -> tuple[pa.RecordBatch, Rows, list[tuple[Submission, Settled]]]:
@@ -282,10 +295,12 @@ class TopicInbox:
             else:
                 groups = [(partition, self._parts(columns, rows, submission, created_ms))]
             self._dispatcher.memory.release(size - sum(part.size for _, parts in groups for part in parts))
-            self._dispatcher.submit(self.topic, groups)
+            is_accepted = self._dispatcher.submit(self.topic, groups)
         for failed, run in failures:
             failed.settle([run])
             self._dispatcher.closed(failed)
+        if not is_accepted:
+            raise ended()
 
     def _grouped(
         self,

@@ -270,15 +270,15 @@ class PartitionQueue:
         )
 
     def abandoned(self, error: OttlaError) -> list[Outcome]:
-        """Give everything up, for good."""
+        """Give everything up. What is in flight stays there, for the numbers that it has."""
         outcomes = [Outcome([part], self.partition, error=error) for part in self.waiting]
-        outcomes += [
-            Outcome(batch.parts, self.partition, error=error)
-            for batch in (*self.returned, *self.in_flight)
-            if not batch.is_given_up
-        ]
         self.waiting.clear()
-        self.returned.clear()
-        self.in_flight.clear()
         self.waiting_bytes = 0
+        for batch in self.returned:
+            outcomes += self._failed(batch, error)
+        self.returned.clear()
+        for batch in self.in_flight:
+            if not batch.is_given_up:
+                batch.is_given_up = True
+                outcomes.append(Outcome(batch.parts, self.partition, error=error))
         return outcomes

@@ -228,7 +228,8 @@ class Producer:
         """Send everything that was handed in, and wait until it is acknowledged or has failed.
 
         Raises TimeoutError after so many seconds; it goes on being sent. Raises the first failure of those
-        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`.
+        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`. Not to be called in
+        `on_delivery`, whose thread would wait for its own work.
         """
         deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
         open_ones = self._dispatcher.flush_begins()

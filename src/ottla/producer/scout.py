@@ -38,6 +38,7 @@ class Scout:
         client = dispatcher.config.client
         self._backoff = Backoff(client.retry_backoff_ms, client.retry_backoff_max_ms)
         self._max_age_ms = client.metadata_max_age_ms
+        self._is_lost = False  # nobody answered the last time
         self._interruption = Interruption()
         self._pool = ConnectionPool(client, metadata, clock=dispatcher.clock, interruption=self._interruption)
         self._thread = threading.Thread(target=self._run, name=f"{client.client_id}-scout", daemon=True)
@@ -119,6 +120,7 @@ class Scout:
             with dispatcher.lock:
                 dispatcher.stale = dispatcher.stale or is_stale
             return False
+        self._is_lost = False
         with dispatcher.lock:
             return not self._is_wanted()
 
@@ -126,7 +128,8 @@ class Scout:
         """What cannot be mended by waiting ends what waits."""
         dispatcher = self._dispatcher
         dispatcher.last_error = error
-        LOG.info("no answer about the cluster: %s", error)
+        LOG.log(logging.DEBUG if self._is_lost else logging.INFO, "the producer's scout: %s", error)
+        self._is_lost = True
         if action_about(error) is Action.FAIL:
             dispatcher.abandon(error)
             for topic in list(dispatcher.wanted):

@@ -96,6 +96,7 @@ class BrokerSender:
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._connection: Connection | None = None
         self._in_flight: deque[_InFlight] = deque()
+        self._is_away = False  # it could not be reached the last time
         self._not_before_ms = 0.0  # throttled, or waiting to connect again
         self._thread = threading.Thread(
             target=self._run, name=f"{self._config.client.client_id}-to-{broker_id}", daemon=True
@@ -192,12 +193,14 @@ class BrokerSender:
             self._dispatcher.abandon(error)
             return None
         except (ConnectionLost, RequestTimedOut, RemoteProtocolError, KafkaError) as error:
-            LOG.info("broker %d cannot be reached: %s", self.broker_id, error)
+            LOG.log(logging.DEBUG if self._is_away else logging.INFO, "broker %d: %s", self.broker_id, error)
+            self._is_away = True
             backoff_ms = self._pool.pause_left_ms(self.broker_id) or self._config.client.reconnect_backoff_ms
             self._not_before_ms = self._clock.now_ms() + backoff_ms
             self._dispatcher.last_error = error
             self._dispatcher.suspect()
             return None
+        self._is_away = False
         self._selector.register(self._connection, selectors.EVENT_READ)
         return self._connection
 
@@ -216,7 +219,7 @@ class BrokerSender:
             sent = connection.send(request, version=version)
         except LocalProtocolError as error:
             self._fail([(batch, error) for batch in carried])
-        except (ConnectionLost, RequestTimedOut) as error:
+        except (ConnectionLost, RequestTimedOut, RemoteProtocolError) as error:
             self._in_flight.append(_InFlight(carried, 0.0))
             self._disconnected(error)
         else:
