@@ -151,31 +151,36 @@ class LeaderFinder:
             topics = leaders_to_ask(cursors, self._metadata.view)
             view = self._metadata.refresh(topics, reason="partitions without a leader") if topics else None
         except OttlaError as error:
-            for cursor in cursors:
-                self._unsettle(cursor, error)
-            return
-        self._settle(cursors, view or self._metadata.view)
+            self._unsettle([(cursor, error) for cursor in cursors])
+        else:
+            self._settle(cursors, view or self._metadata.view)
 
-    def _unsettle(self, cursor: Cursor, error: OttlaError) -> None:
-        cursor.feed.report(error, Reaction.MOVE, cursor.position)
-        if not self._is_stopped:
-            log.warning("%s: no leader to read from: %s", cursor.feed.topic_partition, error)
-        self._postpone(cursor)
-        self._homeless.append(cursor)
+    def _unsettle(self, failed: list[tuple[Cursor, OttlaError]]) -> None:
+        """Tell the readers, and try again later."""
+        for cursor, error in failed:
+            cursor.feed.report(error, Reaction.MOVE, cursor.position)
+            self._postpone(cursor)
+            self._homeless.append(cursor)
+        if failed and not self._is_stopped:
+            cursor, error = failed[0]
+            more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+            log.warning("no leader to read from: %s%s: %s", cursor.feed.topic_partition, more, error)
 
     def _settle(self, cursors: list[Cursor], view: ClusterView) -> None:
         groups: dict[BrokerAndFetcherId, list[Cursor]] = {}
+        failed: list[tuple[Cursor, OttlaError]] = []
         for cursor in cursors:
             place = cursor.feed.topic_partition
             leader = view.leader_of(*place)
             if leader is None:
-                self._unsettle(cursor, no_leader(view, place))
+                failed.append((cursor, no_leader(view, place)))
                 continue
             cursor.leader = leader
             cursor.topic_id = view.topics[place.topic].topic_id
             cursor.retry_at_ms = 0.0
             key = BrokerAndFetcherId(leader.node, fetcher_id(*place, self._fetcher_count))
             groups.setdefault(key, []).append(cursor)
+        self._unsettle(failed)
         for key, members in groups.items():
             self._give(key, members)
 
