@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -141,7 +142,9 @@ def config(kafka: RealKafka, listener: str, **properties: object) -> ClientConfi
 
 def call(settings: ClientConfig) -> None:
     with Connection.open(settings.bootstrap[0], settings) as connection:
-        assert connection.call(ASK).brokers
+        deadline = time.monotonic() + 60
+        while not connection.call(ASK).brokers:  # a broker that has just come up may not know itself yet
+            assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
