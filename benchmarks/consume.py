@@ -1,0 +1,292 @@
+"""Reading a topic from its start: records a second, by the wall clock and by CPU time of the client.
+
+One broker of ours in a process of its own serves everybody. Records have 8 B keys and 100 B or 1 KB values in
+batches of 16 KB, in one partition and in eight. Every contender reads through all partitions and touches
+nothing: ours gets Arrow columns, the others get messages. Slower ones read less; they take turns, and the
+best round of each counts.
+
+confluent-kafka is measured with fetch.queue.backoff.ms=1: by default it pauses for a second whenever its
+queue is full. The bare loop asks for 1 MB at a time, receives it into one buffer and looks at nothing: it is
+told beforehand where batches begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any, cast
+
+from benchmarks.broker.contenders import counted, ottla
+from benchmarks.broker.frames import frame
+from benchmarks.broker.load import connected
+from benchmarks.broker.processes import Server
+from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
+from benchmarks.workload import Shape, record_sets
+from ottla.client.config import ClientConfig
+from ottla.client.connection import Connection
+from ottla.fetching import FetchConfig, FetchEngine, Inbox, TopicAndPartition
+from ottla.model.address import Address
+from ottla.records.reader import decode
+from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from ottla.wire.headers import response_body
+from ottla.wire.schema import decode_prefix
+
+BATCH_BYTES = 16_384
+KEY_BYTES = 8
+FETCH_BYTES = 1 << 20
+PARTITIONS = (1, 8)
+VALUE_BYTES = (100, 1000)
+DIFFERENT_MB = 16
+TIMEOUT_S = 60.0
+IN_FLIGHT = 20
+# Of all records, by how fast the contender is.
+CONFLUENT_SHARE, AIOKAFKA_SHARE, KAFKA_PYTHON_SHARE = 8, 16, 64
+NAMED_FETCH, NAMED_PRODUCE = 4, 9
+TARGETS = {100: (10, 20, 80, 0.6), 1000: (3, 7, None, None)}
+"""For confluent-kafka, aiokafka, kafka-python and the bare loop, by the size of the values."""
+
+Read = Callable[[int], None]
+Meter = Callable[[Read, int], float]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A topic that has been filled: the same batches over and over in each partition."""
+
+    server: Server
+    topic: str
+    partitions: int
+    records: int
+    set_bytes: tuple[int, ...]
+    set_records: int
+
+    @property
+    def bootstrap(self) -> str:
+        """Where it is."""
+        return self.server.bootstrap
+
+
+@benchmark("consume")
+def consume(effort: Effort) -> Iterator[Case]:
+    """Small and large records in one and in eight partitions, by both clocks."""
+    with ottla() as server:
+        for value_bytes, partitions in product(VALUE_BYTES, PARTITIONS):
+            log = _filled(server, value_bytes, partitions, 4 * effort.server_mb)
+            for meter, clock in ((by_wall, "by the clock"), (by_cpu, "per CPU second of the client")):
+                name = f"consume {value_bytes} B values, {counted(partitions, 'partition')}, {clock}"
+                yield _case(name, log, meter, value_bytes, effort)
+
+
+def _case(name: str, log: Log, meter: Meter, value_bytes: int, effort: Effort) -> Case:
+    confluent, aiokafka, kafka_python, bare = TARGETS[value_bytes]
+    peers = [
+        _peer("confluent-kafka", read_confluent, log, meter, CONFLUENT_SHARE, confluent),
+        _peer("aiokafka", read_aiokafka, log, meter, AIOKAFKA_SHARE, aiokafka),
+        _peer("kafka-python", read_kafka_python, log, meter, KAFKA_PYTHON_SHARE, kafka_python),
+        Peer("a bare socket loop", "", _measure(read_bare, log, meter, 1), target=bare),
+    ]
+    return Case(name, "records/s", _measure(read_ottla, log, meter, 1), peers, effort.server_rounds)
+
+
+def _peer(
+    name: str, read: Callable[[Log, int], None], log: Log, meter: Meter, share: int, target: float | None
+) -> Peer:
+    version = version_of(name)
+    if version is None:
+        return Peer(name, note="not installed", target=target)
+    return Peer(name, version, _measure(read, log, meter, share), target=target)
+
+
+def _measure(read: Callable[[Log, int], None], log: Log, meter: Meter, share: int) -> Measure:
+    return lambda: meter(partial(read, log), log.records // share)
+
+
+def by_wall(read: Read, records: int) -> float:
+    """Records a second."""
+    return _rate(read, records, time.perf_counter)
+
+
+def by_cpu(read: Read, records: int) -> float:
+    """Records a CPU second of this process."""
+    return _rate(read, records, time.process_time)
+
+
+def _rate(read: Read, records: int, clock: Callable[[], float]) -> float:
+    gc.collect()
+    start = clock()
+    read(records)
+    return records / (clock() - start)
+
+
+# --- the contenders: each reads so many records, from the start of all partitions
+
+
+def read_ottla(log: Log, records: int) -> None:
+    """Ours, with the settings that users get."""
+    with FetchEngine(
+        ClientConfig.from_properties({"bootstrap.servers": log.bootstrap}), FetchConfig()
+    ) as engine:
+        inbox = Inbox()
+        for partition in range(log.partitions):
+            engine.add(TopicAndPartition(log.topic, partition), 0, inbox=inbox)
+        left = records
+        while left > 0:
+            chunk = inbox.poll(TIMEOUT_S * 1000)
+            if chunk is None:
+                raise RuntimeError(f"ottla stopped {left} records before the end")
+            left -= chunk.batch.num_rows
+
+
+def read_confluent(log: Log, records: int) -> None:
+    """librdkafka at its best setting; many messages at once."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": log.bootstrap,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(log.topic, number, 0) for number in range(log.partitions)])
+    left = records
+    while left > 0:
+        messages = consumer.consume(10_000, TIMEOUT_S)
+        if not messages or messages[-1].error():
+            raise RuntimeError(f"confluent-kafka stopped {left} records before the end: {messages[-1:]}")
+        left -= len(messages)
+    consumer.close()
+
+
+def read_aiokafka(log: Log, records: int) -> None:
+    """Many messages at once."""
+
+    async def read() -> None:
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        consumer: Any = AIOKafkaConsumer(bootstrap_servers=log.bootstrap, enable_auto_commit=False)
+        await consumer.start()
+        places = [TopicPartition(log.topic, number) for number in range(log.partitions)]
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        left = records
+        while left > 0:
+            found = await consumer.getmany(timeout_ms=round(TIMEOUT_S * 1000))
+            if not found:
+                raise RuntimeError(f"aiokafka stopped {left} records before the end")
+            left -= sum(map(len, found.values()))
+        await consumer.stop()
+
+    asyncio.run(read())
+
+
+def read_kafka_python(log: Log, records: int) -> None:
+    """Many messages at once."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer: Any = KafkaConsumer(bootstrap_servers=log.bootstrap, enable_auto_commit=False)
+    places = [TopicPartition(log.topic, number) for number in range(log.partitions)]
+    consumer.assign(places)
+    for place in places:
+        consumer.seek(place, 0)
+    left = records
+    while left > 0:
+        found = consumer.poll(timeout_ms=round(TIMEOUT_S * 1000), max_records=10_000)
+        if not found:
+            raise RuntimeError(f"kafka-python stopped {left} records before the end")
+        left -= sum(map(len, found.values()))
+    consumer.close()
+
+
+def read_bare(log: Log, records: int) -> None:
+    """As many bytes over one connection, a partition after the other; nothing is decoded."""
+    head = memoryview(bytearray(4))
+    room = memoryview(bytearray(2 * FETCH_BYTES))
+    sets = len(log.set_bytes)
+    with connected(log.server.address) as connection:
+        for partition in range(log.partitions):
+            offset, end = 0, records // log.partitions
+            while offset < end:
+                size_max = log.set_bytes[offset // log.set_records % sets]
+                asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size_max)
+                topic = FetchTopic(topic=log.topic, partitions=[asked])
+                request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=len(room), topics=[topic])
+                connection.sendall(frame(request, NAMED_FETCH))
+                _receive(connection, head)
+                answer = room[: struct.unpack(">i", head)[0]]
+                _receive(connection, answer)
+                # A set comes whole, or a broker had to stop at the end of a file.
+                offset += log.set_records if len(answer) > size_max else _short(answer)
+
+
+def _short(answer: memoryview) -> int:
+    """How many records came."""
+    body = response_body(FetchRequest.API, NAMED_FETCH, answer)
+    response, _ = decode_prefix(FetchResponse, NAMED_FETCH, body)
+    (found,) = response.responses[0].partitions
+    if found.error_code or not found.records:
+        raise RuntimeError(f"a fetch was answered with error {found.error_code} and no records")
+    return int(decode(found.records).batch.num_rows)
+
+
+def _receive(connection: Any, room: memoryview) -> None:
+    while room:
+        count = connection.recv_into(room)
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        room = room[count:]
+
+
+# --- what they read
+
+
+def _filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -> Log:
+    """A new topic with so many megabytes in all."""
+    batch_records = BATCH_BYTES // (value_bytes + KEY_BYTES + 10)
+    shape = Shape(value_bytes, key_bytes=KEY_BYTES, batch_records=batch_records)
+    made = record_sets(shape, DIFFERENT_MB)
+    topic = f"consume-{uuid.uuid4().hex[:12]}"
+    rounds = max(1, megabytes // partitions)
+    config = ClientConfig.from_properties({"bootstrap.servers": server.bootstrap})
+    with Connection.open(Address(*server.address), config) as connection:
+        # The records are of long ago, and nothing is to be removed while it is read.
+        forever = [CreateTopicConfig(name="retention.ms", value="-1")]
+        wanted = CreateTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=forever)
+        (created,) = connection.call(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)).topics
+        if created.error_code:
+            raise RuntimeError(f"topic {topic}: error {created.error_code}")
+        for partition, number in product(range(partitions), range(rounds)):
+            _write(connection, topic, partition, made.sets[number % DIFFERENT_MB])
+    set_records = made.record_count // DIFFERENT_MB
+    sizes = tuple(map(len, made.sets))
+    return Log(server, topic, partitions, partitions * rounds * set_records, sizes, set_records)
+
+
+def _write(connection: Connection, topic: str, partition: int, records: bytes) -> None:
+    """All batches of a set; a request takes one."""
+    at = sent = 0
+    while at < len(records) or sent:
+        if at < len(records) and sent < IN_FLIGHT:
+            end = at + 12 + struct.unpack_from(">i", records, at + 8)[0]
+            # A producer counts from 0; the offset is outside the checksum.
+            part = ProducePartition(index=partition, records=bytes(8) + records[at + 8 : end])
+            data = [ProduceTopic(name=topic, partition_data=[part])]
+            connection.send(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), version=NAMED_PRODUCE)
+            at, sent = end, sent + 1
+            continue
+        (answer,) = cast(ProduceResponse, connection.receive().message).responses[0].partition_responses
+        sent -= 1
+        if answer.error_code:
+            raise RuntimeError(f"{topic}-{partition}: produce was answered with error {answer.error_code}")
