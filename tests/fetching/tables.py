@@ -76,7 +76,7 @@ class Table:
         self.clock = HandClock()
         self.budget = Budget(budget_bytes)
         self.table = PartitionTable(
-            config or FetchConfig(),
+            config or FetchConfig(fetch_message_max_bytes=1 << 20),
             budget=self.budget,
             pool=SlabPool(reserve_bytes=0),
             clock=self.clock,

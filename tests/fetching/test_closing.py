@@ -109,14 +109,14 @@ def test_several_threads_may_close_at_once(
     assert not any(one.is_alive() for one in closers)
 
 
-def test_a_full_queue_does_not_hold_a_close_up(
+def test_what_waits_does_not_hold_a_close_up(
     make: Callable[..., FetchEngine], topic: str, writer: Writer
 ) -> None:
     place = TopicAndPartition(topic, 0)
     writer.write(place, 3000, size=1000)
     engine = make()
     feed = engine.add(place, 0)
-    until(lambda: feed.info().queued_chunks == 2)
+    until(lambda: feed.info().fetched_offset == 3000)
     assert closes_at_once(engine)
 
 

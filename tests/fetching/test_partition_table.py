@@ -20,16 +20,14 @@ from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.leader_hint import LeaderIdAndEpoch
 from tests.fetching.tables import PLACE, Table, answer, offsets_of, records, response, taken
 
-NEW, OLD = 12, 1
-
 
 def places(*partitions: int) -> list[TopicAndPartition]:
     return [TopicAndPartition("t", number) for number in partitions]
 
 
-def exchange(one: Table, *answers: FetchPartitionResponse, version: int = NEW) -> FetchPlan:
+def exchange(one: Table, *answers: FetchPartitionResponse, is_limited: bool = True) -> FetchPlan:
     """Ask, get these answers, deliver them."""
-    plan = one.table.plan(version)
+    plan = one.table.plan(is_limited=is_limited)
     for delivery in one.table.note(plan, response(*answers)):
         one.table.deliver(delivery)
     return plan
@@ -55,14 +53,14 @@ def test_records_are_delivered_and_the_next_request_goes_on_behind_them() -> Non
     exchange(one, answer(records(0, 3)))
     assert offsets_of(taken(cursor.feed)) == [0, 1, 2]
     assert (cursor.position, cursor.ahead) == (3, 3)
-    assert one.table.plan(NEW).asked[PLACE].offset == 3
+    assert one.table.plan(is_limited=True).asked[PLACE].offset == 3
 
 
 def test_the_next_request_is_planned_before_this_answer_is_decoded() -> None:
     one = Table()
     cursor = one.add()
-    (delivery,) = one.table.note(one.table.plan(NEW), response(answer(records(0, 3))))
-    ahead = one.table.plan(NEW)
+    (delivery,) = one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
+    ahead = one.table.plan(is_limited=True)
     assert (ahead.asked[PLACE].offset, cursor.position) == (3, 0)
     one.table.deliver(delivery)
     (delivery,) = one.table.note(ahead, response(answer(records(3, 3))))
@@ -73,11 +71,11 @@ def test_the_next_request_is_planned_before_this_answer_is_decoded() -> None:
 def test_no_more_is_asked_for_than_the_queue_can_take() -> None:
     one = Table(FetchConfig(queued_max_message_chunks=2))
     cursor = one.add()
-    one.table.note(one.table.plan(NEW), response(answer(records(0, 3))))
-    ahead = one.table.plan(NEW)
+    one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
+    ahead = one.table.plan(is_limited=True)
     assert PLACE in ahead.asked  # one pending, one asked for: that is two
     cursor.pending_chunks = 2
-    assert PLACE not in one.table.plan(NEW).asked
+    assert PLACE not in one.table.plan(is_limited=True).asked
 
 
 def test_who_got_data_goes_to_the_back() -> None:
@@ -85,16 +83,16 @@ def test_who_got_data_goes_to_the_back() -> None:
     for place in places(0, 1, 2):
         one.add(place)
     exchange(one, answer(records(0, 1), 0), answer(None, 1), answer(records(0, 1), 2))
-    assert list(one.table.plan(NEW).asked) == places(1, 0, 2)
+    assert list(one.table.plan(is_limited=True).asked) == places(1, 0, 2)
 
 
 def test_before_version_3_who_was_asked_goes_to_the_back() -> None:
-    one = Table(FetchConfig(fetch_max_bytes=2 << 20))
+    one = Table(FetchConfig(fetch_max_bytes=2 << 20, fetch_message_max_bytes=1 << 20))
     for place in places(0, 1, 2):
         one.add(place)
-    assert list(exchange(one, version=OLD).asked) == places(0, 1)
-    assert list(exchange(one, version=OLD).asked) == places(2, 0)
-    assert list(exchange(one, version=OLD).asked) == places(1, 2)
+    assert list(exchange(one, is_limited=False).asked) == places(0, 1)
+    assert list(exchange(one, is_limited=False).asked) == places(2, 0)
+    assert list(exchange(one, is_limited=False).asked) == places(1, 2)
 
 
 def test_an_empty_answer_means_that_nobody_is_behind() -> None:
@@ -103,7 +101,7 @@ def test_an_empty_answer_means_that_nobody_is_behind() -> None:
         one.add(place)
     plan = exchange(one, *(answer(None, number, high_watermark=50) for number in range(4)))
     assert len(plan.asked) == 4  # four may fill an answer
-    assert len(one.table.plan(NEW).asked) == 8  # they did not
+    assert len(one.table.plan(is_limited=True).asked) == 8  # they did not
 
 
 def test_topics_are_recognised_by_their_ids() -> None:
@@ -111,7 +109,7 @@ def test_topics_are_recognised_by_their_ids() -> None:
     cursor = one.add()
     told = response(answer(records(0, 2)))
     told.responses[0].topic = ""
-    for delivery in one.table.note(one.table.plan(NEW), told):
+    for delivery in one.table.note(one.table.plan(is_limited=True), told):
         one.table.deliver(delivery)
     assert offsets_of(taken(cursor.feed)) == [0, 1]
 
@@ -126,19 +124,19 @@ def test_partitions_that_nobody_asked_for_are_ignored() -> None:
 def test_an_answer_to_what_a_reader_does_not_want_any_more_is_ignored() -> None:
     one = Table()
     cursor = one.add()
-    plan = one.table.plan(NEW)
+    plan = one.table.plan(is_limited=True)
     cursor.feed.seek(50)
     one.table.attend()
     assert one.table.note(plan, response(answer(records(0, 3)))) == []
-    assert one.table.plan(NEW).asked[PLACE].offset == 50
+    assert one.table.plan(is_limited=True).asked[PLACE].offset == 50
 
 
 def test_a_seek_between_receiving_and_decoding_drops_the_records() -> None:
     one = Table()
     cursor = one.add()
-    (delivery,) = one.table.note(one.table.plan(NEW), response(answer(records(0, 3))))
+    (delivery,) = one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     cursor.feed.seek(50)
-    assert one.table.plan(NEW).asked[PLACE].offset == 50
+    assert one.table.plan(is_limited=True).asked[PLACE].offset == 50
     one.table.deliver(delivery)
     assert (taken(cursor.feed), cursor.position) == ([], 50)
 
@@ -153,7 +151,7 @@ def test_a_closed_partition_is_forgotten() -> None:
 def test_leaving_partitions_go_back_to_what_was_delivered() -> None:
     one = Table()
     one.add()
-    one.table.note(one.table.plan(NEW), response(answer(records(0, 3))))
+    one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     (left,) = one.table.clear()
     assert (left.position, left.ahead, left.pending_chunks) == (0, 0, 0)
 
@@ -208,7 +206,7 @@ def test_what_may_be_cured_is_tried_again_after_growing_pauses() -> None:
     for _ in range(3):
         exchange(one, answer(error=Code.REQUEST_TIMED_OUT))
         pauses.append(cursor.retry_at_ms - one.clock.ms)
-        assert one.table.plan(NEW).asked == {}
+        assert one.table.plan(is_limited=True).asked == {}
         one.clock.ms = cursor.retry_at_ms
     assert pauses == [100, 200, 400]
     exchange(one, answer(records(0, 1)))
@@ -220,7 +218,7 @@ def test_an_error_of_the_whole_answer_is_one_of_every_partition() -> None:
     cursor = one.add()
     told = response(error=Code.FETCH_SESSION_ID_NOT_FOUND)
     told.responses = []
-    one.table.note(one.table.plan(NEW), told)
+    one.table.note(one.table.plan(is_limited=True), told)
     assert reported(cursor) == [(Reaction.RETRY, 0)]
 
 
@@ -228,11 +226,11 @@ def test_an_error_that_nothing_cures_stops_the_partition() -> None:
     one = Table()
     cursor = one.add()
     exchange(one, answer(error=Code.TOPIC_AUTHORIZATION_FAILED))
-    assert one.table.plan(NEW).asked == {}
+    assert one.table.plan(is_limited=True).asked == {}
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
         cursor.feed.poll(0)
     cursor.feed.seek(5)
-    assert one.table.plan(NEW).asked[PLACE].offset == 5
+    assert one.table.plan(is_limited=True).asked[PLACE].offset == 5
 
 
 # --- offsets
@@ -243,10 +241,10 @@ def test_an_offset_out_of_range_is_looked_up_anew(reset: OffsetReset, time: int)
     one = Table(FetchConfig(auto_offset_reset=reset))
     cursor = one.add(start=99)
     exchange(one, answer(error=Code.OFFSET_OUT_OF_RANGE))
-    assert one.table.plan(NEW).asked == {}
+    assert one.table.plan(is_limited=True).asked == {}
     assert one.table.questions() == [OffsetQuestion(PLACE, time)]
     one.table.found([OffsetAnswer(PLACE, 0, 42)])
-    assert one.table.plan(NEW).asked[PLACE].offset == 42
+    assert one.table.plan(is_limited=True).asked[PLACE].offset == 42
     assert (cursor.feed.position, one.table.questions()) == (42, [])
     assert reported(cursor) == [(Reaction.RESET, 99)]
 
@@ -324,9 +322,9 @@ def test_damage_stops_the_partition_behind_what_is_sound() -> None:
     one = Table()
     cursor = one.add()
     rest = broken(records(3, 4)) + records(7, 1)
-    plan = one.table.plan(NEW)
+    plan = one.table.plan(is_limited=True)
     (delivery,) = one.table.note(plan, response(answer(records(0, 3) + rest)))
-    ahead = one.table.plan(NEW)
+    ahead = one.table.plan(is_limited=True)
     assert ahead.asked[PLACE].offset == 8
     one.table.deliver(delivery)
     assert one.table.note(ahead, response(answer(records(8, 1)))) == []  # asked for too far ahead
@@ -335,7 +333,7 @@ def test_damage_stops_the_partition_behind_what_is_sound() -> None:
     with pytest.raises(CorruptRecord, match="t-0 at offset 3"):
         cursor.feed.poll(0)
     assert reported(cursor) == [(Reaction.STOP, 3)]
-    assert one.table.plan(NEW).asked == {}
+    assert one.table.plan(is_limited=True).asked == {}
     assert cursor.feed.skip() == 7
     exchange(one, answer(records(7, 2)))
     assert offsets_of(taken(cursor.feed)) == [7, 8]
@@ -355,8 +353,8 @@ def test_damage_is_skipped_on_request() -> None:
 def test_what_was_asked_for_behind_skipped_damage_counts() -> None:
     one = Table(FetchConfig(damaged_records=DamagePolicy.SKIP))
     cursor = one.add(start=3)
-    (delivery,) = one.table.note(one.table.plan(NEW), response(answer(broken(records(3, 4)))))
-    ahead = one.table.plan(NEW)
+    (delivery,) = one.table.note(one.table.plan(is_limited=True), response(answer(broken(records(3, 4)))))
+    ahead = one.table.plan(is_limited=True)
     one.table.deliver(delivery)
     for delivery in one.table.note(ahead, response(answer(records(7, 2)))):
         one.table.deliver(delivery)
@@ -391,7 +389,7 @@ def test_a_cut_batch_is_asked_for_again_with_more_room_up_to_the_limit() -> None
     cursor = one.add()
     sizes = []
     for _ in range(4):
-        plan = one.table.plan(OLD)
+        plan = one.table.plan(is_limited=False)
         sizes.append(plan.asked[PLACE].size)
         one.table.note(plan, response(answer(records(0, 1, size=200_000)[: sizes[-1]])))
     assert sizes == [20_000, 40_000, 80_000, 100_000]

@@ -14,7 +14,7 @@ from ottla.wire.schema import encode
 from tests.fetching.tables import PLENTY, TOPIC_ID, cursor
 
 MB = 1 << 20
-CONFIG = FetchConfig(fetch_wait_max_ms=500, max_processing_time_ms=100)
+CONFIG = FetchConfig(fetch_wait_max_ms=500, max_processing_time_ms=100, fetch_message_max_bytes=MB)
 
 
 def cursors(count: int, *, is_behind: bool = True) -> list[Cursor]:
@@ -66,7 +66,7 @@ def test_an_answer_is_never_asked_to_be_larger_than_the_user_allows() -> None:
 
 
 def test_before_version_3_what_is_asked_for_is_the_limit() -> None:
-    config = FetchConfig(fetch_max_bytes=10 * MB)
+    config = FetchConfig(fetch_max_bytes=10 * MB, fetch_message_max_bytes=MB)
     assert asked(plan(cursors(100, is_behind=False), config, is_limited=False)) == list(range(10))
 
 

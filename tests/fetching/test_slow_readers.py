@@ -17,7 +17,7 @@ def test_a_slow_partition_is_parked_and_the_others_flow_on(
     slow_place, place = (TopicAndPartition(topic, number) for number in range(2))
     for one in (slow_place, place):
         writer.write(one, COUNT, size=100)
-    reader = engine(fetch_message_max_bytes=5000, max_processing_time_ms=20)
+    reader = engine(fetch_message_max_bytes=5000, max_processing_time_ms=20, queued_max_message_chunks=2)
     slow, feed = reader.add(slow_place, 0), reader.add(place, 0)
     ledger = Ledger()
     ledger.read(feed.poll, {place: COUNT})
@@ -42,7 +42,7 @@ def test_a_reader_that_is_always_too_slow_gets_everything(
 ) -> None:
     place, idle = (TopicAndPartition(topic, number) for number in range(2))
     writer.write(place, COUNT, size=100)
-    reader = engine(fetch_message_max_bytes=20_000, max_processing_time_ms=1)
+    reader = engine(fetch_message_max_bytes=20_000, max_processing_time_ms=1, queued_max_message_chunks=2)
     reader.add(idle, 0)  # its long polls must not keep the slow one waiting for good
     feed, ledger = reader.add(place, 0), Ledger()
     while ledger.nexts.get(place, 0) < COUNT:

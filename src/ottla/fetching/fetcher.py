@@ -29,7 +29,7 @@ from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.offset_lookup import list_offsets_request, offset_answers
 from ottla.fetching.partition_table import Delivery, Departure, PartitionTable
 from ottla.fetching.places import BrokerAndFetcherId, BrokerAndInitialOffset
-from ottla.fetching.request_plan import FetchPlan, fetch_request, newest_version
+from ottla.fetching.request_plan import LIMITED_SINCE, FetchPlan, fetch_request, newest_version
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import AuthenticationFailed, ConfigError, LocalProtocolError, OttlaError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
@@ -148,16 +148,13 @@ class BrokerFetcher:
         deliveries = self._receive(connection)
         self._welcome()
         self._attend(connection)
-        plan = self._table.plan(self._version(connection))
+        plan = self._table.plan(is_limited=connection.version_for(FetchRequest.API) >= LIMITED_SINCE)
         if plan.asked:
             self._send(connection, plan)
         for delivery in deliveries:
             self._table.deliver(delivery)
         self._hand_on()
         return plan, bool(plan.asked or deliveries)
-
-    def _version(self, connection: Connection) -> int:
-        return connection.version_for(FetchRequest.API, at_most=newest_version(self._table.cursors))
 
     def _send(self, connection: Connection, plan: FetchPlan) -> None:
         at_most = newest_version(asked.cursor for asked in plan.asked.values())

@@ -24,7 +24,7 @@ from ottla.fetching.errors import MessageSizeTooLarge, Reaction, damaged, reacti
 from ottla.fetching.feed import BY_RESET_POLICY, Want
 from ottla.fetching.offset_lookup import OffsetAnswer, OffsetQuestion, reset_time
 from ottla.fetching.places import UNKNOWN_OFFSET, TopicAndPartition
-from ottla.fetching.request_plan import LIMITED_SINCE, Asked, FetchPlan, plan_fetch
+from ottla.fetching.request_plan import Asked, FetchPlan, plan_fetch
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, OttlaError
@@ -75,11 +75,6 @@ class PartitionTable:
     def __len__(self) -> int:
         return len(self._cursors)
 
-    @property
-    def cursors(self) -> Iterable[Cursor]:
-        """All partitions, the one that has waited longest first."""
-        return self._cursors.values()
-
     def add(self, cursor: Cursor) -> None:
         """Read this partition too, from where it is, or where its reader has gone since."""
         self._cursors[cursor.feed.topic_partition] = cursor
@@ -109,16 +104,16 @@ class PartitionTable:
 
     # --- asking
 
-    def plan(self, version: int) -> FetchPlan:
-        """The next request."""
+    def plan(self, *, is_limited: bool) -> FetchPlan:
+        """The next request; `is_limited`: it can say how large the whole answer may be."""
         plan = plan_fetch(
             self._turns(),
             self._config,
             share_bytes=self._budget.share_bytes,
             now_ms=self._clock.now_ms(),
-            is_limited=version >= LIMITED_SINCE,
+            is_limited=is_limited,
         )
-        if version < LIMITED_SINCE:
+        if not is_limited:
             self._to_back(plan.asked)
         return plan
 
@@ -176,7 +171,9 @@ class PartitionTable:
 
     def note(self, plan: FetchPlan, response: FetchResponse) -> list[Delivery]:
         """Deal with everything in an answer but its records, which are returned for `deliver`."""
-        names = {asked.cursor.topic_id: place.topic for place, asked in plan.asked.items()}
+        names: dict[bytes, str] = {}
+        if response.responses and not response.responses[0].topic:
+            names = {asked.cursor.topic_id: place.topic for place, asked in plan.asked.items()}
         deliveries: list[Delivery] = []
         known = 0
         for topic in response.responses:
