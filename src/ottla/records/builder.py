@@ -113,6 +113,10 @@ def encode(
     chunks = _chunks(columns)
     for chunk in chunks:
         records = _Records.of(chunk, timestamp_ms)
+        if stamp.base_offset + records.count >= layout.OFFSET_LIMIT:
+            raise ConfigError(
+                f"base_offset {stamp.base_offset} leaves no offsets for {records.count} records"
+            )
         if magic == 2:
             batches = _encode_batches(records, batch_bytes, stamp, numbering, pool)
             views += batches if codec is Codec.NONE else (_compressed(one, codec, level) for one in batches)
