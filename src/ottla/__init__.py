@@ -6,6 +6,7 @@ Importing the package loads no arrays, no compiler and no broker: that comes wit
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import (
@@ -39,14 +40,15 @@ __all__ = [
 ]
 
 
+_LOADED_AT_FIRST_USE = {
+    "EmbeddedBroker": "ottla.broker.embedded",
+    "Producer": "ottla.producer.producer",
+}
+
+
 def __getattr__(name: str) -> object:
     """Load what is heavy when it is asked for."""
-    if name == "EmbeddedBroker":
-        from ottla.broker.embedded import EmbeddedBroker
-
-        return EmbeddedBroker
-    if name == "Producer":
-        from ottla.producer.producer import Producer
-
-        return Producer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _LOADED_AT_FIRST_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)
