@@ -148,8 +148,11 @@ class FrameReceiver:
         size = self._announced_bytes()
         if size is None:
             return ROOM_BYTES_MIN
-        # A whole frame that was not fetched yet lacks nothing; what follows it still needs room.
-        return max(1, _SIZE_BYTES + size - (self._end - self._start))
+        have_bytes = self._end - self._start
+        lacking_bytes = _SIZE_BYTES + size - have_bytes
+        # A whole frame that was not fetched yet lacks nothing. What follows it needs room, and as much again
+        # as there is, or a driver that reads far ahead would move everything for every few bytes.
+        return lacking_bytes if lacking_bytes > 0 else max(ROOM_BYTES_MIN, have_bytes)
 
     def _replace_chunk(self, lacking_bytes: int, hint: int) -> None:
         """Move the unfinished tail to a new chunk; the old one belongs to its frames from now on."""
