@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from ottla.broker import group_service
+from ottla.broker import group_records
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.broker.serving import Inquiry
 from ottla.model.error_codes import Code
@@ -541,7 +541,7 @@ def test_a_log_of_offsets_that_cannot_be_read_does_not_stop_the_broker(
             raise CorruptRecord("planted")
 
         with monkeypatch.context() as patch:
-            patch.setattr(group_service, "batches_of", damaged)
+            patch.setattr(group_records, "batches_of", damaged)
             broker.start()
         with Client.of(broker.bootstrap) as client:
             assert clients_wait(client, "g")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.cluster import OFFSETS_TOPIC
+from ottla.broker.group_records import GroupRecords
 from ottla.broker.groups import Append, Caller, Coordinator, Decision, Record, Timer
 from ottla.broker.partition import Partition
-from ottla.broker.record_batches import StoredRecord, batch_of, batches_of
+from ottla.broker.record_batches import StoredRecord, batch_of
 from ottla.broker.serving import Inquiry
 from ottla.broker.turn import Failures
-from ottla.log.batch_header import TRANSACTIONAL
-from ottla.log.partition_log import PartitionLog
+from ottla.log.reading import ColdRead
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError, RemoteProtocolError, StorageError
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ log = logging.getLogger(__name__)
 
 ReplyTo = Callable[[Any], None]
 
-COMMIT = b"\0\0\0\1"
-"""The key of the marker that ends a transaction well: version 0, type 1."""
-
-READ_BYTES = 1 << 20
 AT_ONCE_BYTES = 1 << 16
 """Logs up to this size are loaded at once: some 10 ms, which is less than a client's first retry."""
 
@@ -109,23 +105,42 @@ class GroupService:
         if partition.log is None:
             return  # its groups stay unavailable, as the partition does
         load = self._loads[partition.index] = object()
-        end = partition.log.high_watermark
-        if partition.log.size <= AT_ONCE_BYTES:
-            self._replay(partition, load, _loaded(partition.log, end))
-            return
-        work = self._cluster.loop.run_in_executor(self._cluster.executor, _loaded, partition.log, end)
-        work.add_done_callback(lambda done: self._replay(partition, load, done.result()))
+        self._load(partition, load, GroupRecords(partition.log.start_offset, partition.log.high_watermark))
+
+    def _load(self, partition: Partition, load: object, gathered: GroupRecords) -> None:
+        """Gather what the log has, a piece in each turn of the loop, then replay it."""
+        if self._loads.get(partition.index) is not load or partition.log is None:
+            return  # led by somebody else meanwhile, or offline
+        is_small = partition.log.size <= AT_ONCE_BYTES
+        try:
+            while piece := gathered.piece(partition.log):
+                if not is_small:
+                    run = self._cluster.loop.run_in_executor
+                    work = run(self._cluster.executor, _taken, gathered, piece)
+                    work.add_done_callback(
+                        lambda done: self._loaded(partition, load, gathered, done.result())
+                    )
+                    return
+                gathered.take(piece)
+        except OttlaError as error:
+            _say_unavailable(partition, error)
+        else:
+            self._replay(partition, load, gathered.in_order())
+
+    def _loaded(
+        self, partition: Partition, load: object, gathered: GroupRecords, error: OttlaError | None
+    ) -> None:
+        if error is None:
+            self._load(partition, load, gathered)
+        else:
+            _say_unavailable(partition, error)
 
     def _replay(
-        self, partition: Partition, load: object, records: list[StoredRecord] | OttlaError, place: int = 0
+        self, partition: Partition, load: object, records: list[StoredRecord], place: int = 0
     ) -> None:
         """Take over records from `place` on, a slice in each turn of the loop."""
         if self._loads.get(partition.index) is not load:
             return  # led by somebody else meanwhile
-        if isinstance(records, OttlaError):
-            what = "%s cannot be loaded, so its groups stay unavailable until it is led anew: %s"
-            log.error(what, partition, records)
-            return
         end = place + SLICE_RECORDS
         for record in records[place:end]:
             try:
@@ -143,37 +158,20 @@ class GroupService:
         self._perform(self.coordinator.unload(partition.index, self._cluster.now_ms()))
 
 
-def _loaded(partition_log: PartitionLog, end: int) -> list[StoredRecord] | OttlaError:
-    """All records below `end`, or why there are none."""
-    try:
-        return _records(partition_log, end)
-    except OttlaError as error:
-        return error
-
-
 def ask_coordinator(inquiry: Inquiry, request: Request[Any]) -> None:
     """Handle a request by asking the group coordinator of the node that got it."""
     inquiry.node.groups.ask(inquiry, request)
 
 
-def _records(partition_log: PartitionLog, end: int) -> list[StoredRecord]:
-    """All records below `end`. May run beside the loop: what is below the high watermark does not change.
+def _taken(gathered: GroupRecords, piece: Buffer | ColdRead) -> OttlaError | None:
+    """Have a piece read and decoded beside the loop; what went wrong."""
+    try:
+        gathered.take(piece)
+    except OttlaError as error:
+        return error
+    return None
 
-    Offsets of a transaction, which only Apache Kafka can have written, count if it was committed: then they
-    are as old as their records, whenever its end came.
-    """
-    records: list[StoredRecord] = []
-    open_transactions: dict[int, list[StoredRecord]] = {}  # by producer
-    offset = partition_log.start_offset
-    while offset < end and (data := partition_log.read(offset, READ_BYTES)):
-        for header, found in batches_of(data):
-            fresh = [record for record in found if offset <= record.offset < end]
-            if header.is_control:
-                ended = open_transactions.pop(header.producer_id, [])
-                records += ended if any(record.key == COMMIT for record in fresh) else []
-            elif header.attributes & TRANSACTIONAL:
-                open_transactions.setdefault(header.producer_id, []).extend(fresh)
-            else:
-                records += fresh
-            offset = header.last_offset + 1
-    return sorted(records, key=attrgetter("offset"))
+
+def _say_unavailable(partition: Partition, error: OttlaError) -> None:
+    what = "%s cannot be loaded, so its groups stay unavailable until it is led anew: %s"
+    log.error(what, partition, error)

@@ -24,6 +24,7 @@ from ottla.log.batch_header import (
 )
 from ottla.log.record_walk import walked_records
 from ottla.log.validation import CheckedSet
+from ottla.wire.primitives import Buffer
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -60,7 +61,7 @@ def batch_of(records: Iterable[KeyAndValue], timestamp_ms: int) -> CheckedSet:
     return CheckedSet(memoryview(data), (header,))
 
 
-def batches_of(data: bytes) -> Iterator[tuple[BatchHeader, list[StoredRecord]]]:
+def batches_of(data: Buffer) -> Iterator[tuple[BatchHeader, list[StoredRecord]]]:
     """Whole batches and their records; that of a control batch is its marker. Raises CorruptRecord."""
     view = memoryview(data)
     at = 0
