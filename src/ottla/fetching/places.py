@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.model.cluster_view import BrokerNode
+from ottla.model.topic_partition import TopicAndPartition
+
+__all__ = [
+    "UNKNOWN_OFFSET",
+    "BrokerAndFetcherId",
+    "BrokerAndInitialOffset",
+    "PartitionTopicInfo",
+    "TopicAndPartition",
+]
 
 UNKNOWN_OFFSET = -1
-
-
-class TopicAndPartition(NamedTuple):
-    """One partition; as text "orders-3"."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class BrokerAndFetcherId(NamedTuple):
