@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import ConfigError
@@ -14,16 +15,14 @@ from ottla.model.errors import ConfigError
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Kafka's own example configuration has it too: on one machine nobody waits for others to come up."""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare `broker start` and its options."""
-    broker = subparsers.add_parser("broker", help="run a Kafka broker")
-    commands = broker.add_subparsers(required=True, metavar="command")
+def parser() -> argparse.ArgumentParser:
+    """`broker start` and its options."""
+    parser = argparse.ArgumentParser(prog="ottla broker", description="Run a Kafka broker.")
+    commands = parser.add_subparsers(required=True, metavar="command")
     start = commands.add_parser(
         "start",
         help="start a broker and serve until it is interrupted",
@@ -39,11 +38,12 @@ def add_parser(subparsers: Subparsers) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a property, by Kafka's name"
     )
     start.add_argument("--verbose", action="store_true", help="log more")
-    start.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
+    options = parser().parse_args(arguments)
     level = logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

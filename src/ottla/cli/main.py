@@ -1,27 +1,89 @@
-"""`ottla …`: one subcommand a module, each with `add_parser` and `run`."""
+"""`ottla COMMAND …`: one module a command, loaded when it is called.
+
+A command's module has `run(arguments) -> exit code`. The tables below are all that `ottla --help` needs: it
+loads no arrays, no sockets and no Spark.
+"""
 
 from __future__ import annotations
 
-import argparse
+import difflib
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
 
-from ottla.cli import broker, zookeeper
 from ottla.model.errors import OttlaError
+from ottla.model.version import VERSION
 
 FAILED = 1
+MISUSED = 2
+
+
+class Command(NamedTuple):
+    """What is loaded for a command, and what help says of it."""
+
+    module: str
+    summary: str
+
+
+FOR_PEOPLE = {
+    "broker": Command("ottla.cli.broker", "run a Kafka broker"),
+    "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
+}
+KAFKAS_TOOLS: dict[str, Command] = {}
+COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; its exit code. An error that we know is one line, not a stack trace."""
-    parser = argparse.ArgumentParser(prog="ottla", description="Kafka's consumer stack for Python and Spark")
-    subparsers = parser.add_subparsers(required=True, metavar="command")
-    for module in (broker, zookeeper):
-        module.add_parser(subparsers)
-    options = parser.parse_args(arguments)
+    """Run a command; its exit code. An error that we know is one line, not a stack trace."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code: int = options.run(options)
+        code = _run(words)
+        sys.stdout.flush()
     except OttlaError as error:
-        print(f"ottla: {error}", file=sys.stderr)  # noqa: T201
+        _say(f"ottla: {error}", is_error=True)
         return FAILED
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does; what Python flushes at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return code
+
+
+def _run(words: list[str]) -> int:
+    name = words[0] if words else ""
+    if name in ("", "-h", "--help", "help"):
+        _say(help_text(), is_error=not name)
+        return 0 if name else MISUSED
+    if name in ("-V", "--version"):
+        _say(f"ottla {VERSION}")
+        return 0
+    command = COMMANDS.get(name.removesuffix(".sh"))
+    if command is None:
+        _say(f"ottla: there is no command {name!r}{_nearest(name)}; see ottla --help", is_error=True)
+        return MISUSED
+    code: int = import_module(command.module).run(words[1:])
+    return code
+
+
+def help_text() -> str:
+    """All commands, a line each."""
+    lines = ["usage: ottla COMMAND …", "", "Kafka's consumer stack for Python and Spark.", ""]
+    width = max(map(len, COMMANDS)) + 2
+    for title, commands in (("commands:", FOR_PEOPLE), ("Kafka's tools, with their flags:", KAFKAS_TOOLS)):
+        if commands:
+            lines += [title, *(f"  {name:{width}}{each.summary}" for name, each in commands.items()), ""]
+    return "\n".join([*lines, "`ottla COMMAND --help` tells a command's options."])
+
+
+def _nearest(name: str) -> str:
+    found = difflib.get_close_matches(name.removesuffix(".sh"), COMMANDS, 1)
+    return f", but there is {found[0]!r}" if found else ""
+
+
+def _say(text: str, *, is_error: bool = False) -> None:
+    print(text, file=sys.stderr if is_error else sys.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.zookeeper.errors import ServerFailed
@@ -15,10 +16,10 @@ _CHECK_S = 1.0
 """How soon a server that died by itself is noticed."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare `zookeeper start` and its options."""
-    zookeeper = subparsers.add_parser("zookeeper", help="run a ZooKeeper server")
-    commands = zookeeper.add_subparsers(required=True, metavar="command")
+def parser() -> argparse.ArgumentParser:
+    """`zookeeper start` and its options."""
+    parser = argparse.ArgumentParser(prog="ottla zookeeper", description="Run a ZooKeeper server.")
+    commands = parser.add_subparsers(required=True, metavar="command")
     start = commands.add_parser(
         "start",
         help="start a server and serve until it is interrupted",
@@ -27,11 +28,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     start.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one (default {PORT})")
     start.add_argument("--data-dir", required=True, help="where the database and the log are")
     start.add_argument("--jars", metavar="DIR", help="ZooKeeper's jars (default: PySpark's)")
-    start.set_defaults(run=run)
+    return parser
 
 
-def run(options: argparse.Namespace) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Serve until a signal comes; 0 then."""
+    options = parser().parse_args(arguments)
     from ottla.zookeeper.server import ZooKeeperServer
 
     stopped = threading.Event()

@@ -1,0 +1,76 @@
+"""The umbrella: help without the weight of what it tells of, and one line for what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import pytest
+
+from ottla.cli.main import COMMANDS, Command, main
+from ottla.model.errors import ConfigError
+from ottla.model.version import VERSION
+
+HEAVY = {"asyncio", "kazoo", "numba", "numpy", "pyarrow", "pyspark", "socket", "ssl"}
+
+
+def test_help_names_every_command_and_loads_none() -> None:
+    code = "import sys; from ottla.cli.main import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *shown, modules = done.stdout.splitlines()
+    for name, command in COMMANDS.items():
+        assert any(line.split() == [name, *command.summary.split()] for line in shown), name
+    assert not HEAVY & set(modules.split())
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_tells_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert callable(import_module(COMMANDS[name].module).run)
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_no_command_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "usage: ottla COMMAND" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zokeeper"]) == 2
+    wanted = "ottla: there is no command 'zokeeper', but there is 'zookeeper'; see ottla --help\n"
+    assert capsys.readouterr().err == wanted
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ottla {VERSION}\n"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """As a command: what it is told to raise."""
+    if arguments[0] == "interrupt":
+        raise KeyboardInterrupt
+    raise ConfigError(arguments[0])
+
+
+@pytest.mark.parametrize(("word", "code", "line"), [("interrupt", 130, ""), ("no", 1, "ottla: no\n")])
+def test_what_a_command_raises(
+    word: str, code: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COMMANDS, "raise", Command(__name__, ""))
+    assert main(["raise", word]) == code
+    assert capsys.readouterr().err == line
+
+
+def test_a_reader_that_has_gone_is_no_error_to_tell() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ottla", "--help"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
