@@ -1,0 +1,51 @@
+"""DualOffsets: positions in two stores at once, while a group moves from ZooKeeper to Kafka.
+
+Members that still read ZooKeeper and members that read Kafka find the same positions, so they can be replaced
+one by one (dual.commit.enabled of Kafka 0.8.2 and 0.9). When all of them use Kafka, ZooKeeper is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.fetching.places import TopicAndPartition
+from ottla.offsets.store import OffsetAndMetadata, OffsetCommitFailed, OffsetStore
+
+
+class DualOffsets:
+    """`kafka` decides, `zookeeper` follows. Both are closed with it."""
+
+    def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
+        self._kafka = kafka
+        self._zookeeper = zookeeper
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicAndPartition]
+    ) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """The larger position of the two; partitions that neither store has are missing."""
+        asked = set(partitions)
+        found = self._kafka.fetch(group, asked)
+        for place, position in self._zookeeper.fetch(group, asked).items():
+            if place not in found or position.offset > found[place].offset:
+                found[place] = position
+        return found
+
+    def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
+        """Store positions in Kafka, and what Kafka has stored in ZooKeeper too.
+
+        Raises what the two raise; positions that Kafka refused are in neither.
+        """
+        try:
+            self._kafka.commit(group, offsets)
+        except OffsetCommitFailed as error:
+            stored = {place: one for place, one in offsets.items() if place not in error.failures}
+            self._zookeeper.commit(group, stored)
+            raise
+        self._zookeeper.commit(group, offsets)
+
+    def close(self) -> None:
+        """Close both."""
+        try:
+            self._kafka.close()
+        finally:
+            self._zookeeper.close()
