@@ -16,6 +16,7 @@ from ottla.records.messages import (
     MessageAndMetadata,
     MessageAndOffset,
     MessageSet,
+    Origin,
     TimestampType,
     binary_values,
     to_columns,
@@ -108,21 +109,24 @@ def test_decoders_run_when_asked_and_never_see_a_null() -> None:
         seen.append(data)
         return data.decode()
 
-    row = MessageAndMetadata("t", 3, 9, Message(b"v", None, 5), text, text)
-    assert (row.topic, row.partition, row.offset, row.timestamp_ms) == ("t", 3, 9, 5)
+    origin = Origin("t", 3, text, text)
+    row = MessageAndMetadata[str, str](9, None, b"v", 5, origin=origin)
+    assert (row.topic, row.partition, row.offset, row.next_offset, row.timestamp_ms) == ("t", 3, 9, 10, 5)
     assert row.timestamp_type is TimestampType.CREATE_TIME
     assert seen == []
-    assert (row.key, row.message) == (None, "v")
-    tombstone = MessageAndMetadata("t", 3, 10, Message(None, b"k"), text, text)
-    assert (tombstone.key, tombstone.message) == ("k", None)
-    assert seen == [b"v", b"k"]
+    assert (row.key, row.value, row.message) == (None, "v", "v")
+    tombstone = MessageAndMetadata[str, str](10, b"k", None, origin=origin)
+    assert (tombstone.key, tombstone.value) == ("k", None)
+    assert seen == [b"v", b"v", b"k"]
+    assert repr(tombstone) == "MessageAndMetadata(t-3@10, key=b'k', value=None)"
 
 
 def test_a_decoder_that_fails_does_so_when_asked() -> None:
-    row = MessageAndMetadata("t", 0, 0, Message(b"\xff", b"k"), bytes.decode, bytes.decode)
+    origin = Origin("t", 0, bytes.decode, bytes.decode)
+    row = MessageAndMetadata[str, str](0, b"k", b"\xff", origin=origin)
     assert row.key == "k"
     with pytest.raises(UnicodeDecodeError):
-        _ = row.message
+        _ = row.value
 
 
 @given(values=st.lists(st.none() | st.binary(max_size=9), max_size=9), first=st.integers(0, 9))

@@ -3,7 +3,7 @@
 Message              key, value, timestamp, headers
 MessageSet           bytes of any record set, or messages plus a codec; iterating it makes the rows
 MessageAndOffset     what a set yields
-MessageAndMetadata   what a stream yields: a message with its place and decoders
+MessageAndMetadata   what a consumer yields: a message with its place and decoders; `rows` makes them
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from ottla.kernels.layout import NO_TIMESTAMP
@@ -60,35 +58,78 @@ class MessageAndOffset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageAndMetadata(Generic[Key, Value]):
-    """A message as a stream hands it over. Decoders run when asked, and never see a null."""
+class Origin(Generic[Key, Value]):
+    """What all messages of one partition share."""
 
     topic: str
     partition: int
-    offset: int
-    raw: Message
     key_decoder: Callable[[bytes], Key]
     value_decoder: Callable[[bytes], Value]
+
+
+class _Row(NamedTuple):
+    """A tuple, because nothing else with named fields is made as fast."""
+
+    offset: int
+    raw_key: bytes | None
+    raw_value: bytes | None
+    timestamp_ms: int = NO_TIMESTAMP
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    headers: Headers = ()
+    origin: Origin[Any, Any] = Origin("", -1, bytes, bytes)
+
+
+class MessageAndMetadata(_Row, Generic[Key, Value]):
+    """A message as a consumer hands it over. Decoders run when asked, and never see a null.
+
+    `timestamp_ms` is since 1970, -1 for none. Headers are there if they were asked for.
+    """
+
+    __slots__ = ()
+
+    @property
+    def topic(self) -> str:
+        """Where it is from."""
+        return self.origin.topic
+
+    @property
+    def partition(self) -> int:
+        """Where it is from."""
+        return self.origin.partition
 
     @property
     def key(self) -> Key | None:
         """The decoded key."""
-        return None if self.raw.key is None else self.key_decoder(self.raw.key)
+        return None if self.raw_key is None else self.origin.key_decoder(self.raw_key)
+
+    @property
+    def value(self) -> Value | None:
+        """The decoded value; None is a tombstone."""
+        return None if self.raw_value is None else self.origin.value_decoder(self.raw_value)
 
     @property
     def message(self) -> Value | None:
-        """The decoded value."""
-        return None if self.raw.value is None else self.value_decoder(self.raw.value)
+        """The value under its name in the old consumer."""
+        return self.value
 
     @property
-    def timestamp_ms(self) -> int:
-        """Milliseconds since 1970, -1 for none."""
-        return self.raw.timestamp_ms
+    def next_offset(self) -> int:
+        """Where to go on behind it."""
+        return self.offset + 1
 
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Whose clock it is from."""
-        return self.raw.timestamp_type
+    def __repr__(self) -> str:
+        place = f"{self.topic}-{self.partition}@{self.offset}"
+        return f"{type(self).__name__}({place}, key={self.raw_key!r}, value={self.raw_value!r})"
+
+
+class RawMessageAndMetadata(MessageAndMetadata[bytes, bytes]):
+    """One without decoders: key and value are fields, which are read three times as fast as properties."""
+
+    __slots__ = ()
+
+    key = _Row.__dict__["raw_key"]
+    value = _Row.__dict__["raw_value"]
+    message = _Row.__dict__["raw_value"]
 
 
 class MessageSet:
@@ -165,33 +206,38 @@ def to_columns(messages: Iterable[Message]) -> pa.RecordBatch:
 
 def to_messages(batch: pa.RecordBatch) -> Iterator[MessageAndOffset]:
     """Rows of decoded columns."""
-    timestamps = batch.column("timestamp").cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy().tolist()
-    types = [_TIMESTAMP_TYPES[kind] for kind in batch.column("timestamp_type").to_numpy().tolist()]
     keys, values = binary_values(batch.column("key")), binary_values(batch.column("value"))
     offsets = batch.column("offset").to_numpy().tolist()
-    for offset, *fields in zip(offsets, values, keys, timestamps, _headers(batch), types, strict=True):
+    columns = (values, keys, timestamp_values(batch), header_values(batch), timestamp_type_values(batch))
+    for offset, *fields in zip(offsets, *columns, strict=True):
         yield MessageAndOffset(Message(*fields), offset)
+
+
+def binary_values(array: pa.Array) -> list[bytes | None]:
+    """The values as Python bytes, made by a loop of Arrow's."""
+    return array.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+
+
+def timestamp_values(batch: pa.RecordBatch) -> list[int]:
+    """Milliseconds, NO_TIMESTAMP where there is none."""
+    column = batch.column("timestamp").view(pa.int64())
+    filled = column.fill_null(NO_TIMESTAMP) if column.null_count else column
+    return filled.to_numpy().tolist()  # type: ignore[no-any-return]
+
+
+def timestamp_type_values(batch: pa.RecordBatch) -> list[TimestampType]:
+    """Whose clock each timestamp is from."""
+    kinds = batch.column("timestamp_type").to_numpy()
+    if len(kinds) and (kinds == kinds[0]).all():
+        return [_TIMESTAMP_TYPES[int(kinds[0])]] * len(kinds)
+    return [_TIMESTAMP_TYPES[kind] for kind in kinds.tolist()]
 
 
 _TIMESTAMP_TYPES = {int(kind): kind for kind in TimestampType}
 
 
-def binary_values(array: pa.Array) -> list[bytes | None]:
-    """The values as Python bytes, several times faster than `to_pylist`."""
-    _, ends_buffer, data_buffer = array.buffers()
-    if data_buffer is None or not len(array):
-        return array.to_pylist()  # type: ignore[no-any-return]
-    ends = np.frombuffer(ends_buffer, np.int32)[array.offset : array.offset + len(array) + 1].tolist()
-    data = bytes(memoryview(data_buffer)[ends[0] : ends[-1]])
-    base = ends[0]
-    values: list[bytes | None] = [data[start - base : end - base] for start, end in pairwise(ends)]
-    if array.null_count:
-        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-            values[row] = None
-    return values
-
-
-def _headers(batch: pa.RecordBatch) -> list[Headers]:
+def header_values(batch: pa.RecordBatch) -> list[Headers]:
+    """The headers of each row; none where the batch has no such column."""
     if "headers" not in batch.schema.names or not len(batch.column("headers").values):
         return [()] * batch.num_rows
     rows = batch.column("headers").to_pylist()

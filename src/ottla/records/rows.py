@@ -1,0 +1,105 @@
+"""Columns as rows, at the speed of loops in C: what `for message in …messages()` runs through.
+
+Arrow makes the bytes objects, `zip` brings the columns together, `tuple.__new__` makes the rows. Nothing of
+ours runs for a single row. Rows are made a block at a time, so that the memory of one block is there for the
+next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from operator import length_hint
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.records.messages import (
+    MessageAndMetadata,
+    Origin,
+    RawMessageAndMetadata,
+    binary_values,
+    header_values,
+    timestamp_type_values,
+    timestamp_values,
+)
+
+BLOCK_ROWS = 4096
+
+Decoder = Callable[[bytes], Any]
+
+
+class RowMaker:
+    """Makes the rows of one partition's batches."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> None:
+        is_raw = key_decoder is None and value_decoder is None
+        self._type = RawMessageAndMetadata if is_raw else MessageAndMetadata
+        self._origin = Origin(topic, partition, key_decoder or bytes, value_decoder or bytes)
+
+    def rows(self, batch: pa.RecordBatch) -> Rows:
+        """The rows of a batch."""
+        return Rows(self, batch)
+
+    def block(self, batch: pa.RecordBatch, offsets: Iterator[int]) -> Iterator[MessageAndMetadata[Any, Any]]:
+        """Rows of columns whose offsets are at hand. They end when `offsets` end."""
+        columns = zip(
+            offsets,
+            binary_values(batch.column("key")),
+            binary_values(batch.column("value")),
+            timestamp_values(batch),
+            timestamp_type_values(batch),
+            header_values(batch),
+            repeat(self._origin),
+            strict=False,
+        )
+        return map(tuple.__new__, repeat(self._type), columns)
+
+
+class Rows:
+    """The rows of one batch, once: whoever iterates goes on where the last one stopped.
+
+    `rest` and `drop` work in the middle of an iteration, and from other threads, without a step of ours for
+    each row: the iterator of the offsets knows how many are left, and ends when its list is emptied.
+    """
+
+    def __init__(self, maker: RowMaker, batch: pa.RecordBatch) -> None:
+        self._maker = maker
+        self._batch = batch
+        self._lock = threading.Lock()  # guards the next three
+        self._begun = 0
+        self._offsets: list[int] = []
+        self._unread: Iterator[int] = iter(self._offsets)
+        self._iterator = chain.from_iterable(self._blocks())
+
+    def __iter__(self) -> Iterator[MessageAndMetadata[Any, Any]]:
+        return self._iterator
+
+    def rest(self) -> pa.RecordBatch:
+        """What was not iterated over yet."""
+        with self._lock:
+            return self._batch.slice(self._begun - length_hint(self._unread))
+
+    def drop(self) -> None:
+        """Forget the rest."""
+        with self._lock:
+            self._begun = self._batch.num_rows
+            self._offsets.clear()
+
+    def _blocks(self) -> Iterator[Iterator[MessageAndMetadata[Any, Any]]]:
+        while True:
+            with self._lock:
+                batch = self._batch.slice(self._begun, BLOCK_ROWS)
+                if not batch.num_rows:
+                    return
+                self._begun += batch.num_rows
+                self._offsets = batch.column("offset").to_numpy().tolist()
+                self._unread = iter(self._offsets)
+            yield self._maker.block(batch, self._unread)
