@@ -1,0 +1,1 @@
+"""Kafka's classic high-level consumer: groups that balance themselves through ZooKeeper."""
