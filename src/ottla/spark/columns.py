@@ -1,0 +1,106 @@
+"""Decoded records → the columns of Spark's Kafka schema, and only those that are wanted. Pure.
+
+key, value binary · topic string · partition int · offset long · timestamp timestamp · timestampType int
+headers array<struct<key string, value binary>>, null where a record has none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+
+HEADERS = "headers"
+DDL = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+REPEATED_ROWS = 1 << 16
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+_BY_NAME = {name.lower(): name for name in DDL}
+
+
+def chosen(columns: Iterable[str], *, has_headers: bool) -> list[str]:
+    """The columns of a table: those of the option `columns`, or all. Raises ConfigError."""
+    names = [_known(name) for name in columns]
+    if not names:
+        return [name for name in DDL if name != HEADERS or has_headers]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"columns={','.join(names)}: a column is named twice")
+    if HEADERS in names and not has_headers:
+        raise ConfigError("columns has headers: set includeHeaders to true as well")
+    return names
+
+
+def ddl(names: Iterable[str]) -> str:
+    """A schema as Spark reads it."""
+    return ", ".join(f"{name} {DDL[name]}" for name in names)
+
+
+def _known(name: str) -> str:
+    found = _BY_NAME.get(name.strip().lower())
+    if found is None:
+        raise ConfigError(f"columns has {name!r}; there are {', '.join(DDL)}")
+    return found
+
+
+class RowMaker:
+    """Makes batches of one Arrow schema. Columns that repeat one value are made once and sliced."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._repeated: dict[tuple[str, str | int], pa.Array] = {}
+
+    def rows(self, place: TopicAndPartition, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Records of one partition as rows."""
+        arrays = [_MAKERS[field.name](self, place, records, field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _same(self, name: str, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+        made = self._repeated.get((name, value))
+        if made is None or len(made) < count:
+            made = pa.repeat(pa.scalar(value, kind), max(count, REPEATED_ROWS))
+            self._repeated[name, value] = made
+        return made[:count]
+
+    def _topic(self, place: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        return self._same("topic", place.topic, kind, records.num_rows)
+
+    def _partition(self, place: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        return self._same("partition", place.partition, kind, records.num_rows)
+
+    def _timestamp_type(self, _: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        return records.column("timestamp_type").cast(kind)
+
+    def _timestamp(self, _: TopicAndPartition, records: pa.RecordBatch, __: pa.DataType) -> pa.Array:
+        return records.column("timestamp").cast(_MICROSECONDS)
+
+    def _headers(self, _: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        lists = records.column(HEADERS).cast(kind)
+        return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, kind), lists)
+
+
+def _as_it_is(name: str) -> Callable[[RowMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]:
+    return lambda _, __, records, ___: records.column(name)
+
+
+_MAKERS: dict[str, Callable[[RowMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]] = {
+    "key": _as_it_is("key"),
+    "value": _as_it_is("value"),
+    "topic": RowMaker._topic,
+    "partition": RowMaker._partition,
+    "offset": _as_it_is("offset"),
+    "timestamp": RowMaker._timestamp,
+    "timestampType": RowMaker._timestamp_type,
+    HEADERS: RowMaker._headers,
+}

@@ -1,0 +1,87 @@
+"""Where a query begins and ends, as its options say it: values, before any broker is asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.offset_json import Offsets, shown
+
+
+class Edge(Enum):
+    """A place that brokers know."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; -1 is its latest, -2 its earliest."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record of each partition from a time on, in milliseconds since 1970."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """The same with a time for each partition."""
+
+    times_ms: Offsets
+
+
+Position = Edge | AtOffsets | AtTime | AtTimes
+
+
+class WithoutMatch(Enum):
+    """What becomes of a partition that has no record from the wanted time on."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """`subscribe`: all partitions of these topics."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """`subscribePattern`: all partitions of the topics whose whole name matches."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic is meant."""
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """`assign`: these and no others."""
+
+    partitions: tuple[TopicAndPartition, ...]
+
+
+Subscription = Topics | TopicPattern | Partitions
+
+
+def check_complete(what: str, given: Offsets, wanted: set[TopicAndPartition]) -> None:
+    """Spark's rule: whoever names offsets names them for every partition, and for no other."""
+    missing, strange = wanted - given.keys(), given.keys() - wanted
+    if missing:
+        raise ConfigError(f"{what} has no {shown(missing)}: name every partition, -2 for its earliest offset")
+    if strange:
+        raise ConfigError(f"{what} has {shown(strange)}, which the query does not read: leave it out")
