@@ -3,6 +3,8 @@
     libs = kafka_libs("4.3.1")              # the jars of the server, the clients and the command-line tools
     with RealKafka("0.9.0.1") as kafka:     # with a ZooKeeper of its own; 3.9 and 4.x run in KRaft mode
         kafka.bootstrap, kafka.zookeeper, kafka.pid, kafka.log
+        with RealKafka("0.9.0.1", joins=kafka, broker_id=2) as other:   # a cluster, by the same ZooKeeper
+            other.kill()                                                # and start() again
 
 What cannot be fetched or started raises Unavailable with the reason. Every server listens on free ports of
 127.0.0.1 and ends with this process, however that ends.
@@ -11,6 +13,7 @@ What cannot be fetched or started raises Unavailable with the reason. Every serv
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -91,6 +94,7 @@ class RealKafka:
     `restart` keeps the port and the data. Without `data_dir` the data is removed at the end. `listeners` are
     names of further ones (SSL, SASL_SSL, …) with ports of their own (`listener_ports`), which `properties`
     set up; `storage` are more arguments of the storage tool's `format` (--add-scram …). Both not for 0.9.
+    Brokers of 0.9 make a cluster if the others join the first, each under an id of its own.
     """
 
     def __init__(
@@ -102,8 +106,13 @@ class RealKafka:
         heap_mb: int = 256,
         listeners: Sequence[str] = (),
         storage: Sequence[str] = (),
+        joins: RealKafka | None = None,
+        broker_id: int = 1,
     ) -> None:
+        if joins is not None and not joins.zookeeper:
+            raise ValueError(f"Kafka {joins.version} has no ZooKeeper that another broker could join")
         self.version = version
+        self.broker_id = broker_id
         self._libs = kafka_libs(version)
         self._scratch = None if data_dir else tempfile.TemporaryDirectory(prefix="ottla-kafka-")
         self.data_dir = data_dir or Path(self._scratch.name if self._scratch else "")
@@ -114,6 +123,9 @@ class RealKafka:
         self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
         self._storage = storage
         self.zookeeper = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
+        self._has_keeper = bool(self.zookeeper) and joins is None
+        if joins is not None:
+            self.zookeeper = joins.zookeeper
         self._kafka = _Server(self._libs, "kafka.Kafka", self.data_dir, "kafka", heap_mb)
         self._keeper = _Server(
             self._libs, "org.apache.zookeeper.server.ZooKeeperServerMain", self.data_dir, "zookeeper", 128
@@ -129,7 +141,7 @@ class RealKafka:
         """Start and wait until the broker names itself in its metadata."""
         properties = self.data_dir / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        if self.zookeeper and not self._keeper.pid:
+        if self._has_keeper and not self._keeper.pid:
             place = str(self.data_dir / "zookeeper")
             self._keeper.start([str(self._side_port), place], lambda: _accepts(self._side_port))
         elif not self.zookeeper and not (self.data_dir / "data").exists():
@@ -138,6 +150,11 @@ class RealKafka:
 
     def stop(self) -> None:
         """Stop the broker; its ZooKeeper goes on until `close`."""
+        self._kafka.stop()
+
+    def kill(self) -> None:
+        """End the broker as a power cut does; `start` brings it back."""
+        os.kill(self.pid, signal.SIGKILL)
         self._kafka.stop()
 
     def restart(self) -> None:
@@ -173,7 +190,7 @@ class RealKafka:
     def _properties(self) -> dict[str, str]:
         if self.zookeeper:
             own = {
-                "broker.id": "1",
+                "broker.id": str(self.broker_id),
                 "host.name": HOST,
                 "port": str(self.port),
                 "zookeeper.connect": self.zookeeper,
