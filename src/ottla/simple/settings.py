@@ -1,0 +1,109 @@
+"""What a SimpleConsumer and the finders are given → a ClientConfig, and checks of single arguments.
+
+Kafka's own arguments (host, port, so_timeout, …) are rows of the table like all other settings, so a setting
+that is given under two names is an error that tells both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ottla.client.config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
+from ottla.client.properties import INT, TEXT, TEXTS, Property, parse_properties
+from ottla.fetching import TopicAndPartition
+from ottla.model.address import Address, parse_addresses
+from ottla.model.errors import ConfigError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+def _brokers(name: str) -> Property:
+    """The row of bootstrap.servers under another name."""
+    return Property(
+        name,
+        TEXTS,
+        (),
+        "HOST:PORT of brokers to ask.",
+        field="bootstrap",
+        synonyms=("bootstrap.servers", "metadata.broker.list", "broker.list"),
+        check=lambda texts: parse_addresses(",".join(texts)),
+    )
+
+
+_OWN = (
+    Property(
+        "so_timeout",
+        INT,
+        30_000,
+        "How long to wait for an answer, in milliseconds.",
+        field="request_timeout_ms",
+        synonyms=("socket.timeout.ms",),
+        minimum=1,
+    ),
+    Property(
+        "buffer_size",
+        INT,
+        64 * 1024,
+        "SO_RCVBUF; -1 leaves it to the system.",
+        field="socket_receive_buffer_bytes",
+        synonyms=("receive.buffer.bytes", "socket.receive.buffer.bytes"),
+        minimum=-1,
+    ),
+    Property("client_id", TEXT, "", "What brokers call this client in their logs, metrics and quotas."),
+)
+
+
+def _table(brokers: str) -> tuple[Property, ...]:
+    own = (_brokers(brokers), *_OWN)
+    rows = {row.key: row for row in CLIENT_PROPERTIES} | {row.key: row for row in own}
+    # Who only looks for a topic does not want it made. Brokers before 0.11 cannot be told so.
+    rows["allow_auto_create_topics"] = replace(rows["allow_auto_create_topics"], default=False)
+    return tuple(rows.values())
+
+
+HOST_AND_PORT, SEED_BROKERS = "host and port", "seed_brokers"
+CONSUMER_TABLE, FINDER_TABLE = _table(HOST_AND_PORT), _table(SEED_BROKERS)
+
+
+def consumer_config(
+    address: Address, so_timeout: int, buffer_size: int, client_id: str, properties: Mapping[str, object]
+) -> ClientConfig:
+    """Of the arguments of a SimpleConsumer. Raises ConfigError."""
+    own = {"so_timeout": so_timeout, "buffer_size": buffer_size, "client_id": client_id}
+    return _config(CONSUMER_TABLE, {HOST_AND_PORT: f"{address}", **own, **properties})
+
+
+def finder_config(seed_brokers: str | Iterable[str], properties: Mapping[str, object]) -> ClientConfig:
+    """Of the arguments of `find_leader` and the like. Raises ConfigError."""
+    return _config(FINDER_TABLE, {SEED_BROKERS: seed_brokers, **properties})
+
+
+def _config(table: tuple[Property, ...], given: Mapping[str, object]) -> ClientConfig:
+    config = ClientConfig.from_values(parse_properties(table, given, foreign=FOREIGN_PROPERTIES))
+    # Kafka's so_timeout is for connecting as well.
+    connect_ms = min(config.socket_connect_timeout_ms, config.request_timeout_ms)
+    return replace(config, socket_connect_timeout_ms=connect_ms)
+
+
+def checked_number(name: str, value: object, least: int, most: int, remedy: str) -> int:
+    """A whole number within both ends. Raises ConfigError that ends with the remedy."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{name} is {value!r}: {remedy}")
+    return value
+
+
+def checked_text(name: str, value: object) -> str:
+    """A text that is not empty. Raises ConfigError."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} is {value!r}: give a text that is not empty")
+    return value
+
+
+def checked_place(topic: object, partition: object) -> TopicAndPartition:
+    """A topic's name and a partition's number. Raises ConfigError."""
+    name = checked_text("topic", topic)
+    return TopicAndPartition(
+        name, checked_number("partition", partition, 0, INT_MAX, f"partitions of {name!r} are 0, 1, 2, …")
+    )
