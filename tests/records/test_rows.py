@@ -81,6 +81,14 @@ def test_what_is_dropped_does_not_come(taken: int) -> None:
     assert offsets(made.rest()) == []
 
 
+def test_the_rest_can_be_taken_as_columns() -> None:
+    made = RowMaker("t", 0).rows(batch())
+    assert [one.offset for one in islice(made, 5)] == [*range(100, 105)]
+    assert offsets(made.take_rest()) == [*range(105, 110)]
+    assert list(made) == []
+    assert offsets(made.take_rest()) == []
+
+
 def test_a_slice_gives_its_rows() -> None:
     made = RowMaker("t", 0).rows(batch().slice(2, 5))
     assert [one.offset for one in made] == [102, 103, 104, 105, 106]

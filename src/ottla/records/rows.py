@@ -66,8 +66,9 @@ class RowMaker:
 class Rows:
     """The rows of one batch, once: whoever iterates goes on where the last one stopped.
 
-    `rest` and `drop` work in the middle of an iteration, and from other threads, without a step of ours for
-    each row: the iterator of the offsets knows how many are left, and ends when its list is emptied.
+    `rest`, `take_rest` and `drop` work in the middle of an iteration, and from other threads, without a step
+    of ours for each row: the iterator of the offsets knows how many are left, and ends when its list is
+    emptied.
     """
 
     def __init__(self, maker: RowMaker, batch: pa.RecordBatch) -> None:
@@ -85,13 +86,22 @@ class Rows:
     def rest(self) -> pa.RecordBatch:
         """What was not iterated over yet."""
         with self._lock:
-            return self._batch.slice(self._begun - length_hint(self._unread))
+            return self._rest()
+
+    def take_rest(self) -> pa.RecordBatch:
+        """The same, and it will not be iterated over any more."""
+        with self._lock:
+            rest = self._rest()
+            self._begun = self._batch.num_rows
+            self._offsets.clear()
+            return rest
 
     def drop(self) -> None:
         """Forget the rest."""
-        with self._lock:
-            self._begun = self._batch.num_rows
-            self._offsets.clear()
+        self.take_rest()
+
+    def _rest(self) -> pa.RecordBatch:
+        return self._batch.slice(self._begun - length_hint(self._unread))
 
     def _blocks(self) -> Iterator[Iterator[MessageAndMetadata[Any, Any]]]:
         while True:

@@ -1,0 +1,145 @@
+"""PartitionConsumer: partitions that the application chooses, read by one fetch engine.
+
+with PartitionConsumer(bootstrap_servers="127.0.0.1:9092") as consumer:
+    reader = consumer.consume_partition("orders", 0, "earliest")
+    for message in reader.messages():
+        print(message.offset, message.key, message.value)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.metadata import ClusterMetadata
+from ottla.fetching import FetchedDataChunk, FetchEngine, TopicAndPartition
+from ottla.partition.config import PartitionConfig, limit, start_of
+from ottla.partition.news import News
+from ottla.partition.reader import Held, PartitionReader
+from ottla.records.messages import MessageAndMetadata
+from ottla.records.rows import Decoder, RowMaker
+
+
+class PartitionConsumer:
+    """Reads partitions without a group. Connects when it is first asked for something; ends with `close`.
+
+    `properties` are Kafka's, with dots or underscores. An offset that is not in the log stops its partition
+    with an error, unless auto.offset.reset is smallest or largest.
+    """
+
+    def __init__(self, properties: Mapping[str, object] | None = None, **more: object) -> None:
+        self._config = PartitionConfig.from_properties({**(properties or {}), **more})
+        self._metadata = ClusterMetadata(self._config.client)
+        self._engine = FetchEngine(self._config.client, self._config.fetch, self._metadata)
+        self._news = News()
+        self._lock = threading.RLock()  # held while chunks are taken, and by what takes effect between them
+        self._readers: dict[TopicAndPartition, PartitionReader] = {}
+        self._last: PartitionReader | None = None
+
+    # --- partitions
+
+    def partitions(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions. Raises KafkaError if there is no such topic."""
+        return [one.index for one in self._metadata.partitions(topic)]
+
+    def consume_partition(
+        self,
+        topic: str,
+        partition: int,
+        offset: int | str,
+        *,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> PartitionReader:
+        """Read a partition from an offset, "earliest" or "latest" on. Does not wait.
+
+        Decoders run when a message's key or value is asked for. Raises ConfigError if the partition is being
+        read by this consumer already.
+        """
+        place, start = TopicAndPartition(topic, partition), start_of(offset)
+        with self._lock:
+            reader = PartitionReader(
+                self._engine.add(place, start, inbox=self._news),
+                RowMaker(topic, partition, key_decoder, value_decoder),
+                news=self._news,
+                lock=self._lock,
+                leave=self._leave,
+                timeout_ms=self._config.timeout_ms,
+            )
+            self._readers[place] = reader
+        return reader
+
+    @property
+    def readers(self) -> dict[TopicAndPartition, PartitionReader]:
+        """Who reads what."""
+        with self._lock:
+            return dict(self._readers)
+
+    def _leave(self, place: TopicAndPartition) -> None:
+        self._engine.remove(place)
+        self._readers.pop(place, None)
+
+    # --- reading all of them
+
+    def messages(self, timeout_ms: float | None = None) -> Iterator[MessageAndMetadata[Any, Any]]:
+        """Of all partitions, one by one, in order for each. Ends as `PartitionReader.messages` does.
+
+        Raises what stopped a partition, once, behind its last sound record; call it again to go on with the
+        others.
+        """
+        return chain.from_iterable(held.rows for held in self._turns(timeout_ms))
+
+    def chunks(self, timeout_ms: float | None = None) -> Iterator[FetchedDataChunk]:
+        """The same as Arrow columns: `topic_partition`, `batch`, and `next_offset` to go on at behind it."""
+        for held in self._turns(timeout_ms):
+            rest = held.take_rest()
+            if rest is not None:
+                yield rest
+
+    def _turns(self, timeout_ms: float | None) -> Iterator[Held]:
+        limit_ms = self._config.timeout_ms if timeout_ms is None else limit(timeout_ms)
+        # Somebody may have stopped in the middle of a chunk, or of several.
+        begun = {id(one): one for one in (*self.readers.values(), self._last) if one is not None}
+        for reader in begun.values():
+            with self._lock:
+                held = reader.unfinished()
+            if held is not None:
+                yield held
+        while (held := self._next(limit_ms)) is not None:
+            yield held
+
+    def _next(self, timeout_ms: float | None) -> Held | None:
+        deadline = Deadline(MONOTONIC, timeout_ms)
+        while not self._news.is_closed:
+            with self._lock:
+                chunk = self._news.poll(0)
+                if chunk is not None:
+                    self._last = self._readers[chunk.topic_partition]
+                    return self._last.hold(chunk)
+            if not self._news.wait(deadline.left_ms()):
+                return None
+        return None
+
+    # --- the end
+
+    def close(self) -> None:
+        """End all readers and threads now, from any thread. May be called twice."""
+        self._metadata.interrupt()
+        self._news.close()
+        for reader in (*self.readers.values(), self._last):
+            if reader is not None:
+                reader.close()
+        self._engine.close()
+        self._metadata.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
