@@ -111,7 +111,7 @@ class RealKafka:
     ) -> None:
         if joins is not None and not joins.zookeeper:
             raise ValueError(f"Kafka {joins.version} has no ZooKeeper that another broker could join")
-        self.version = version
+        self.version: str = version
         self.broker_id = broker_id
         self._libs = kafka_libs(version)
         self._scratch = None if data_dir else tempfile.TemporaryDirectory(prefix="ottla-kafka-")
@@ -122,7 +122,7 @@ class RealKafka:
         self.bootstrap = f"{HOST}:{self.port}"
         self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
         self._storage = storage
-        self.zookeeper = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
+        self.zookeeper: str = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
             self.zookeeper = joins.zookeeper

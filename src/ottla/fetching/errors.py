@@ -14,7 +14,14 @@ from enum import Enum
 from ottla.client.retry import Action, action_for
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.error_codes import Code
-from ottla.model.errors import CorruptRecord, KafkaError, OttlaError
+from ottla.model.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    CorruptRecord,
+    KafkaError,
+    LocalProtocolError,
+    OttlaError,
+)
 
 REPORTS_MAX = 256
 
@@ -38,12 +45,22 @@ _OWN = {
     # Kafka calls it retriable, but a broker that finds damage on its disk finds it again.
     Code.CORRUPT_MESSAGE: Reaction.STOP,
 }
+_INCURABLE = (AuthenticationFailed, LocalProtocolError, ConfigError)
 _REACTIONS = {Action.RETRY: Reaction.RETRY, Action.REFRESH: Reaction.MOVE, Action.FAIL: Reaction.STOP}
 
 
 def reaction_to(code: int) -> Reaction:
     """What is done about a code of a Fetch or ListOffsets answer."""
     return _OWN.get(Code.of(code)) or _REACTIONS.get(action_for(code), Reaction.STOP)
+
+
+def reaction_about(error: Exception) -> Reaction:
+    """What is done when nothing can be read from a broker at all, or no leader be found: MOVE, which is to
+    look for a leader again, unless that cannot help."""
+    if isinstance(error, KafkaError):
+        return Reaction.STOP if reaction_to(error.code) is Reaction.STOP else Reaction.MOVE
+    is_curable = isinstance(error, OttlaError) and not isinstance(error, _INCURABLE)
+    return Reaction.MOVE if is_curable else Reaction.STOP
 
 
 @dataclass(frozen=True, slots=True)

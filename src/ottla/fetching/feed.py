@@ -289,6 +289,11 @@ class PartitionFeed:
             self._attendant = attendant
             self._source = source
 
+    @property
+    def generation(self) -> int:
+        """Counts the seeks; for what concerns the partition wherever its reader is."""
+        return self._generation
+
     def wanted(self, *, share_bytes: int, expected_bytes: int, pending_chunks: int) -> Wanted:
         """What to do about the partition now; see `ChunkQueue.room`."""
         with self._changed:

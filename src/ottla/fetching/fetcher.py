@@ -23,7 +23,7 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.errors import Reaction
+from ottla.fetching.errors import Reaction, reaction_about
 from ottla.fetching.feed import NOBODY
 from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.offset_lookup import list_offsets_request, offset_answers
@@ -31,7 +31,7 @@ from ottla.fetching.partition_table import Delivery, Departure, PartitionTable
 from ottla.fetching.places import BrokerAndFetcherId, BrokerAndInitialOffset
 from ottla.fetching.request_plan import LIMITED_SINCE, FetchPlan, fetch_request, newest_version
 from ottla.model.cluster_view import BrokerNode
-from ottla.model.errors import AuthenticationFailed, ConfigError, LocalProtocolError, OttlaError
+from ottla.model.errors import OttlaError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 from ottla.wire.api.list_offsets import ListOffsetsRequest
 
@@ -41,7 +41,6 @@ LINGER_MS = 3_000
 """A fetcher without partitions keeps its connection so long: a rebalance takes them and brings them back."""
 ISOLATION_SINCE = 2  # of ListOffsets
 SHOWN_MAX = 5
-INCURABLE = (AuthenticationFailed, LocalProtocolError, ConfigError)
 
 
 class Homes(Protocol):
@@ -233,7 +232,8 @@ class BrokerFetcher:
             return self._has_ended
 
     def _end(self, reason: Exception | None) -> None:
-        """Give back what is left."""
+        """Give back what is left, and who was leaving when the connection broke."""
+        self._hand_on()
         with self._lock:
             self._has_ended = True
             cursors = [*self._table.clear(), *self._arrivals]
@@ -248,10 +248,11 @@ class BrokerFetcher:
         """The broker, or this thread, failed: others read on; what another try cannot cure stops readers."""
         if not cursors or reason is None:
             return
-        is_curable = isinstance(reason, OttlaError) and not isinstance(reason, INCURABLE)
-        log.log(logging.WARNING if is_curable else logging.ERROR, "%s ends: %s", self.place, reason)
+        reaction = reaction_about(reason)
+        is_fatal = reaction is Reaction.STOP
+        log.log(logging.ERROR if is_fatal else logging.WARNING, "%s ends: %s", self.place, reason)
         for cursor in cursors:
-            cursor.feed.report(reason, Reaction.MOVE if is_curable else Reaction.STOP, cursor.position)
-            if not is_curable:
-                cursor.feed.stop(cursor.generation, reason)
+            cursor.feed.report(reason, reaction, cursor.position)
+            if is_fatal:
+                cursor.feed.stop(cursor.feed.generation, reason)
         self._give_up([Departure(cursor, reason) for cursor in cursors])

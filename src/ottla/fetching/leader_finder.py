@@ -5,7 +5,8 @@ the broker. It leaves to the fetcher of its leader, at the offset behind what wa
 makes fetchers.
 
 What is known of the cluster is used while it names another leader than the one that failed; else it is asked
-for. The first try is at once, the next ones after pauses that double.
+for. The first try is at once, the next ones after pauses that double. What no other try can cure (a login, a
+topic that may not be read) stops the reader, and the search until the reader decides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.client.clock import Clock
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.retry import Backoff
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.errors import Reaction
+from ottla.fetching.errors import Reaction, reaction_about
 from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.partition_table import Departure
 from ottla.fetching.places import BrokerAndFetcherId, TopicAndPartition
@@ -146,21 +147,41 @@ class LeaderFinder:
         cursor.failures += 1
 
     def _find(self, cursors: list[Cursor]) -> None:
-        cursors = [cursor for cursor in cursors if not cursor.feed.is_closed]
+        cursors = self._sought(cursors)
         try:
             topics = leaders_to_ask(cursors, self._metadata.view)
             view = self._metadata.refresh(topics, reason="partitions without a leader") if topics else None
-        except OttlaError as error:
+        except Exception as error:
+            if not isinstance(error, OttlaError):
+                log.exception("the search for leaders failed")
             self._unsettle([(cursor, error) for cursor in cursors])
         else:
             self._settle(cursors, view or self._metadata.view)
 
-    def _unsettle(self, failed: list[tuple[Cursor, OttlaError]]) -> None:
+    def _sought(self, cursors: list[Cursor]) -> list[Cursor]:
+        """Closed ones are forgotten; those that stopped wait until their readers have decided."""
+        sought = []
+        for cursor in cursors:
+            if cursor.feed.is_closed:
+                continue
+            if cursor.feed.failure is None:
+                sought.append(cursor)
+            else:
+                self._keep(cursor)
+        return sought
+
+    def _keep(self, cursor: Cursor) -> None:
+        self._postpone(cursor)
+        self._homeless.append(cursor)
+
+    def _unsettle(self, failed: list[tuple[Cursor, Exception]]) -> None:
         """Tell the readers, and try again later."""
         for cursor, error in failed:
-            cursor.feed.report(error, Reaction.MOVE, cursor.position)
-            self._postpone(cursor)
-            self._homeless.append(cursor)
+            reaction = reaction_about(error)
+            cursor.feed.report(error, reaction, cursor.position)
+            if reaction is Reaction.STOP:
+                cursor.feed.stop(cursor.feed.generation, error)
+            self._keep(cursor)
         if failed and not self._is_stopped:
             cursor, error = failed[0]
             more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -168,7 +189,7 @@ class LeaderFinder:
 
     def _settle(self, cursors: list[Cursor], view: ClusterView) -> None:
         groups: dict[BrokerAndFetcherId, list[Cursor]] = {}
-        failed: list[tuple[Cursor, OttlaError]] = []
+        failed: list[tuple[Cursor, Exception]] = []
         for cursor in cursors:
             place = cursor.feed.topic_partition
             leader = view.leader_of(*place)
