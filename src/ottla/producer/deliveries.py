@@ -73,7 +73,7 @@ class Delivery:
         settled, position = submission.wait_row(row, timeout)
         if settled.error is not None:
             submission.is_seen = True
-            raise settled.error
+            raise settled.error.with_traceback(None)
         timestamp = settled.append_time_ms
         if timestamp == NO_TIME:
             timestamp = int(submission.timestamps[row])
@@ -111,7 +111,7 @@ class BatchDelivery:
         """
         failures = self.failures(timeout)
         if failures:
-            raise failures[0][1]
+            raise failures[0][1].with_traceback(None)
         partitions, offsets = self._submission.places()
         return pa.record_batch({"partition": partitions, "offset": offsets})
 
@@ -255,9 +255,21 @@ class Submission:
         return self._places
 
 
+_running = threading.local()
+
+
+def check_not_in_callback(name: str) -> None:
+    """Raise RuntimeError where waiting would be for ever."""
+    if getattr(_running, "is_callback", False):
+        raise RuntimeError(f"{name}() in on_delivery would wait for itself: call it in another thread")
+
+
 def _called(callback: Callable[[object], None] | OnDelivery | OnBatchDelivery, delivery: object) -> None:
-    """Run what a user gave; a sender must survive it."""
+    """Run what a user gave; the producer's thread must survive it, a sys.exit() too."""
+    _running.is_callback = True
     try:
         callback(delivery)  # type: ignore[arg-type]
-    except Exception:
+    except (Exception, SystemExit):
         LOG.exception("on_delivery %r failed", callback)
+    finally:
+        _running.is_callback = False

@@ -49,17 +49,19 @@ class Dispatcher:
         self.clock = clock
         self.memory = MemoryBudget(config.buffer_memory, config.max_block_ms, clock)
         self.part_bytes = max(1, min(config.batch_size, config.max_request_size) - BATCH_OVERHEAD)
+        self.record_max = min(config.max_request_size, config.buffer_memory)
         self.sealed_bytes = min(SEALED_BYTES, config.batch_size, config.buffer_memory // 4)
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.rows_changed = threading.Condition(self.lock)
         self.core = Accumulator(config.limits, is_idempotent=config.is_idempotent, chance=chance)
         self.inboxes: dict[str, TopicInbox] = {}
+        self.open_inboxes: dict[str, TopicInbox] = {}  # the same, and none when nothing is taken any more
+        self.why_refused: OttlaError | None = None  # why that is
         self.is_stopped = False
         self.wanted: dict[str, float] = {}  # topics that nothing is known of, since when
         self.last_error: OttlaError | None = None  # why the scout has no answer
         self.stale = False  # leaders must be asked for again
-        self.refusal_of_all: OttlaError | None = None  # why nothing can ever be sent
         self._known: dict[str, KnownTopic] = {}
         self._refused: dict[str, OttlaError] = {}
         self._view: ClusterView | None = None
@@ -74,6 +76,15 @@ class Dispatcher:
         self._new_sender = new_sender
 
     # ---- handing in
+
+    def open_inbox(self, new: TopicInbox) -> TopicInbox:
+        """The inbox of a topic, this one if there is none. Raises why nothing is taken any more."""
+        with self.lock:
+            if self.why_refused is not None:
+                raise self.why_refused.with_traceback(None)
+            inbox = self.inboxes.setdefault(new.topic, new)
+            self.open_inboxes[new.topic] = inbox
+        return inbox
 
     def opened(self, submission: Submission) -> None:
         """These rows are to be settled before a flush is over."""
@@ -257,9 +268,15 @@ class Dispatcher:
         for (topic, partition), (count, error) in failed.items():
             LOG.warning("%s-%d: %d records failed: %s", topic, partition, count, error)
 
-    def refuse_all(self, error: OttlaError) -> None:
+    def refuse(self, error: OttlaError) -> None:
+        """Take nothing any more; the first reason stays."""
+        with self.lock:
+            self.why_refused = self.why_refused or error
+            self.open_inboxes.clear()
+
+    def fail(self, error: OttlaError) -> None:
         """Nothing can be sent, now and later."""
-        self.refusal_of_all = error
+        self.refuse(error)
         self.abandon(error)
 
     def abandon(self, error: OttlaError) -> None:
@@ -309,6 +326,12 @@ class Dispatcher:
         with self.lock:
             failed, self._failed = self._failed, []
         return [submission for submission in failed if not submission.is_seen]
+
+    def forked(self, error: OttlaError) -> None:
+        """In a child, which has no thread but its own, and may have locks that nobody ever opens."""
+        self.why_refused = error
+        self.open_inboxes.clear()
+        self.is_stopped = True
 
     def stop(self) -> list[BrokerSender]:
         """Have all threads end; the senders, to be waited for."""

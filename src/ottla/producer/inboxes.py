@@ -10,8 +10,9 @@ from __future__ import annotations
 import operator
 import threading
 import time
+from array import array
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,9 @@ import pyarrow as pa
 
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
-from ottla.producer.errors import ProducerClosed
+from ottla.producer.errors import ProducerClosed, RecordTooLarge
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
-from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes
+from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes, batch_size
 from ottla.records.columns import HEADERS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ Groups: TypeAlias = "list[tuple[int, list[Part]]]"
 ROW_OVERHEAD = 160
 CREDIT_BYTES = 64 * 1024
 SEALED_BYTES = 1 << 20
+TIMESTAMP_MAX = 1 << 60
 NEVER = float("inf")
 
 _time = time.time
@@ -79,11 +81,41 @@ def header_rows(headers: HeaderPairs) -> list[Header]:
     return rows
 
 
+class Notes(NamedTuple):
+    """What most rows do not have."""
+
+    timestamp_ms: int | None
+    partition: int | None
+    headers: list[Header]
+    on_delivery: OnDelivery | None
+
+    @classmethod
+    def of(
+        cls,
+        timestamp_ms: int | None,
+        partition: int | None,
+        headers: HeaderPairs | None,
+        on_delivery: OnDelivery | None,
+    ) -> Notes:
+        """As a user gave them. Raises ConfigError."""
+        if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
+            raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
+        if partition is not None:
+            partition = as_int(partition, "partition")
+        return cls(timestamp_ms, partition, header_rows(headers) if headers else [], on_delivery)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the headers."""
+        return sum(len(row["key"]) + len(row["value"] or b"") for row in self.headers)
+
+
 class TopicInbox:
     """Thread-safe."""
 
     def __init__(self, topic: str, dispatcher: Dispatcher, partitioner: TopicPartitioner) -> None:
         self.topic = topic
+        self._record_max = dispatcher.record_max
         self.due_ms = NEVER  # when the rows have waited long enough
         self._dispatcher = dispatcher
         self._partitioner = partitioner
@@ -95,7 +127,7 @@ class TopicInbox:
         self.due_ms = NEVER
         self._values: list[bytes | None] = []
         self._keys: list[bytes | None] = []  # up to the last row that has one
-        self._times: list[float] = []  # when rows were handed in, in seconds
+        self._times = array("d")  # when rows were handed in, in seconds
         self._given_times: dict[int, int] = {}  # what is to be their time instead, in milliseconds
         self._partitions: dict[int, int] = {}
         self._headers: dict[int, list[Header]] = {}
@@ -106,17 +138,31 @@ class TopicInbox:
 
     # ---- rows
 
-    def append(
+    def send(
         self,
-        value: bytes | None,
-        key: bytes | None,
-        size: int,
-        timestamp_ms: int | None,
+        value: Bytes | None,
+        key: Bytes | None,
         partition: int | None,
-        headers: list[Header] | None,
+        timestamp_ms: int | None,
+        headers: HeaderPairs | None,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
-        """Take a record of so many bytes; waits for memory. Raises BufferFull, ProducerClosed."""
+        """Take a record; waits for memory. Raises BufferFull, RecordTooLarge, ProducerClosed, ConfigError."""
+        # One function and no call for the usual row: every step here is paid for by each record.
+        size = ROW_OVERHEAD
+        if value is not None:
+            value = value if value.__class__ is bytes else as_bytes(value, "value")
+            size += len(value)
+        if key is not None:
+            key = key if key.__class__ is bytes else as_bytes(key, "key")
+            size += len(key)
+        notes = None
+        if partition is not None or timestamp_ms is not None or headers or on_delivery is not None:
+            notes = Notes.of(timestamp_ms, partition, headers, on_delivery)
+            size += notes.size
+        if size > self._record_max:
+            self.check_size(size - ROW_OVERHEAD)
+            size = self._record_max  # all of buffer.memory will do
         while True:
             with self._lock:
                 if self._credit >= size:
@@ -128,40 +174,40 @@ class TopicInbox:
                     values.append(value)
                     self._times.append(_time())
                     if key is not None:
-                        keys = self._keys
-                        if len(keys) < row:
-                            keys += [None] * (row - len(keys))
-                        keys.append(key)
-                    if (
-                        timestamp_ms is not None
-                        or partition is not None
-                        or headers is not None
-                        or on_delivery is not None
-                    ):
-                        self._note(row, timestamp_ms, partition, headers, on_delivery)
+                        self._note_key(row, key)
+                    if notes is not None:
+                        self._note(row, notes)
                     delivery = Delivery()
                     delivery.submission = self._submission
                     delivery.row = row
                     return delivery
             self._earn(size)
 
-    def _note(
-        self,
-        row: int,
-        timestamp_ms: int | None,
-        partition: int | None,
-        headers: list[Header] | None,
-        on_delivery: OnDelivery | None,
-    ) -> None:
-        """What most rows do not have."""
-        if timestamp_ms is not None:
-            self._given_times[row] = timestamp_ms
-        if partition is not None:
-            self._partitions[row] = partition
-        if headers is not None:
-            self._headers[row] = headers
-        if on_delivery is not None:
-            self._submission.callbacks[row] = on_delivery
+    def check_size(self, size: int) -> None:
+        """Raise RecordTooLarge for a record of so many bytes."""
+        if batch_size(size) > self._record_max:
+            config = self._dispatcher.config
+            raise RecordTooLarge(
+                f"{self.topic}: a record of {size:,} bytes is above max.request.size="
+                f"{config.max_request_size:,} or buffer.memory={config.buffer_memory:,}; raise them, and"
+                " max.message.bytes of the topic"
+            )
+
+    def _note_key(self, row: int, key: bytes) -> None:
+        keys = self._keys
+        if len(keys) < row:
+            keys += [None] * (row - len(keys))
+        keys.append(key)
+
+    def _note(self, row: int, notes: Notes) -> None:
+        if notes.timestamp_ms is not None:
+            self._given_times[row] = notes.timestamp_ms
+        if notes.partition is not None:
+            self._partitions[row] = notes.partition
+        if notes.headers:
+            self._headers[row] = notes.headers
+        if notes.on_delivery is not None:
+            self._submission.callbacks[row] = notes.on_delivery
 
     def _begin(self) -> None:
         """The first row of a piece."""
@@ -208,6 +254,7 @@ class TopicInbox:
         if known is None:
             return []
         submission, created_ms, held = self._submission, self._created_ms, self._granted - self._credit
+        submission.timestamps = self._timestamps()
         failures: list[tuple[Submission, Settled]] = []
         try:
             columns, rows, failures = self._placeable(known)
@@ -216,7 +263,6 @@ class TopicInbox:
             return self._take_failed(error)
         except Exception as error:  # noqa: BLE001 - a user's partitioner
             return self._take_failed(ConfigError(f"{self.topic}: the partitioner failed: {error!r}"))
-        submission.timestamps = self._timestamps()
         submission.close(len(self._values))
         sent = sum(part.size for _, parts in groups for part in parts)
         spare = self._credit + held - sent
@@ -256,7 +302,7 @@ class TopicInbox:
         count = len(self._values)
         arrays = {
             "value": pa.array(self._values, pa.binary()),
-            "timestamp": pa.array(self._timestamps()),
+            "timestamp": pa.array(self._submission.timestamps),
         }
         if self._keys:
             missing = [None] * (count - len(self._keys))
@@ -270,7 +316,7 @@ class TopicInbox:
         return pa.record_batch(arrays)
 
     def _timestamps(self) -> npt.NDArray[np.int64]:
-        times = (np.array(self._times) * 1000.0).astype(np.int64)
+        times = (np.frombuffer(self._times) * 1000.0).astype(np.int64)
         if self._given_times:
             times[list(self._given_times)] = list(self._given_times.values())
         return times

@@ -24,18 +24,17 @@ from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.config import ProducerConfig
-from ottla.producer.deliveries import BatchDelivery, Delivery, OnBatchDelivery, OnDelivery, Submission
-from ottla.producer.dispatcher import Dispatcher, KnownTopic
-from ottla.producer.errors import BufferFull, ProducerClosed, RecordTooLarge
-from ottla.producer.inboxes import (
-    ROW_OVERHEAD,
-    Bytes,
-    HeaderPairs,
-    TopicInbox,
-    as_bytes,
-    as_int,
-    header_rows,
+from ottla.producer.deliveries import (
+    BatchDelivery,
+    Delivery,
+    OnBatchDelivery,
+    OnDelivery,
+    Submission,
+    check_not_in_callback,
 )
+from ottla.producer.dispatcher import Dispatcher, KnownTopic
+from ottla.producer.errors import BufferFull, ProducerClosed
+from ottla.producer.inboxes import Bytes, HeaderPairs, TopicInbox
 from ottla.producer.partitioners import (
     Choice,
     ColumnPartitioner,
@@ -43,14 +42,13 @@ from ottla.producer.partitioners import (
     TopicPartitioner,
     no_such_partition,
 )
-from ottla.producer.parts import PARTITION, Sizes, batch_size, taken
+from ottla.producer.parts import PARTITION, Sizes, taken
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
 from ottla.producer.upkeep import Upkeep
 
 JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
-TIMESTAMP_MAX = 1 << 60
 ROUND_ROBIN = "round_robin"
 
 
@@ -77,9 +75,7 @@ class Producer:
         self._metadata = ClusterMetadata(config.client, MONOTONIC)
         dispatcher, metadata = self._dispatcher, self._metadata
         dispatcher.senders_are_made_by(lambda broker_id: BrokerSender(broker_id, dispatcher, metadata))
-        self._inboxes = dispatcher.inboxes
-        self._record_max = min(config.max_request_size, config.buffer_memory)
-        self._refusal: OttlaError | None = None  # why nothing can be sent any more
+        self._inboxes = dispatcher.open_inboxes
         self._closing = threading.Lock()
         self._scout = Scout(dispatcher, metadata, self._chance)
         self._upkeep = Upkeep(dispatcher)
@@ -106,30 +102,8 @@ class Producer:
         which `on_delivery` gets in another thread. Raises BufferFull, RecordTooLarge, ProducerClosed,
         ConfigError: the record was not accepted then.
         """
-        if self._refusal is not None or self._dispatcher.refusal_of_all is not None:
-            raise self._refused()
         inbox = self._inboxes.get(topic) or self._inbox(topic)
-        size = ROW_OVERHEAD
-        if value is not None:
-            if value.__class__ is not bytes:
-                value = as_bytes(value, "value")
-            size += len(value)
-        if key is not None:
-            if key.__class__ is not bytes:
-                key = as_bytes(key, "key")
-            size += len(key)
-        if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
-            raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
-        if partition is not None:
-            partition = as_int(partition, "partition")
-        rows = None
-        if headers:
-            rows = header_rows(headers)
-            size += sum(len(row["key"] or "") + len(row["value"] or b"") for row in rows)
-        if size > self._record_max:
-            self._check_size(topic, size - ROW_OVERHEAD)
-            size = self._record_max  # all of buffer.memory will do
-        return inbox.append(value, key, size, timestamp_ms, partition, rows, on_delivery)
+        return inbox.send(value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_batch(
         self,
@@ -145,21 +119,20 @@ class Producer:
         must not change before the delivery is done. All go to `partition` if it is given. Raises as `send`;
         a BufferFull has the delivery of the rows that had been accepted.
         """
-        if self._refusal is not None or self._dispatcher.refusal_of_all is not None:
-            raise self._refused()
+        inbox = self._inboxes.get(topic) or self._inbox(topic)
         pieces = taken(columns)
         if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
             raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
         sizes = [Sizes(piece) for piece in pieces]
         for one in sizes:  # a record that is too large is a run of its own
             for _, _, size in one.runs(self._dispatcher.part_bytes):
-                self._check_size(topic, size)
+                inbox.check_size(size)
         submission = Submission(topic)
         submission.on_done = on_delivery
         delivery = BatchDelivery(submission)
         try:
             if pieces:
-                self._hand_in(pieces, sizes, partition, submission)
+                self._hand_in(inbox, pieces, sizes, partition, submission)
         except BufferFull as error:
             message = f"{topic}: {submission.count:,} rows were accepted, the next were not: {error}"
             raise BufferFull(message, delivery, submission.count) from None
@@ -168,20 +141,19 @@ class Producer:
             self._dispatcher.closed(submission)
         return delivery
 
-    def _refused(self) -> OttlaError:
-        refusal = self._refusal or self._dispatcher.refusal_of_all
-        assert refusal is not None
-        return refusal
-
     def _hand_in(
-        self, pieces: list[pa.RecordBatch], sizes: list[Sizes], partition: int | None, submission: Submission
+        self,
+        inbox: TopicInbox,
+        pieces: list[pa.RecordBatch],
+        sizes: list[Sizes],
+        partition: int | None,
+        submission: Submission,
     ) -> None:
         """Columns in steps that fit the memory; the submission counts what was accepted."""
         topic, dispatcher = submission.topic, self._dispatcher
         known = dispatcher.wait_known(topic)
         if partition is not None and not 0 <= partition < known.partition_count:
             raise no_such_partition(topic, partition, known.partition_count, "send_batch()")
-        inbox = self._inboxes.get(topic) or self._inbox(topic)
         dispatcher.opened(submission)
         for piece, measured in zip(pieces, sizes, strict=True):
             step = self._step(piece, partition, known)
@@ -203,24 +175,12 @@ class Producer:
             step *= known.partition_count
         return max(1, min(step, dispatcher.memory.limit // 4))
 
-    def _check_size(self, topic: str, size: int) -> None:
-        """Raise RecordTooLarge for a record of so many bytes."""
-        if batch_size(size) > self._record_max:
-            config = self._dispatcher.config
-            raise RecordTooLarge(
-                f"{topic}: a record of {size:,} bytes is above max.request.size={config.max_request_size:,}"
-                f" or buffer.memory={config.buffer_memory:,}; raise them, and max.message.bytes of the topic"
-            )
-
     def _inbox(self, topic: str) -> TopicInbox:
+        """The inbox of a topic that has none yet, or of any topic when nothing is taken any more."""
         if not isinstance(topic, str) or not topic:
             raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
-        with self._dispatcher.lock:
-            inbox = self._inboxes.get(topic)
-            if inbox is None:
-                partitioner = TopicPartitioner(topic, self._choice, self._chance.randrange(1 << 16))
-                inbox = self._inboxes[topic] = TopicInbox(topic, self._dispatcher, partitioner)
-        return inbox
+        partitioner = TopicPartitioner(topic, self._choice, self._chance.randrange(1 << 16))
+        return self._dispatcher.open_inbox(TopicInbox(topic, self._dispatcher, partitioner))
 
     # ---- the end
 
@@ -228,9 +188,10 @@ class Producer:
         """Send everything that was handed in, and wait until it is acknowledged or has failed.
 
         Raises TimeoutError after so many seconds; it goes on being sent. Raises the first failure of those
-        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`. Not to be called in
+        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`. RuntimeError in
         `on_delivery`, whose thread would wait for its own work.
         """
+        check_not_in_callback("flush")
         deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
         open_ones = self._dispatcher.flush_begins()
         try:
@@ -247,15 +208,15 @@ class Producer:
             submission.is_seen = True
         for run in (run for submission in unseen for run in submission.settled):
             if run.error is not None:
-                raise run.error
+                raise run.error.with_traceback(None)
 
     def close(self, timeout: float | None = None) -> None:
         """Flush for so many seconds, give up what is left, and end all threads. May be called twice.
 
         Raises as `flush` does, but no TimeoutError: what is given up has failed with ProducerClosed.
         """
-        if self._refusal is None:
-            self._refusal = ProducerClosed("this producer is closed")
+        check_not_in_callback("close")
+        self._dispatcher.refuse(ProducerClosed("this producer is closed"))
         with self._closing:
             if self._dispatcher.is_stopped:
                 return
@@ -295,7 +256,7 @@ class Producer:
 
     def __del__(self) -> None:
         dispatcher = getattr(self, "_dispatcher", None)
-        if dispatcher is not None and not dispatcher.is_stopped and self._refusal is None:
+        if dispatcher is not None and not dispatcher.is_stopped and dispatcher.why_refused is None:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
             dispatcher.stop()
             self._scout.stop()
@@ -319,10 +280,11 @@ _ALIVE: weakref.WeakSet[Producer] = weakref.WeakSet()
 def _forked() -> None:
     """A child has the producers of its parent, but not their threads."""
     for producer in list(_ALIVE):
-        producer._refusal = ProducerClosed(
-            "this producer was made before a fork, and its threads run in the parent: make one here"
+        producer._dispatcher.forked(
+            ProducerClosed(
+                "this producer was made before a fork, and its threads run in the parent: make one here"
+            )
         )
-        producer._dispatcher.is_stopped = True
 
 
 if hasattr(os, "register_at_fork"):

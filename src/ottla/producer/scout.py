@@ -68,7 +68,7 @@ class Scout:
             if not self._dispatcher.is_stopped:
                 LOG.exception("the scout failed")
                 failure = OttlaError(f"the producer cannot go on: {error!r}")
-                self._dispatcher.refuse_all(failure)
+                self._dispatcher.fail(failure)
         finally:
             self._pool.close()
             self._interruption.close()
@@ -172,7 +172,7 @@ class Scout:
         dispatcher = self._dispatcher
         if dispatcher.config.demands_idempotence:
             refusal = LocalProtocolError(f"{why}. Set enable.idempotence=false to produce without it")
-            dispatcher.refuse_all(refusal)
+            dispatcher.fail(refusal)
             return
         LOG.info("records may be stored twice after a failure, in order all the same: %s", why)
         with dispatcher.lock:

@@ -131,9 +131,7 @@ class BrokerSender:
         except Exception as error:
             if not self._dispatcher.is_stopped:
                 LOG.exception("the sender to broker %d failed", self.broker_id)
-                self._dispatcher.abandon(
-                    OttlaError(f"the sender to broker {self.broker_id} failed: {error!r}")
-                )
+                self._dispatcher.fail(OttlaError(f"the sender to broker {self.broker_id} failed: {error!r}"))
         finally:
             self._pool.close()
             self._interruption.close()

@@ -46,7 +46,7 @@ class Upkeep:
                 self._expire()
         except Exception as error:
             LOG.exception("the upkeep failed")
-            dispatcher.abandon(OttlaError(f"the producer cannot go on: {error!r}"))
+            dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))
 
     def _wait(self) -> None:
         dispatcher = self._dispatcher
