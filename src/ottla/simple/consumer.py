@@ -22,7 +22,6 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata_source import view_of
 from ottla.client.version_memory import VersionMemory
 from ottla.fetching import TopicAndPartition
-from ottla.model.address import Address, parse_address
 from ottla.model.errors import (
     ConfigError,
     ConnectionLost,
@@ -43,7 +42,7 @@ from ottla.simple.offset_calls import (
     offsets_before,
     stored,
 )
-from ottla.simple.settings import INT_MAX, checked_number, checked_text, consumer_config
+from ottla.simple.settings import INT_MAX, broker_address, checked_number, checked_text, consumer_config
 from ottla.wire.api import fetch as wire
 from ottla.wire.api.metadata import MetadataRequest
 
@@ -73,7 +72,7 @@ class SimpleConsumer:
         client_id: str = "",
         **properties: object,
     ) -> None:
-        self._address = parse_address(f"{Address(host, port)}")
+        self._address = broker_address(host, port)
         self._config = consumer_config(self._address, so_timeout, buffer_size, client_id, properties)
         self._memory = VersionMemory()
         self._interruption = Interruption()

@@ -102,8 +102,9 @@ class FetchedPartition:
         if needed:
             at_least = "at least " if needed == ENTRY_OVERHEAD else ""
             return (
-                f"{self.context}: fetch_size {size} is too small. The message takes {at_least}{needed} bytes, "
-                f"and this broker cuts what is larger (Fetch {version}): fetch again with fetch_size={needed}"
+                f"{self.context}: fetch_size {size} is too small. The message takes {at_least}{needed} "
+                f"bytes, and this broker cuts what is larger (Fetch {version}): "
+                f"fetch again with fetch_size={needed}"
             )
         if version >= WHOLE_SINCE and len(self.records) > size:
             return (

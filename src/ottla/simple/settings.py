@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from ipaddress import IPv6Address
 
 from ottla.client.config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
 from ottla.client.properties import INT, TEXT, TEXTS, Property, parse_properties
 from ottla.fetching import TopicAndPartition
-from ottla.model.address import Address, parse_addresses
+from ottla.model.address import PORT_MAX, Address, parse_address, parse_addresses
 from ottla.model.errors import ConfigError
 
 INT_MAX = 2**31 - 1
@@ -65,6 +66,23 @@ def _table(brokers: str) -> tuple[Property, ...]:
 
 HOST_AND_PORT, SEED_BROKERS = "host and port", "seed_brokers"
 CONSUMER_TABLE, FINDER_TABLE = _table(HOST_AND_PORT), _table(SEED_BROKERS)
+
+
+def broker_address(host: object, port: object) -> Address:
+    """Where a broker listens. Raises ConfigError."""
+    name = checked_text("host", host)
+    if ":" in name and not _is_ipv6(name):
+        raise ConfigError(f"host is {name!r}: give the host alone, and the port as a number of its own")
+    number = checked_number("port", port, 1, PORT_MAX, f"give the broker's port, 1 to {PORT_MAX}")
+    return parse_address(f"{Address(name, number)}")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def consumer_config(
