@@ -1,0 +1,86 @@
+"""format("ottla"): what Spark sees. Everything that is decided is decided elsewhere.
+
+Spark makes these objects in short-lived processes of the driver, pickles them, and calls `read` and
+`write` in the executors: they hold checked options and nothing that is open.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.model.errors import ConfigError
+from ottla.spark.columns import HEADERS, chosen
+from ottla.spark.options import SOURCE_OPTIONS, Given, parse_options
+from ottla.spark.readers import TopicReader, TopicStreamReader
+from ottla.spark.source_options import Mode, source_options
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: ArrayType(HEADER),
+}
+
+
+class OttlaDataSource(DataSource):
+    """Topics as tables and streams, with the schema of Spark's own Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "ottla"
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option `columns`."""
+        return schema_of(parse_options(SOURCE_OPTIONS, self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For batch queries."""
+        options = source_options(self.options, Mode.BATCH)
+        return TopicReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """For streaming queries."""
+        options = source_options(self.options, Mode.STREAM)
+        return TopicStreamReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
+
+
+def schema_of(given: Given) -> StructType:
+    """The table's schema, of includeHeaders and columns."""
+    names = chosen(given.values["columns"], has_headers=given.values["includeHeaders"])
+    return StructType([StructField(name, TYPES[name]) for name in names])
+
+
+def arrow_schema(schema: StructType, *, has_headers: bool) -> pa.Schema:
+    """A schema that a user gave by .schema(…), or ours, as what executors make. Raises ConfigError.
+
+    A user may leave columns out, and say that some are never null; nothing else.
+    """
+    for field in schema.fields:
+        wanted = TYPES.get(field.name)
+        if wanted is None:
+            raise ConfigError(f"column {field.name!r} is not in a topic; there are {', '.join(TYPES)}")
+        if field.dataType != wanted:
+            found, right = field.dataType.simpleString(), wanted.simpleString()
+            raise ConfigError(f"column {field.name} is {right}, not {found}: cast it in the query")
+        if field.name == HEADERS and not has_headers:
+            raise ConfigError("the schema has headers: set includeHeaders to true as well")
+    return to_arrow_schema(schema, timezone="UTC")

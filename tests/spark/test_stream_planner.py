@@ -1,0 +1,203 @@
+"""The driver's side of streaming queries, called as Spark calls it, against a broker and without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.client.clock import MonotonicClock
+from ottla.client.config import ClientConfig
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets import KafkaOffsets, OffsetAndMetadata
+from ottla.spark.source_options import Mode, source_options
+from ottla.spark.stream_planner import DataLost, StreamPlanner
+from tests.spark.conftest import Filled
+
+Planners = Callable[..., StreamPlanner]
+
+
+class Stepping(MonotonicClock):
+    """A second later each time it is looked at, so that nothing that was asked before is used again."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0.0
+
+    def now_ms(self) -> float:
+        self.at_ms += 1000
+        return self.at_ms
+
+
+@pytest.fixture
+def planner(broker: EmbeddedBroker, topic: str) -> Iterator[Planners]:
+    made: list[StreamPlanner] = []
+
+    def make(**options: str) -> StreamPlanner:
+        given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **options}
+        made.append(StreamPlanner(source_options(given, Mode.STREAM), Stepping()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def store(broker: EmbeddedBroker) -> Iterator[KafkaOffsets]:
+    with KafkaOffsets(ClientConfig.from_properties({"bootstrap.servers": broker.bootstrap})) as one:
+        yield one
+
+
+def read_by(tasks: list[Any]) -> dict[int, tuple[int, int]]:
+    return {one.topic_partition.partition: (one.start, one.end) for task in tasks for one in task}
+
+
+def go_on(planner: StreamPlanner, start: dict[str, Any], most: int | None = None) -> dict[str, Any]:
+    return planner.latest_offset(start, most, takes_all=most is None)
+
+
+def test_the_first_batch_is_the_same_after_a_restart(planner: Planners, topic: str, fill: Filled) -> None:
+    fill(topic, range(30))
+    before = planner(startingOffsets="latest")
+    start = before.initial_offset()
+    fill(topic, range(30, 60))
+    assert before.initial_offset() == start == {topic: {"0": 10, "1": 10, "2": 10}}
+    end = go_on(before, start)
+    fill(topic, range(60, 90))
+
+    again = planner(startingOffsets="latest")
+    moved = again.initial_offset()
+    assert moved == {topic: {"0": 30, "1": 30, "2": 30}}
+    assert read_by(again.tasks(moved, end)) == {0: (10, 20), 1: (10, 20), 2: (10, 20)}
+    after = go_on(again, end)
+    assert after == {topic: {"0": 30, "1": 30, "2": 30}}
+    assert read_by(again.tasks(end, after)) == {0: (20, 30), 1: (20, 30), 2: (20, 30)}
+
+
+def test_nothing_new_is_the_same_offset(planner: Planners, topic: str, fill: Filled) -> None:
+    fill(topic, range(3))
+    one = planner(startingOffsets="earliest")
+    start = one.initial_offset()
+    end = go_on(one, start)
+    assert go_on(one, end) is end
+    assert one.report_latest() == {topic: {"0": 1, "1": 1, "2": 1}}
+
+
+def test_limits_are_kept_until_all_is_read(planner: Planners, topic: str, fill: Filled) -> None:
+    fill(topic, range(300))
+    one = planner(startingOffsets="earliest", maxOffsetsPerTrigger="90")
+    at = one.initial_offset()
+    seen: dict[int, int] = {0: 0, 1: 0, 2: 0}
+    batches = 0
+    while (end := go_on(one, at, 90)) is not at:
+        for number, (first, last) in read_by(one.tasks(at, end)).items():
+            assert seen[number] == first
+            seen[number] = last
+        at, batches = end, batches + 1
+    assert seen == {0: 100, 1: 100, 2: 100}
+    assert batches == 4
+
+
+def test_a_small_batch_waits_for_more(planner: Planners, topic: str, fill: Filled) -> None:
+    fill(topic, range(3))
+    one = planner(startingOffsets="earliest", minOffsetsPerTrigger="30", maxTriggerDelay="1h")
+    at = go_on(one, one.initial_offset(), 1000)
+    fill(topic, range(3, 6))
+    at = go_on(one, at, 1000)  # the first after a start does not wait
+    fill(topic, range(6, 9))
+    assert go_on(one, at, 1000) is at
+    assert go_on(one, at) is not at  # unless the trigger wants everything
+    fill(topic, range(9, 60))
+    assert go_on(one, at, 1000) == {topic: {"0": 20, "1": 20, "2": 20}}
+
+
+def test_available_now_ends_at_what_there_was(planner: Planners, topic: str, fill: Filled) -> None:
+    fill(topic, range(9))
+    one = planner(startingOffsets="earliest")
+    one.prepare_available_now()
+    fill(topic, range(9, 18))
+    end = go_on(one, one.initial_offset())
+    assert end[topic] == {"0": 3, "1": 3, "2": 3}
+    assert go_on(one, end) is end
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_beginning(
+    broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": f"{topic}.*"}
+    one = StreamPlanner(source_options(given, Mode.STREAM), Stepping())
+    start = one.initial_offset()
+    at = go_on(one, start)
+    broker.create_topic(f"{topic}-more", 1)
+    fill(f"{topic}-more", range(5), 1)
+    end = go_on(one, at)
+    assert end[f"{topic}-more"] == {"0": 5}
+    assert one.tasks(at, end) == [((TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
+    one.close()
+
+
+def test_a_topic_made_anew_is_loss_or_is_read_from_its_beginning(
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(30))
+    strict, lenient = planner(), planner(failOnDataLoss="false")
+    at = go_on(strict, strict.initial_offset())
+    broker.delete_topic(topic)
+    broker.create_topic(topic, 3)
+    fill(topic, range(6))
+    end = go_on(strict, at)
+    with pytest.raises(DataLost, match="made anew"):
+        strict.tasks(at, end)
+    assert read_by(lenient.tasks(at, end)) == {0: (0, 2), 1: (0, 2), 2: (0, 2)}
+
+
+def test_a_topic_that_is_gone_is_loss(
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(30))
+    strict, lenient = planner(), planner(failOnDataLoss="false")
+    at = go_on(strict, strict.initial_offset())
+    broker.delete_topic(topic)
+    end = go_on(strict, at)
+    with pytest.raises(DataLost, match="not there any more"):
+        strict.tasks(at, end)
+    assert lenient.tasks(at, end) == []
+
+
+def test_a_group_gets_the_offsets_of_batches_that_are_done(
+    planner: Planners, topic: str, fill: Filled, store: KafkaOffsets
+) -> None:
+    places = [TopicAndPartition(topic, number) for number in range(3)]
+    fill(topic, range(9))
+    one = planner(startingOffsets="earliest", **{"group.id": "shadow"})
+    start = one.initial_offset()
+    end = go_on(one, start)
+    assert store.fetch("shadow", places) == {}  # the batch is planned, not done
+    assert go_on(one, end) is end
+    assert {place: found.offset for place, found in store.fetch("shadow", places).items()} == dict.fromkeys(
+        places, 3
+    )
+
+
+def test_a_query_begins_where_a_group_is(
+    planner: Planners, topic: str, fill: Filled, store: KafkaOffsets
+) -> None:
+    fill(topic, range(30))
+    store.commit("before", {TopicAndPartition(topic, 1): OffsetAndMetadata(7)})
+    one = planner(startingOffsets="group", **{"group.id": "before"})
+    assert one.initial_offset() == {topic: {"0": 0, "1": 7, "2": 0}}
+
+
+def test_a_commit_that_fails_does_not_stop_the_query(
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(3))
+    one = planner(startingOffsets="earliest", **{"group.id": "refused"})
+    end = go_on(one, one.initial_offset())
+    broker.fail("OffsetCommit", 25, times=-1)  # UNKNOWN_MEMBER_ID: the group has live members
+    try:
+        assert go_on(one, end) is end
+    finally:
+        broker.clear_faults()
