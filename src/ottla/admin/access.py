@@ -1,0 +1,236 @@
+"""What every administrative call stands on: brokers and ZooKeeper, reached at the first need, and tries.
+
+`ClusterAccess` owns the metadata, the connections and the ZooKeeper session of one Admin. Whoever asks for
+something that brokers may lack asks `has` first, and takes ZooKeeper's way if not.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ottla.admin.config import AdminConfig
+from ottla.admin.errors import Unsupported
+from ottla.client.clock import MONOTONIC, Clock, Deadline
+from ottla.client.config import ClientConfig
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
+from ottla.client.retry import Action, Backoff, action_about, attempts
+from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.model.cluster_view import ClusterView
+from ottla.model.error_codes import Code
+from ottla.model.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    OttlaError,
+    RemoteProtocolError,
+    RequestTimedOut,
+)
+from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.schema import Api
+from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.session import ZooKeeperSession
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_CREATION_IS_ASKED_SINCE = 4  # of Metadata: before, asking for a topic may make it
+_OUTCOME_UNKNOWN = {Code.REQUEST_TIMED_OUT, Code.NETWORK_EXCEPTION}
+
+
+class ClusterAccess:
+    """Belongs to one thread at a time."""
+
+    def __init__(self, config: AdminConfig, *, clock: Clock = MONOTONIC) -> None:
+        self.config = config
+        self._clock = clock
+        self._chance = random.Random()
+        self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._session: KazooZooKeeperSession | None = None
+        self._metadata: ClusterMetadata | None = None
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+
+    # --- what is reached
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """Of a cluster that has answered once. Raises BrokerUnreachable after one try of every address."""
+        if self._metadata is None:
+            self._check_open()
+            metadata = ClusterMetadata(self._client(), self._clock)
+            try:
+                metadata.refresh((), reason="administration begins")
+            except BaseException:
+                metadata.close()
+                raise
+            self._metadata = metadata
+        return self._metadata
+
+    @property
+    def pool(self) -> ConnectionPool:
+        """Connections by broker."""
+        if self._pool is None:
+            self._pool = ConnectionPool(self._client(), self.metadata, clock=self._clock)
+        return self._pool
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether zookeeper.connect is set."""
+        return bool(self.config.zookeeper_connect)
+
+    def zookeeper(self, wish: str, lack: str) -> ZooKeeperSession:
+        """The session. Raises Unsupported if zookeeper.connect is not set: `wish` fails because of `lack`."""
+        if not self.has_zookeeper:
+            raise Unsupported(
+                f"{wish}: {lack}, and zookeeper.connect is not set; give zookeeper_connect='HOST:PORT' of "
+                "the brokers' ZooKeeper, and it is done there as Kafka's own tools of that time do"
+            )
+        if self._session is None:
+            self._check_open()
+            session = KazooZooKeeperSession(
+                KazooSettings(
+                    self.config.zookeeper_connect,
+                    session_timeout_ms=self.config.zookeeper_session_timeout_ms,
+                    connection_timeout_ms=self.config.zookeeper_connection_timeout_ms,
+                    request_timeout_ms=self.config.client.request_timeout_ms,
+                )
+            )
+            session.connect()
+            self._session = session
+        return self._session
+
+    def _client(self) -> ClientConfig:
+        client = self.config.client
+        if client.bootstrap:
+            return client
+        session = self.zookeeper("finding the brokers", "bootstrap.servers is not set")
+        told = ZooKeeperMetadata(session, protocol=client.security.protocol)
+        return replace(client, bootstrap=told.bootstrap())
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionLost("this Admin is closed: make another")
+
+    # --- what brokers can do
+
+    def version(self, api: Api) -> int | None:
+        """The version in which brokers take a call; None if they do not have it.
+
+        One broker speaks for all: while a cluster is being upgraded a call may be refused yet.
+        """
+        theirs = self.pool.to_any().versions
+        return theirs.version_for(api) if api.key in theirs.ranges else None
+
+    def has(self, api: Api) -> bool:
+        """Whether brokers have a call."""
+        return self.version(api) is not None
+
+    def lack(self, api: Api) -> str:
+        """That they have not, for messages."""
+        theirs = self.pool.to_any().versions
+        generation = f" {theirs.generation}" if theirs.generation else ""
+        return f"the broker{generation} has no {api.name} call"
+
+    def view(self, topics: Iterable[str] | None, wish: str = "topics") -> ClusterView:
+        """The cluster with these topics, or all, as it is now; a topic that is not there carries error 3.
+
+        Brokers before 0.11 make the topics that they are asked for. They are asked for all, or ZooKeeper is.
+        """
+        version = self.version(MetadataRequest.API)
+        if version is not None and version >= _CREATION_IS_ASKED_SINCE:
+            metadata = self.metadata
+            return (
+                metadata.refresh_all(reason=wish) if topics is None else metadata.refresh(topics, reason=wish)
+            )
+        if self.has_zookeeper:
+            session = self.zookeeper(wish, "")
+            told = ZooKeeperMetadata(session, protocol=self.config.client.security.protocol)
+            return told.view(topics, now_ms=self._clock.now_ms())
+        return self.metadata.refresh_all(reason=wish)
+
+    # --- trying
+
+    def deadline(self) -> Deadline:
+        """The end of a call that begins now."""
+        return Deadline(self._clock, self.config.api_timeout_ms)
+
+    def tries(self, deadline: Deadline) -> Iterable[int]:
+        """0, 1, 2, … with pauses, until the deadline."""
+        return attempts(self._backoff, deadline, self._chance)
+
+    def settle(
+        self,
+        keys: Iterable[K],
+        attempt: Callable[[list[K]], Mapping[K, V | OttlaError]],
+        *,
+        is_repeatable: bool,
+    ) -> dict[K, V | OttlaError]:
+        """Try until every key has a result or a final error, or default.api.timeout.ms is over.
+
+        `is_repeatable`: doing it twice is the same as once, so that it is tried again where nobody knows
+        whether it was done. Raises what `attempt` raises, unless some keys had an outcome before.
+        """
+        pending = list(keys)
+        outcomes: dict[K, V | OttlaError] = {}
+        deadline = self.deadline()
+        _ = self.pool if pending else None  # a cluster that cannot be reached at all is told at once
+        for _ in self.tries(deadline) if pending else ():
+            failure: OttlaError | None = None
+            try:
+                told = dict(attempt(pending))
+            except OttlaError as error:
+                failure = error
+                told = dict.fromkeys(pending, error)
+            outcomes.update({key: told[key] if key in told else _left_out(key) for key in pending})
+            again = [key for key in pending if _is_temporary(outcomes[key], is_repeatable=is_repeatable)]
+            if failure is not None and len(pending) == len(outcomes) and (not again or deadline.passed):
+                raise failure
+            if not again:
+                break
+            self._prepare([outcomes[key] for key in again])
+            pending = again
+        return outcomes
+
+    def _prepare(self, failed: Iterable[object]) -> None:
+        errors = [error for error in failed if isinstance(error, OttlaError)]
+        log.info("trying again: %s", errors[0])
+        if any(action_about(error) is Action.REFRESH for error in errors):
+            try:
+                self.metadata.refresh(reason="an administrative call failed")
+            except OttlaError as error:
+                log.info("the cluster does not answer: %s", error)
+
+    # --- the end
+
+    def close(self) -> None:
+        """Close what was opened. May be called twice."""
+        self._is_closed = True
+        for opened in (self._pool, self._metadata, self._session):
+            if opened is not None:
+                opened.close()
+        self._pool = self._metadata = self._session = None
+
+
+def _left_out(key: object) -> OttlaError:
+    return RemoteProtocolError(f"the broker's answer leaves {key} out")
+
+
+def _is_temporary(outcome: object, *, is_repeatable: bool) -> bool:
+    """Whether another try may help, and does no harm."""
+    if not isinstance(outcome, OttlaError) or action_about(outcome) is Action.FAIL:
+        return False
+    if isinstance(outcome, KafkaError):
+        # Nobody makes a topic while we wait: an unknown one is told at once.
+        if outcome.code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        return is_repeatable or outcome.code not in _OUTCOME_UNKNOWN
+    if isinstance(outcome, BrokerUnreachable):
+        return True
+    return is_repeatable and isinstance(outcome, ConnectionLost | RequestTimedOut)
