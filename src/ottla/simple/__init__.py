@@ -5,12 +5,13 @@ back, `leaders` how to find whom to ask, `offset_calls` offsets before a time an
 """
 
 from ottla.fetching import TopicAndPartition
+from ottla.offsets import OffsetAndMetadata
 from ottla.simple.consumer import SimpleConsumer
 from ottla.simple.fetch_request import FetchRequest, FetchRequestBuilder, PartitionFetchInfo
 from ottla.simple.fetch_response import FetchedMessageSet, FetchResponse
 from ottla.simple.leaders import LeaderConsumer, find_coordinator, find_leader, find_new_leader
 from ottla.simple.metadata import PartitionMetadata, TopicMetadata
-from ottla.simple.offset_calls import EARLIEST_TIME, LATEST_TIME, OffsetAndMetadata
+from ottla.simple.offset_calls import EARLIEST_TIME, LATEST_TIME
 
 __all__ = [
     "SimpleConsumer",

@@ -29,12 +29,12 @@ from ottla.model.errors import (
     LocalProtocolError,
     OttlaError,
 )
+from ottla.offsets import OffsetAndMetadata
 from ottla.simple.fetch_request import FetchRequest
 from ottla.simple.fetch_response import FetchResponse
 from ottla.simple.metadata import TopicMetadata, metadata_request, topics_metadata
 from ottla.simple.offset_calls import (
     LATEST_TIME,
-    OffsetAndMetadata,
     checked_offsets,
     checked_places,
     checked_question,
@@ -162,8 +162,8 @@ class SimpleConsumer:
         """Store where a group goes on. Version 0 stores in ZooKeeper, 1 and above in Kafka.
 
         For Kafka this must be the group's coordinator (`find_coordinator`), and the group must have no
-        members at present. Raises KafkaError if an offset is refused, LocalProtocolError if the broker
-        does not have the store that is asked for.
+        members at present. Raises OffsetCommitFailed, a KafkaError, if some are refused: the others are
+        stored. Raises LocalProtocolError if the broker does not have the store that is asked for.
         """
         name, version = checked_text("group", group), _checked_version(version)
         checked = checked_offsets(offsets)
@@ -172,7 +172,10 @@ class SimpleConsumer:
     def fetch_offsets(
         self, group: str, partitions: Iterable[TopicAndPartition], *, version: int = 1
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """Where a group goes on, without partitions for which nothing is stored. As `commit_offsets`."""
+        """Where a group goes on, without partitions for which nothing is stored; as `commit_offsets`.
+
+        Raises OffsetFetchFailed, a KafkaError.
+        """
         name, version = checked_text("group", group), _checked_version(version)
         places = checked_places(partitions)
         return self._asked(lambda connection: stored(connection, name, places, version))

@@ -7,17 +7,24 @@ only the group's coordinator answers them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
 
 from ottla.client.connection import Connection
 from ottla.fetching import TopicAndPartition
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, LocalProtocolError, RemoteProtocolError
+from ottla.offsets import OffsetAndMetadata, OffsetCommitFailed, OffsetFetchFailed
+from ottla.offsets.coordinator_messages import (
+    NAMES_UNTIL,
+    commit_codes,
+    commit_request,
+    fetch_request,
+    told,
+)
 from ottla.simple.settings import INT_MAX, LONG_MAX, checked_number, checked_place
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.api.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
-from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.schema import Api
 
 LATEST_TIME = -1
@@ -25,19 +32,8 @@ EARLIEST_TIME = -2
 NO_OFFSET = -1
 
 ZOOKEEPER_VERSION = 0
-COMMIT_NAMES_UNTIL = 9
-"""Later versions of OffsetCommit name topics by ids."""
-FETCH_ONE_GROUP_UNTIL = 7
-"""Later versions of OffsetFetch ask for several groups."""
 
 _CONSUMER = -1
-
-
-class OffsetAndMetadata(NamedTuple):
-    """The offset of the next message that a group reads, and a note of its own."""
-
-    offset: int
-    metadata: str = ""
 
 
 # --- offsets before a time
@@ -65,11 +61,11 @@ def offsets_before(
     topics = [ListOffsetsTopic(name=place.topic, partitions=[row])]
     answer = connection.call(ListOffsetsRequest(replica_id=_CONSUMER, topics=topics), version=version)
     for topic in answer.topics:
-        for told in topic.partitions:
-            if (topic.name, told.partition_index) == place:
-                if told.error_code != Code.NONE:
-                    raise KafkaError(told.error_code, f"offsets of {place} before time {time}")
-                found = told.old_style_offsets if version == 0 else [told.offset]
+        for one in topic.partitions:
+            if (topic.name, one.partition_index) == place:
+                if one.error_code != Code.NONE:
+                    raise KafkaError(one.error_code, f"offsets of {place} before time {time}")
+                found = one.old_style_offsets if version == 0 else [one.offset]
                 return tuple(offset for offset in found if offset != NO_OFFSET)
     raise RemoteProtocolError(f"{connection.address}: asked for {place}, ListOffsets answers without it")
 
@@ -80,59 +76,25 @@ def offsets_before(
 def commit(
     connection: Connection, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata], version: int
 ) -> None:
-    """Store them. Raises KafkaError that names the first that was refused and how many were."""
-    api = OffsetCommitRequest.API
-    chosen = _version(connection, api, version, COMMIT_NAMES_UNTIL)
-    topics: dict[str, OffsetCommitTopic] = {}
-    for place, (offset, note) in offsets.items():
-        topic = topics.setdefault(place.topic, OffsetCommitTopic(name=place.topic, partitions=[]))
-        topic.partitions.append(
-            OffsetCommitPartition(
-                partition_index=place.partition, committed_offset=offset, committed_metadata=note
-            )
-        )
-    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
-    answer = connection.call(request, version=chosen)
-    refused = [
-        (TopicAndPartition(topic.name, row.partition_index), row.error_code)
-        for topic in answer.topics
-        for row in topic.partitions
-        if row.error_code != Code.NONE
-    ]
+    """Store them. Raises OffsetCommitFailed if some are refused."""
+    chosen = _version(connection, OffsetCommitRequest.API, version)
+    answer = connection.call(commit_request(group, offsets), version=chosen)
+    refused = _refused(group, commit_codes(answer, offsets))
     if refused:
-        place, code = refused[0]
-        context = (
-            f"group {group!r}: {len(refused)} of {len(offsets)} offsets were not stored, of {place} first"
-        )
-        raise KafkaError(code, context + _remedy(code))
+        raise OffsetCommitFailed(group, refused)
 
 
 def stored(
-    connection: Connection, group: str, places: Iterable[TopicAndPartition], version: int
+    connection: Connection, group: str, places: Collection[TopicAndPartition], version: int
 ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-    """What is stored, without the partitions for which nothing is. Raises KafkaError."""
-    chosen = _version(connection, OffsetFetchRequest.API, version, FETCH_ONE_GROUP_UNTIL)
-    topics: dict[str, OffsetFetchTopic] = {}
-    for topic, partition in places:
-        topics.setdefault(topic, OffsetFetchTopic(name=topic, partition_indexes=[])).partition_indexes.append(
-            partition
-        )
-    request = OffsetFetchRequest(group_id=group, topics=list(topics.values()))
-    answer = connection.call(request, version=chosen)
-    _raise_unless_fine(answer.error_code, f"offsets of group {group!r}")
-    found = {}
-    for told in answer.topics:
-        for row in told.partitions:
-            # This is how brokers up to 0.10 say that there is none.
-            is_nothing = row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-            if not is_nothing:
-                _raise_unless_fine(
-                    row.error_code, f"offset of group {group!r} in {told.name}-{row.partition_index}"
-                )
-            if row.committed_offset != NO_OFFSET:
-                place = TopicAndPartition(told.name, row.partition_index)
-                found[place] = OffsetAndMetadata(row.committed_offset, row.metadata or "")
-    return found
+    """What is stored, without the partitions for which nothing is. Raises OffsetFetchFailed."""
+    chosen = _version(connection, OffsetFetchRequest.API, version)
+    answer = connection.call(fetch_request(group, places, chosen), version=chosen)
+    offsets, codes = told(answer, places, chosen)
+    refused = _refused(group, codes)
+    if refused:
+        raise OffsetFetchFailed(group, refused)
+    return offsets
 
 
 def checked_offsets(
@@ -144,11 +106,13 @@ def checked_offsets(
     checked = {}
     for given, value in offsets.items():
         place = _checked(given)
-        offset, note = value if isinstance(value, tuple) else (value, "")
-        checked_number(f"offset of {place}", offset, 0, LONG_MAX, "give the next one to read, 0 or more")
-        if not isinstance(note, str):
-            raise ConfigError(f"metadata of {place} is {note!r}: give a text")
-        checked[place] = OffsetAndMetadata(offset, note)
+        wanted = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+        checked_number(
+            f"offset of {place}", wanted.offset, 0, LONG_MAX, "give the next one to read, 0 or more"
+        )
+        if not isinstance(wanted.metadata, str):
+            raise ConfigError(f"metadata of {place} is {wanted.metadata!r}: give a text")
+        checked[place] = wanted
     return checked
 
 
@@ -166,7 +130,7 @@ def _checked(place: TopicAndPartition) -> TopicAndPartition:
     return checked_place(*place)
 
 
-def _version(connection: Connection, api: Api, version: int, newest: int) -> int:
+def _version(connection: Connection, api: Api, version: int) -> int:
     """0 is 0; any other is the newest that is no ZooKeeper. Never one store in the place of the other."""
     known = connection.versions.ranges.get(api.key)
     if version == ZOOKEEPER_VERSION:
@@ -176,7 +140,7 @@ def _version(connection: Connection, api: Api, version: int, newest: int) -> int
                 "leave version out, and Kafka keeps them"
             )
         return version
-    chosen = connection.version_for(api, at_most=newest)
+    chosen = connection.version_for(api, at_most=NAMES_UNTIL)
     if chosen == ZOOKEEPER_VERSION:
         raise LocalProtocolError(
             f"{connection.address} keeps offsets of groups in ZooKeeper only ({api.name} 0): give version=0"
@@ -184,12 +148,9 @@ def _version(connection: Connection, api: Api, version: int, newest: int) -> int
     return chosen
 
 
-def _raise_unless_fine(code: int, context: str) -> None:
-    if code != Code.NONE:
-        raise KafkaError(code, context + _remedy(code))
-
-
-def _remedy(code: int) -> str:
-    if code != Code.NOT_COORDINATOR:
-        return ""
-    return "; find_coordinator(seed_brokers, group) tells the broker to connect to"
+def _refused(group: str, codes: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
+    """What was refused, with its code. Raises KafkaError if this is the wrong broker altogether."""
+    if Code.NOT_COORDINATOR in codes.values():
+        whom = "find_coordinator(seed_brokers, group) tells the broker to connect to"
+        raise KafkaError(Code.NOT_COORDINATOR, f"offsets of group {group!r} are not kept here; {whom}")
+    return {place: code for place, code in codes.items() if code != Code.NONE}
