@@ -57,11 +57,20 @@ def test_a_delivery_has_time_for_one_try() -> None:
         ({"acks": "most"}, "it must be all or -1 or 0 or 1"),
         ({"compression.type": "brotli"}, "unknown compression 'brotli'"),
         ({"buffer.memory": 0}, "it must be 1 to"),
+        ({"compression.type": "gzip", "compression.level": 99}, "gzip level 99 is not within 1 to 9"),
+        ({"compression.level": 3}, "compression none has no levels"),
     ],
 )
 def test_wrong_settings_are_told_with_the_remedy(properties: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**properties)
+
+
+def test_a_level_is_the_codecs_own_or_for_any() -> None:
+    levels = {"compression.gzip.level": 1, "compression.zstd.level": 19}
+    assert config(compression_type="zstd", **levels).level == 19
+    assert config(compression_type="snappy", **levels).level is None
+    assert config(compression_type="lz4", compression_level=3, **levels).level == 3
 
 
 def test_a_producer_needs_servers_and_one_partitioner() -> None:

@@ -222,6 +222,35 @@ def test_epochs_that_are_used_up_need_another_id() -> None:
     assert take_one(one, 1e9).identity == Identity(10, 0)
 
 
+def test_numbers_go_on_at_0_behind_the_largest() -> None:
+    one = core()
+    in_flight(one, 0)
+    sequences = one._queues[TOPIC, 0].sequences
+    assert sequences is not None
+    sequences.following = (1 << 31) - 2
+    one.add(TOPIC, 0, [part([1, 2, 3], 0.0)])
+    first = take_one(one)
+    add(one, 4)
+    second = take_one(one)
+    assert (first.base_sequence, second.base_sequence) == ((1 << 31) - 2, 1), "as Kafka counts"
+    halves = first.halves()
+    assert [half.base_sequence for half in halves] == [(1 << 31) - 2, (1 << 31) - 1]
+
+
+@pytest.mark.parametrize("code", [Code.UNKNOWN_PRODUCER_ID, Code.OUT_OF_ORDER_SEQUENCE_NUMBER])
+def test_a_broker_that_forgot_the_producer_gets_all_of_it_under_a_new_epoch(code: Code) -> None:
+    one = core()
+    batches = in_flight(one, 3)
+    for batch in batches:
+        refuse(one, batch, code)
+    again = []
+    for _ in batches:
+        batch = take_one(one, 1e9)
+        again.append((carried(batch), batch.identity, batch.base_sequence))
+        one.stored(batch, 0, -1)
+    assert again == [([n], Identity(9, 1), n) for n in range(3)]
+
+
 def test_a_split_batch_keeps_its_numbers() -> None:
     one = core(batch_size=2_000)
     one.in_hurry = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from itertools import pairwise
 from typing import Any
@@ -176,6 +177,30 @@ def test_a_callback_may_send(broker: EmbeddedBroker, topic: str) -> None:
         one.send(topic, b"first", partition=0, on_delivery=reply)
         assert done.wait(TIMEOUT_S)
         assert again[0].result(TIMEOUT_S).offset == 1
+
+
+@pytest.mark.parametrize("wait", ["flush", "close"])
+def test_a_callback_that_would_wait_for_itself_is_told(broker: EmbeddedBroker, topic: str, wait: str) -> None:
+    errors: list[str] = []
+
+    def on_delivery(_delivery: Delivery) -> None:
+        try:
+            getattr(one, wait)()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    with producer(broker) as one:
+        one.send(topic, b"v", on_delivery=on_delivery)
+        one.flush(TIMEOUT_S)
+        assert one.send(topic, b"v").result(TIMEOUT_S)
+    assert errors == [f"{wait}() in on_delivery would wait for itself: call it in another thread"]
+
+
+def test_a_callback_that_exits_does_not_end_the_producer(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker) as one:
+        one.send(topic, b"v", on_delivery=lambda _: sys.exit(3))
+        one.flush(TIMEOUT_S)
+        assert one.send(topic, b"v").result(TIMEOUT_S)
 
 
 def test_threads_keep_their_own_order(broker: EmbeddedBroker, topic: str) -> None:

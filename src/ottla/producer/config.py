@@ -1,7 +1,7 @@
-"""What users set about producing, parsed once. Kafka's names and defaults, but for three.
+"""What users set about producing, parsed once. Names and defaults are Kafka 4's, but for `batch.size`.
 
-`batch.size` is 1,000,000 as in librdkafka: nothing is allocated ahead here, so large batches cost nothing.
-`partitioner` and `column_partitioner` are functions and therefore no texts of a file.
+That is 1,000,000 as in librdkafka: nothing is allocated ahead here, so large batches cost nothing.
+Partitioners are functions, therefore no texts of a file, and arguments of the producer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from ottla.client.properties import BOOLEAN, INT, LONG_MAX, TEXT, Property, pars
 from ottla.client.retry import Backoff
 from ottla.model.errors import ConfigError
 from ottla.producer.partition_queue import Limits
-from ottla.records.compression import Codec
+from ottla.records.compression import Codec, compress
 
 ACKS_ALL = -1
 IN_FLIGHT_MAX_IDEMPOTENT = 5  # so many batches of a producer a broker knows again
 RETRIES_MAX = 2**31 - 1
 DELIVERY_TIMEOUT_MS = 120_000
 
+LEVEL_MIN = -131_072  # zstd's
+
+_CODECS_WITH_LEVELS = ("gzip", "lz4", "zstd")
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 
 PRODUCER_PROPERTIES: tuple[Property, ...] = (
@@ -99,9 +102,18 @@ PRODUCER_PROPERTIES: tuple[Property, ...] = (
         "compression.level",
         INT,
         None,
-        "The codec's level; its own default if unset.",
-        synonyms=("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
-        minimum=-131_072,
+        "The codec's level, whatever the codec; its own default if unset.",
+        minimum=LEVEL_MIN,
+    ),
+    *(
+        Property(
+            f"compression.{codec}.level",
+            INT,
+            None,
+            f"The level of {codec}, if that is the codec.",
+            minimum=LEVEL_MIN,
+        )
+        for codec in _CODECS_WITH_LEVELS
     ),
     Property(
         "partitioner.ignore.keys",
@@ -167,7 +179,7 @@ class ProducerConfig:
             max_block_ms=values["max_block_ms"],
             max_request_size=values["max_request_size"],
             codec=values["compression_type"],
-            level=values["compression_level"],
+            level=_level(values),
             ignores_keys=values["partitioner_ignore_keys"],
         )
 
@@ -202,6 +214,19 @@ def _idempotence(values: Mapping[str, Any]) -> bool:
     if wanted and missing:
         raise ConfigError(f"enable.idempotence=true needs {' and '.join(missing)}")
     return not missing
+
+
+def _level(values: Mapping[str, Any]) -> int | None:
+    """The level of the codec. Raises ConfigError for one that it does not have."""
+    codec = values["compression_type"]
+    level = values["compression_level"]
+    if level is None:
+        level = values.get(f"compression_{codec.label}_level")
+    try:
+        compress(codec, b"", level=level)
+    except ConfigError as error:
+        raise ConfigError(f"compression.level={level}, compression.type={codec.label}: {error}") from None
+    return None if level is None else int(level)
 
 
 def _delivery_timeout(values: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@
     a key                            murmur2 of it, as every Kafka client places it
     no key                           one partition for a piece of about batch.size bytes, then the next one,
                                      of those that have a leader: few large batches instead of many small
+    round robin                      each row to the next partition of those that have a leader
 
 A user's own function is asked for rows without an explicit partition, with a key or not.
 """
@@ -71,11 +72,11 @@ class TopicPartitioner:
         """One partition for all rows, or one for each. `available` have a leader. Raises ConfigError."""
         chosen = self._explicit(columns, partition_count)
         if chosen is None:
-            chosen = self._derived(columns, partition_count)
+            chosen = self._derived(columns, partition_count, available)
             if chosen is None:
                 return self._next(available)
         elif (chosen == NOT_CHOSEN).any():
-            derived = self._derived(columns, partition_count)
+            derived = self._derived(columns, partition_count, available)
             if derived is not None:
                 chosen = np.where(chosen == NOT_CHOSEN, derived, chosen)
         if (missing := chosen == NOT_CHOSEN).any():
@@ -99,22 +100,25 @@ class TopicPartitioner:
         self._check(np.where(nulls, 0, chosen), partition_count, "column 'partition'")
         return chosen
 
-    def _derived(self, columns: pa.RecordBatch, partition_count: int) -> Partitions | None:
+    def _derived(
+        self, columns: pa.RecordBatch, partition_count: int, available: Sequence[int]
+    ) -> Partitions | None:
         """By the user's function, or by the keys; NOT_CHOSEN where there is none, None if there are none."""
         choice = self._choice
         if choice.row is not None or choice.column is not None:
             return self._custom(columns, partition_count)
         if choice.is_round_robin:
-            turns = np.arange(self._turn, self._turn + columns.num_rows) % partition_count
+            turns = np.arange(self._turn, self._turn + columns.num_rows) % len(available)
             self._turn += columns.num_rows
-            return turns.astype(np.int32)
+            placed: Partitions = np.array(available, np.int32)[turns]
+            return placed
         if choice.ignores_keys or "key" not in columns.schema.names:
             return None
         keys = columns.column("key")
         if keys.null_count == len(keys):
             return None
-        placed = key_partition_column(keys, partition_count)
-        return (placed.fill_null(NOT_CHOSEN) if keys.null_count else placed).to_numpy()  # type: ignore[no-any-return]
+        hashed = key_partition_column(keys, partition_count)
+        return (hashed.fill_null(NOT_CHOSEN) if keys.null_count else hashed).to_numpy()  # type: ignore[no-any-return]
 
     def _custom(self, columns: pa.RecordBatch, partition_count: int) -> Partitions:
         if self._choice.column is not None:

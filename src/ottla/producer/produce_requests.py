@@ -40,7 +40,12 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
             base_sequence=batch.base_sequence,
         )
     columns, wall_ms = joined(batch.parts)
-    if magic < 2 and "headers" in columns.schema.names and not len(columns.column("headers").flatten()):
+    if magic < 2 and "headers" in columns.schema.names:
+        if len(columns.column("headers").flatten()):
+            raise LocalProtocolError(
+                f"{batch}, some of them with headers, which need Produce {FORMAT_2_SINCE} (Kafka 0.11); this"
+                f" broker has {version}, and message format {magic} has none: send them without"
+            )
         columns = columns.drop_columns(["headers"])
     views = encode(
         columns,

@@ -1,0 +1,80 @@
+"""Topics that come later, grow, are deleted and made again, or have partitions that nobody leads."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.producer import Producer
+from ottla.producer.partitioners import Choice, TopicPartitioner
+from ottla.testing.blocking_client import BlockingClient
+from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tests.producer.reading import values
+
+TIMEOUT_S = 60
+
+
+def producer(broker: EmbeddedBroker, **properties: object) -> Producer:
+    return Producer(bootstrap_servers=broker.bootstrap, retry_backoff_ms=5, **properties)
+
+
+def grow(broker: EmbeddedBroker, topic: str, count: int) -> None:
+    host, port = broker.bootstrap.split(":")
+    with BlockingClient(host, int(port)) as client:
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        answer = client.call(CreatePartitionsRequest(topics=[wanted], timeout_ms=30_000, validate_only=False))
+    assert [one.error_code for one in answer.results] == [0]
+
+
+def test_records_wait_for_a_topic_that_is_made_later(broker: EmbeddedBroker, topic: str) -> None:
+    later = f"{topic}-later"
+    with producer(broker, allow_auto_create_topics=False) as one:
+        told = [one.send(later, b"%d" % n, partition=0) for n in range(10)]
+        with pytest.raises(TimeoutError):
+            told[0].result(0.05)
+        broker.create_topic(later, 1)
+        assert [sent.result(TIMEOUT_S).offset for sent in told] == list(range(10))
+
+
+def test_partitions_that_are_added_are_used(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker, metadata_max_age_ms=50, linger_ms=0) as one:
+        assert one.send(topic, b"v", partition=2).result(TIMEOUT_S).partition == 2
+        grow(broker, topic, 5)
+        seen = set()
+        while 4 not in seen:  # records without a key take turns, so it comes once it is known
+            seen.add(one.send(topic, b"v").result(TIMEOUT_S).partition)
+        assert one.send(topic, b"v", partition=4).result(TIMEOUT_S).offset > 0
+
+
+def test_a_topic_that_is_made_anew_is_written_from_its_beginning(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker) as one:
+        assert one.send_batch(topic, pa.table({"value": [b"1", b"2"]}), partition=0).result(TIMEOUT_S)
+        broker.delete_topic(topic)
+        broker.create_topic(topic, 3)
+        told = [one.send(topic, b"%d" % n, partition=0) for n in range(3)]
+        assert [sent.result(TIMEOUT_S).offset for sent in told] == [0, 1, 2]
+    assert values(broker.bootstrap, topic)[0] == [b"0", b"1", b"2"]
+
+
+def test_many_topics_share_a_producer(broker: EmbeddedBroker, topic: str) -> None:
+    names = [f"{topic}-{n}" for n in range(20)]
+    with producer(broker) as one:
+        for turn in range(50):
+            for name in names:
+                one.send(name, b"%d" % turn, b"key")
+        one.flush(TIMEOUT_S)
+    for name in names:
+        (found,) = [each for each in values(broker.bootstrap, name).values() if each]
+        assert found == [b"%d" % turn for turn in range(50)]
+
+
+@pytest.mark.parametrize("choice", [Choice(), Choice(is_round_robin=True)], ids=["sticky", "round robin"])
+def test_partitions_that_nobody_leads_are_passed_over(choice: Choice) -> None:
+    columns = pa.record_batch({"value": [b"v"] * 4})
+    one = TopicPartitioner("t", choice, 0)
+    used: set[int] = set()
+    for _ in range(8):
+        chosen = one.assigned(columns, 4, available=(1, 3))
+        used |= {chosen} if isinstance(chosen, int) else set(chosen.tolist())
+    assert used == {1, 3}
