@@ -20,7 +20,7 @@ from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
-from ottla.model.cluster_view import BrokerNode
+from ottla.model.cluster_view import NO_EPOCH, BrokerNode
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.simple.consumer import SimpleConsumer
@@ -214,7 +214,9 @@ def _leader(metadata: ClusterMetadata, topic: str, partition: int, deadline: Dea
 
 
 def _is_other(found: PartitionMetadata, old: PartitionMetadata) -> bool:
-    return found.leader != old.leader or found.leader_epoch > old.leader_epoch
+    if NO_EPOCH in {found.leader_epoch, old.leader_epoch}:
+        return found.leader != old.leader
+    return found.leader_epoch > old.leader_epoch  # a broker that is behind may tell of an earlier one
 
 
 def _deadline(timeout_ms: int) -> Deadline:
