@@ -128,11 +128,11 @@ class PartitionConsumer:
 
     def close(self) -> None:
         """End all readers and threads now, from any thread. May be called twice."""
-        self._metadata.interrupt()
         self._news.close()
         for reader in (*self.readers.values(), self._last):
             if reader is not None:
                 reader.close()
+        self._metadata.interrupt()
         self._engine.close()
         self._metadata.close()
 

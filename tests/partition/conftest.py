@@ -1,0 +1,48 @@
+"""A broker that the tests of a module share, a topic for each test, a writer, consumers that end with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.partition import PartitionConsumer
+from tests.fetching.traffic import Writer
+
+Consumers = Callable[..., PartitionConsumer]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as one:
+        yield one
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    """A new topic with three partitions, named after the test."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
+    broker.create_topic(name, 3)
+    return name
+
+
+@pytest.fixture
+def writer(broker: EmbeddedBroker) -> Iterator[Writer]:
+    with Writer(broker.bootstrap) as one:
+        yield one
+
+
+@pytest.fixture
+def consumers(broker: EmbeddedBroker) -> Iterator[Consumers]:
+    """Makes consumers that do not wait long for brokers."""
+    with ExitStack() as stack:
+
+        def make(bootstrap: str = "", **settings: object) -> PartitionConsumer:
+            quick = {"fetch_wait_max_ms": 50, "refresh_leader_backoff_ms": 20, "consumer_timeout_ms": 60_000}
+            given = {"bootstrap_servers": bootstrap or broker.bootstrap, **quick, **settings}
+            return stack.enter_context(PartitionConsumer(given))
+
+        yield make

@@ -1,0 +1,263 @@
+"""Partitions that the application chooses: rows, columns, positions to the row, pauses, seeks, errors."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+
+from ottla import ConfigError, EmbeddedBroker, KafkaError
+from ottla.fetching import Reaction, TopicAndPartition
+from ottla.partition import PartitionConsumer
+from tests.fetching.traffic import Writer, until
+from tests.partition.conftest import Consumers
+from tests.partition.rows import checked, column, offsets
+
+
+def places(topic: str) -> list[TopicAndPartition]:
+    return [TopicAndPartition(topic, number) for number in range(3)]
+
+
+def test_messages_come_in_order_with_what_was_written(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 5000)
+    reader = consumers(fetch_message_max_bytes=20_000).consume_partition(topic, 0, 0)
+    assert offsets(reader.messages(), 5000) == [*range(5000)]
+    assert (reader.position, reader.high_watermark, reader.lag) == (5000, 5000, 0)
+    assert (reader.topic, reader.partition, reader.failure) == (topic, 0, None)
+
+
+def test_batches_come_in_order_with_what_was_written(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 5000)
+    reader = consumers(fetch_message_max_bytes=20_000).consume_partition(topic, 0, 0)
+    found = []
+    for batch in reader.batches():
+        assert batch.schema.names == ["offset", "timestamp", "timestamp_type", "key", "value"]
+        found += batch.column("offset").to_pylist()
+        assert reader.position == found[-1] + 1
+        if reader.position == 5000:
+            break
+    assert found == [*range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [("earliest", 0), ("smallest", 0), (-2, 0), (7, 7), ("latest", 10), ("newest", 10)]
+)
+def test_reading_begins_where_it_is_told(
+    topic: str, writer: Writer, consumers: Consumers, start: int | str, first: int
+) -> None:
+    writer.write(places(topic)[0], 10)
+    reader = consumers().consume_partition(topic, 0, start)
+    until(lambda: reader.position >= 0)
+    writer.write(places(topic)[0], 2)
+    assert offsets(reader.messages(), 12 - first) == [*range(first, 12)]
+
+
+def test_an_iterator_ends_in_time_and_the_next_one_goes_on(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 10)
+    reader = consumers(consumer_timeout_ms=300).consume_partition(topic, 0, 0)
+    until(lambda: reader.high_watermark == 10)
+    assert [one.offset for one in reader.messages()] == [*range(10)]
+    assert list(reader.batches(timeout_ms=0)) == []
+    writer.write(places(topic)[0], 5)
+    assert offsets(reader.messages(timeout_ms=-1), 5) == [*range(10, 15)]
+
+
+def test_rows_and_columns_take_turns_in_the_middle_of_a_chunk(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 100, at_once=100)
+    reader = consumers().consume_partition(topic, 0, 0)
+    assert offsets(reader.messages(), 10) == [*range(10)]
+    assert (reader.position, reader.lag) == (10, 90)
+    assert offsets(reader.messages(), 5) == [*range(10, 15)]
+    assert column(islice(reader.batches(), 1)) == [*range(15, 100)]
+    assert reader.position == 100
+
+
+def test_a_seek_takes_effect_at_the_next_row(topic: str, writer: Writer, consumers: Consumers) -> None:
+    writer.write(places(topic)[0], 1000, at_once=1000)
+    reader = consumers().consume_partition(topic, 0, 0)
+    seeks = [(4, 500), (505, 998), (999, 0), (2, 990)]
+    found = []
+    for message in checked(reader.messages()):
+        found.append(message.offset)
+        if seeks and message.offset == seeks[0][0]:
+            reader.seek(seeks.pop(0)[1])
+        elif message.offset == 999:
+            break
+    assert found == [*range(5), *range(500, 506), 998, 999, *range(3), *range(990, 1000)]
+    reader.seek("earliest")
+    assert offsets(reader.messages(), 1) == [0]
+
+
+def test_a_paused_partition_delivers_what_was_fetched_and_no_more(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 100, at_once=100)
+    consumer = consumers()
+    reader, other = consumer.consume_partition(topic, 0, 0), consumer.consume_partition(topic, 1, 0)
+    assert offsets(reader.messages(), 10) == [*range(10)]
+    reader.pause()
+    assert reader.is_paused
+    assert offsets(reader.messages(), 90) == [*range(10, 100)]
+    for _ in range(2):  # a fetch of both may have been under way
+        writer.write(places(topic)[0], 10)
+        writer.write(places(topic)[1], 10)
+        assert len(offsets(other.messages(), 10)) == 10
+    before = reader.position
+    assert before in {100, 110}
+    rest = [one.offset for one in reader.messages(timeout_ms=100)]
+    reader.resume()
+    assert not reader.is_paused
+    rest += offsets(reader.messages(), 120 - reader.position)
+    assert rest == [*range(100, 120)]
+
+
+def test_all_partitions_are_read_in_one_loop(topic: str, writer: Writer, consumers: Consumers) -> None:
+    consumer = consumers(fetch_message_max_bytes=5000)
+    for place in places(topic):
+        writer.write(place, 500)
+        consumer.consume_partition(*place, 0)
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for message in islice(checked(consumer.messages()), 701):
+        found[message.partition].append(message.offset)
+    for chunk in consumer.chunks():
+        assert chunk.batch.num_rows
+        found[chunk.topic_partition.partition] += chunk.batch.column("offset").to_pylist()
+        assert chunk.next_offset == found[chunk.topic_partition.partition][-1] + 1
+        if sum(map(len, found.values())) == 1500:
+            break
+    assert found == {number: [*range(500)] for number in range(3)}
+    assert list(consumer.messages(timeout_ms=0)) == []
+
+
+def test_one_loop_takes_over_what_a_reader_left(topic: str, writer: Writer, consumers: Consumers) -> None:
+    consumer = consumers()
+    readers = [consumer.consume_partition(*place, 0) for place in places(topic)]
+    for place, reader in zip(places(topic), readers, strict=True):
+        writer.write(place, 100, at_once=100)
+        assert offsets(reader.messages(), 40) == [*range(40)]
+    rest = [(one.partition, one.offset) for one in islice(checked(consumer.messages()), 180)]
+    assert sorted(rest) == [(number, offset) for number in range(3) for offset in range(40, 100)]
+
+
+def test_decoders_run_when_asked(topic: str, writer: Writer, consumers: Consumers) -> None:
+    writer.write(places(topic)[0], 3)
+    reader = consumers().consume_partition(
+        topic, 0, 0, key_decoder=bytes.decode, value_decoder=lambda data: json.loads(data)
+    )
+    for message in islice(reader.messages(), 3):
+        assert message.key == f"k{message.offset}"
+        with pytest.raises(json.JSONDecodeError):
+            _ = message.value
+    assert reader.position == 3
+
+
+def test_headers_come_on_request(topic: str, writer: Writer, consumers: Consumers) -> None:
+    writer.write(places(topic)[0], 1)
+    reader = consumers(include_headers=True).consume_partition(topic, 0, 0)
+    assert next(reader.batches()).schema.names[-1] == "headers"
+
+
+def test_partitions_are_listed_and_read_once(topic: str, consumers: Consumers) -> None:
+    consumer = consumers()
+    assert consumer.partitions(topic) == [0, 1, 2]
+    reader = consumer.consume_partition(topic, 0, 0)
+    with pytest.raises(ConfigError, match="is being read already"):
+        consumer.consume_partition(topic, 0, 5)
+    assert list(consumer.readers) == [TopicAndPartition(topic, 0)]
+    reader.close()
+    assert consumer.readers == {}
+    assert consumer.consume_partition(topic, 0, 5).position == 5
+
+
+@pytest.mark.parametrize("offset", [-3, "soon", None, True, 1.5])
+def test_what_is_no_offset_is_refused(topic: str, consumers: Consumers, offset: object) -> None:
+    with pytest.raises(ConfigError, match="'earliest' or 'latest'"):
+        consumers().consume_partition(topic, 0, offset)  # type: ignore[arg-type]
+
+
+def test_settings_of_groups_are_refused_with_a_reason() -> None:
+    with pytest.raises(ConfigError, match="without a group"):
+        PartitionConsumer({"bootstrap.servers": "127.0.0.1:9", "group.id": "g"})
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        PartitionConsumer()
+
+
+# --- what goes wrong
+
+
+def test_an_offset_that_is_gone_stops_the_partition_until_it_is_told_another(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    writer.write(places(topic)[0], 10)
+    writer.delete_before(places(topic)[0], 5)
+    reader = consumers().consume_partition(topic, 0, 2)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match=f"{topic}-0 at offset 2.*auto.offset.reset is none"):
+            next(reader.messages())
+    (report,) = reader.errors(timeout_ms=0)
+    assert (report.reaction, report.offset, report.error) == (Reaction.STOP, 2, reader.failure)
+    reader.seek("earliest")
+    assert offsets(reader.messages(), 5) == [*range(5, 10)]
+    assert reader.failure is None
+
+
+@pytest.mark.parametrize(("reset", "first"), [("smallest", 5), ("earliest", 5), ("largest", 10)])
+def test_an_offset_that_is_gone_is_replaced_if_the_user_says_so(
+    topic: str, writer: Writer, consumers: Consumers, reset: str, first: int
+) -> None:
+    writer.write(places(topic)[0], 10)
+    writer.delete_before(places(topic)[0], 5)
+    reader = consumers(auto_offset_reset=reset).consume_partition(topic, 0, 2)
+    report = next(reader.errors())
+    assert (report.reaction, report.offset) == (Reaction.RESET, 2)
+    until(lambda: reader.position == first)
+    writer.write(places(topic)[0], 1)
+    assert offsets(reader.messages(), 11 - first) == [*range(first, 11)]
+
+
+def test_one_loop_tells_an_error_once_and_goes_on_with_the_others(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    consumer = consumers()
+    for place in places(topic):
+        writer.write(place, 10)
+    lost = consumer.consume_partition(topic, 0, 99)
+    with pytest.raises(KafkaError, match=f"{topic}-0 at offset 99"):
+        next(consumer.messages())
+    assert lost.failure is not None
+    consumer.consume_partition(topic, 1, 0)
+    assert offsets(consumer.messages(), 10) == [*range(10)]
+    lost.seek(8)
+    assert [(one.partition, one.offset) for one in islice(consumer.messages(), 2)] == [(0, 8), (0, 9)]
+
+
+def test_an_error_of_a_closed_reader_is_not_told_to_the_others(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    consumer = consumers()
+    writer.write(places(topic)[1], 10)
+    lost = consumer.consume_partition(topic, 0, 99)
+    until(lambda: lost.failure is not None)
+    lost.close()
+    consumer.consume_partition(topic, 1, 0)
+    assert offsets(consumer.messages(), 10) == [*range(10)]
+    assert [one.offset for one in lost.errors()] == [99]
+
+
+def test_a_topic_that_is_not_there_is_reported_and_waited_for(consumers: Consumers) -> None:
+    with EmbeddedBroker(properties={"auto.create.topics.enable": "false"}) as broker:
+        reader = consumers(broker.bootstrap).consume_partition("later", 0, 0)
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in str(next(reader.errors()))
+        broker.create_topic("later")
+        with Writer(broker.bootstrap) as writer:
+            writer.write(TopicAndPartition("later", 0), 10)
+            assert offsets(reader.messages(), 10) == [*range(10)]
