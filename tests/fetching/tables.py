@@ -56,16 +56,17 @@ def feed(
     chunks_max: int = 2,
     patience_ms: float = 100,
     clock: HandClock | None = None,
+    budget: Budget | None = None,
 ) -> PartitionFeed:
-    queue = ChunkQueue(chunks_max=chunks_max, patience_ms=patience_ms)
+    queue = ChunkQueue(chunks_max=chunks_max, patience_ms=patience_ms, budget=budget or Budget(PLENTY))
     return PartitionFeed(place, start, queue=queue, inbox=inbox, clock=clock or HandClock())
 
 
-def cursor(place: TopicAndPartition = PLACE, offset: int = 0, *, is_behind: bool = True) -> Cursor:
+def cursor(place: TopicAndPartition = PLACE, offset: int = 0, *, lag: int | None = 1 << 40) -> Cursor:
     """A cursor that knows where it is."""
     one = Cursor(feed(place, offset), topic_id=TOPIC_ID)
     one.follow(Wanted(Want.FETCH, 0, offset))
-    one.is_behind = is_behind
+    one.lag = lag
     return one
 
 
@@ -84,7 +85,7 @@ class Table:
         )
 
     def add(self, place: TopicAndPartition = PLACE, start: int = 0) -> Cursor:
-        one = Cursor(feed(place, start, clock=self.clock), topic_id=TOPIC_ID)
+        one = Cursor(feed(place, start, clock=self.clock, budget=self.budget), topic_id=TOPIC_ID)
         self.table.add(one)
         return one
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.fetching.budget import Budget
 from ottla.fetching.chunk_queue import ChunkQueue, Room
-from tests.fetching.tables import chunk
+from tests.fetching.tables import PLENTY, chunk
 
 PATIENCE_MS = 100
 
 
-def queue(*sizes: int, chunks_max: int = 2) -> ChunkQueue:
+def queue(*sizes: int, chunks_max: int = 2, budget: Budget | None = None) -> ChunkQueue:
     """Chunks of these sizes, put in at time 0."""
-    made = ChunkQueue(chunks_max=chunks_max, patience_ms=PATIENCE_MS)
+    made = ChunkQueue(chunks_max=chunks_max, patience_ms=PATIENCE_MS, budget=budget or Budget(PLENTY))
     for number, nbytes in enumerate(sizes):
         made.put(chunk(number, nbytes=nbytes), now_ms=0)
     return made
@@ -21,7 +22,7 @@ def queue(*sizes: int, chunks_max: int = 2) -> ChunkQueue:
 def room(
     one: ChunkQueue, now_ms: float = 0, *, share: int = 1000, expected: int = 10, pending: int = 0
 ) -> Room:
-    return one.room(now_ms, share_bytes=share, expected_bytes=expected, pending_chunks=pending)
+    return one.room(now_ms, share_bytes=share, expected_bytes=expected, pending_bytes=pending)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def room(
         ([10], 0, 1000, Room.OPEN),
         ([10, 10], 0, 1000, Room.FULL),
         ([10], 1, 1000, Room.FULL),  # what is received counts before it is in the queue
-        ([], 2, 1000, Room.FULL),
+        ([], 991, 1000, Room.FULL),
         ([995], 0, 1000, Room.FULL),  # the next one would not fit
         ([990], 0, 1000, Room.OPEN),
         ([], 0, 1, Room.OPEN),  # one chunk is always allowed
@@ -80,6 +81,17 @@ def test_clearing_ends_a_parking() -> None:
     assert room(one, PATIENCE_MS) is Room.PARKED
     one.clear()
     assert (len(one), one.nbytes, room(one, PATIENCE_MS)) == (0, 0, Room.OPEN)
+
+
+def test_what_waits_is_held_of_the_budget() -> None:
+    budget = Budget(PLENTY)
+    one, other = queue(10, 20, budget=budget), queue(5, budget=budget)
+    assert budget.held_bytes == 35
+    one.take(0)
+    assert budget.held_bytes == 25
+    one.clear()
+    other.take(0)
+    assert budget.held_bytes == 0
 
 
 def test_offsets_without_records_belong_to_the_chunk_before_them() -> None:

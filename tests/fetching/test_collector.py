@@ -7,9 +7,9 @@ import struct
 import crc32c
 import pytest
 
-from ottla.fetching import collector
 from ottla.fetching.collector import Collected, collect, glance
 from ottla.fetching.config import FetchConfig, IsolationLevel
+from ottla.fetching.cursor import CHUNK_BYTES_MAX
 from ottla.records.compression import Codec
 from ottla.records.slabs import SlabPool
 from ottla.wire.api.fetch import AbortedTransaction
@@ -19,9 +19,15 @@ POOL = SlabPool(reserve_bytes=0)
 
 
 def collected(
-    data: bytes | None, offset: int = 0, config: FetchConfig | None = None, **about: object
+    data: bytes | None,
+    offset: int = 0,
+    config: FetchConfig | None = None,
+    *,
+    bytes_max: int = CHUNK_BYTES_MAX,
+    **about: object,
 ) -> Collected:
-    return collect(PLACE, offset, answer(data, **about), config or FetchConfig(), POOL)  # type: ignore[arg-type]
+    told = answer(data, **about)  # type: ignore[arg-type]
+    return collect(PLACE, offset, told, config or FetchConfig(), POOL, bytes_max=bytes_max)
 
 
 def offsets(found: Collected) -> list[int]:
@@ -129,27 +135,20 @@ def test_headers_are_a_column_on_request() -> None:
     assert chunk.batch.column_names[-1] == "headers"
 
 
-def test_only_so_much_is_decompressed_and_the_rest_is_left_to_the_next_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 7000)
+def test_only_so_much_is_decompressed_and_the_rest_is_left_to_the_next_answer() -> None:
     data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20))
-    found = collected(data, 5)
+    found = collected(data, 5, bytes_max=7000)
     assert (offsets(found), found.next_offset) == (list(range(5, 20)), 20)
     assert 0 < found.used_bytes < len(data)
 
 
-def test_a_batch_that_alone_is_larger_than_that_is_decoded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 1000)
+def test_a_batch_that_alone_is_larger_than_that_is_decoded_alone() -> None:
     data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10))
-    found = collected(data, 5)
+    found = collected(data, 5, bytes_max=1000)
     assert (offsets(found), found.next_offset, found.damage) == (list(range(5, 10)), 10, None)
 
 
-def test_a_broker_may_send_as_much_as_it_likes_from_below_the_position(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 4000)
+def test_a_broker_may_send_as_much_as_it_likes_from_below_the_position() -> None:
     data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20, 30))
-    found = collected(data, 25)
+    found = collected(data, 25, bytes_max=4000)
     assert (offsets(found), found.next_offset) == (list(range(25, 30)), 30)

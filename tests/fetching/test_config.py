@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.client.config import CLIENT_PROPERTIES
@@ -58,9 +60,28 @@ def test_the_table_goes_with_the_clients() -> None:
     assert FetchConfig.from_values(values).fetch_min_bytes == 7
 
 
-def test_a_budget_is_shared_equally() -> None:
-    budget = Budget(100)
+def test_half_of_a_budget_is_shared_equally_and_half_is_for_whoever_comes_first() -> None:
+    budget = Budget(600)
+    assert budget.share_bytes(0) == 600
     budget.divide(3)
-    assert budget.share_bytes == 33
-    budget.divide(0)
-    assert budget.share_bytes == 100
+    assert budget.share_bytes(0) == 100 + 300
+    budget.hold(400)
+    assert budget.share_bytes(0) == 100  # others have all of the second half
+    assert budget.share_bytes(400) == 400  # what one holds itself does not count
+    budget.release(150)
+    assert budget.share_bytes(0) == 100 + 50
+
+
+def test_partitions_that_stay_within_their_shares_stay_within_the_budget() -> None:
+    chance = random.Random(1)
+    budget, held = Budget(1000), [0] * 7
+    budget.divide(len(held))
+    for _ in range(5000):
+        number = chance.randrange(len(held))
+        if chance.random() < 0.3:
+            budget.release(held[number])
+            held[number] = 0
+        elif held[number] + (more := chance.randrange(1, 200)) <= budget.share_bytes(held[number]):
+            budget.hold(more)
+            held[number] += more
+        assert sum(held) == budget.held_bytes <= 1000

@@ -17,7 +17,7 @@ DAMAGE = CorruptRecord("t-0 at offset 5: broken", offset=5, next_offset=8)
 
 
 def want(one: PartitionFeed) -> Want:
-    return one.wanted(share_bytes=PLENTY, expected_bytes=1, pending_chunks=0).want
+    return one.wanted(share_bytes=PLENTY, expected_bytes=1, pending_bytes=0).want
 
 
 class Note:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.fetching import collector
+from ottla.fetching import partition_table
 from ottla.fetching.config import DamagePolicy, FetchConfig, OffsetReset
 from ottla.fetching.cursor import Cursor
 from ottla.fetching.errors import MessageSizeTooLarge, Reaction, reaction_to
@@ -18,7 +18,7 @@ from ottla.model.errors import CorruptRecord, KafkaError
 from ottla.records.compression import Codec
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.leader_hint import LeaderIdAndEpoch
-from tests.fetching.tables import PLACE, Table, answer, offsets_of, records, response, taken
+from tests.fetching.tables import PLACE, Table, answer, chunk, offsets_of, records, response, taken
 
 
 def places(*partitions: int) -> list[TopicAndPartition]:
@@ -74,7 +74,7 @@ def test_no_more_is_asked_for_than_the_queue_can_take() -> None:
     one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     ahead = one.table.plan(is_limited=True)
     assert PLACE in ahead.asked  # one pending, one asked for: that is two
-    cursor.pending_chunks = 2
+    cursor.feed.deliver(cursor.generation, chunk())
     assert PLACE not in one.table.plan(is_limited=True).asked
 
 
@@ -99,9 +99,36 @@ def test_an_empty_answer_means_that_nobody_is_behind() -> None:
     one = Table()
     for place in places(*range(20)):
         one.add(place)
-    plan = exchange(one, *(answer(None, number, high_watermark=50) for number in range(4)))
-    assert len(plan.asked) == 4  # four may fill an answer
-    assert len(one.table.plan(is_limited=True).asked) == 8  # they did not
+    plan = exchange(one, *(answer(None, number, high_watermark=50) for number in range(16)))
+    assert len(plan.asked) == 16  # these may fill an answer
+    assert len(one.table.plan(is_limited=True).asked) == 20  # they did not
+
+
+def test_memory_is_held_for_answers_until_they_are_queued() -> None:
+    one = Table()
+    cursor = one.add()
+    exchange(one, answer(records(0, 10)))
+    one.table.plan(is_limited=True)
+    one.table.settle()
+    held_bytes = one.budget.held_bytes
+    assert held_bytes > cursor.feed.queued_bytes > 0
+    exchange(one, answer(None, high_watermark=10))
+    one.table.settle()
+    taken(cursor.feed)
+    assert one.budget.held_bytes < held_bytes
+    one.table.clear()
+    assert one.budget.held_bytes == 0
+
+
+def test_what_expands_beyond_the_memory_is_decoded_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_table, "CHUNK_BYTES_TIGHT", 70_000)
+    one = Table(budget_bytes=100_000)
+    cursor = one.add()
+    one.budget.hold(200_000)  # others were quicker
+    cursor.expansion = 1000.0
+    batches = [records(first, 100, size=300, codec=Codec.GZIP) for first in (0, 100, 200)]
+    exchange(one, answer(b"".join(batches)))
+    assert cursor.position == 200
 
 
 def test_topics_are_recognised_by_their_ids() -> None:
@@ -153,7 +180,7 @@ def test_leaving_partitions_go_back_to_what_was_delivered() -> None:
     one.add()
     one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     (left,) = one.table.clear()
-    assert (left.position, left.ahead, left.pending_chunks) == (0, 0, 0)
+    assert (left.position, left.ahead, left.pending_bytes) == (0, 0, 0)
 
 
 # --- errors
@@ -364,7 +391,7 @@ def test_what_was_asked_for_behind_skipped_damage_counts() -> None:
 def test_what_was_not_decompressed_is_asked_for_again_in_smaller_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collector, "CHUNK_BYTES_MAX", 70_000)
+    monkeypatch.setattr(partition_table, "CHUNK_BYTES_MAX", 70_000)
     one = Table()
     cursor = one.add()
     batches = [records(first, 100, size=300, codec=Codec.GZIP) for first in (0, 100, 200)]

@@ -17,6 +17,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from ottla.fetching.budget import Budget
 from ottla.fetching.places import TopicAndPartition
 
 
@@ -46,11 +47,20 @@ class Room(Enum):
 
 
 class ChunkQueue:
-    """At most `chunks_max` chunks; bytes are held against a share that the caller knows."""
+    """At most `chunks_max` chunks, whose bytes are held of a budget."""
 
-    __slots__ = ("_chunks", "_chunks_max", "_is_parked", "_patience_ms", "_waiting_since_ms", "nbytes")
+    __slots__ = (
+        "_budget",
+        "_chunks",
+        "_chunks_max",
+        "_is_parked",
+        "_patience_ms",
+        "_waiting_since_ms",
+        "nbytes",
+    )
 
-    def __init__(self, *, chunks_max: int, patience_ms: float) -> None:
+    def __init__(self, *, chunks_max: int, patience_ms: float, budget: Budget) -> None:
+        self._budget = budget
         self._chunks: deque[FetchedDataChunk] = deque()
         self._chunks_max = chunks_max
         self._patience_ms = patience_ms
@@ -71,7 +81,7 @@ class ChunkQueue:
         if not self._chunks:
             self._waiting_since_ms = now_ms
         self._chunks.append(chunk)
-        self.nbytes += chunk.nbytes
+        self._hold(chunk.nbytes)
 
     def extend_last(self, next_offset: int) -> bool:
         """Offsets without records follow the last chunk: it covers them too. False if there is none."""
@@ -85,7 +95,7 @@ class ChunkQueue:
         if not self._chunks:
             return None
         chunk = self._chunks.popleft()
-        self.nbytes -= chunk.nbytes
+        self._hold(-chunk.nbytes)
         self._waiting_since_ms = now_ms
         if not self._chunks:
             self._is_parked = False
@@ -94,19 +104,24 @@ class ChunkQueue:
     def clear(self) -> None:
         """Forget all chunks: the reader goes elsewhere."""
         self._chunks.clear()
-        self.nbytes = 0
+        self._hold(-self.nbytes)
         self._is_parked = False
 
-    def room(self, now_ms: float, *, share_bytes: int, expected_bytes: int, pending_chunks: int = 0) -> Room:
+    def _hold(self, nbytes: int) -> None:
+        self.nbytes += nbytes
+        self._budget.hold(nbytes)
+
+    def room(self, now_ms: float, *, share_bytes: int, expected_bytes: int, pending_bytes: int = 0) -> Room:
         """Whether one more chunk of about `expected_bytes` may be asked for.
 
-        `pending_chunks` have been received and are not in the queue yet; `share_bytes` is what this queue
-        may hold. One chunk is always allowed, however large, or a small share would stop a partition.
+        A chunk of about `pending_bytes` has been received and is not in the queue yet, if they are not 0;
+        `share_bytes` is what this queue may hold at present. One chunk is always allowed, however large, or a
+        small share would stop a partition.
         """
         if self._is_parked:
             return Room.PARKED
-        count = len(self._chunks) + pending_chunks
-        held = self.nbytes + (pending_chunks + 1) * expected_bytes
+        count = len(self._chunks) + (pending_bytes > 0)
+        held = self.nbytes + pending_bytes + expected_bytes
         if count < self._chunks_max and (count == 0 or held <= share_bytes):
             return Room.OPEN
         if self._chunks and now_ms - self._waiting_since_ms >= self._patience_ms:

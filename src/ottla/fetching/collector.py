@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.config import FetchConfig
-from ottla.fetching.cursor import CHUNK_BYTES_MAX
 from ottla.fetching.errors import damaged
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import CorruptRecord
@@ -62,11 +61,13 @@ def collect(
     answer: FetchPartitionResponse,
     config: FetchConfig,
     pool: SlabPool,
+    *,
+    bytes_max: int,
 ) -> Collected:
     """Decode what was answered to a fetch from `offset`; records below it are left out.
 
-    A megabyte can become a gigabyte, so only so much is decoded. Damage behind sound records is left to the
-    next answer, which will begin with it.
+    A megabyte can become a gigabyte, so only `bytes_max` are decompressed. Damage behind sound records is
+    left to the next answer, which will begin with it.
     """
     data = memoryview(answer.records or b"")
     if not _has_whole_entry(data):
@@ -80,11 +81,11 @@ def collect(
         pool=pool,
     )
     try:
-        decoded = _decoded(unpack, data)
+        decoded = _decoded(unpack, data, bytes_max)
         while decoded.next_offset == offset and _has_whole_entry(data[decoded.valid_bytes :]):
             # All that lies below the position, however much a broker sends of it.
             data = data[decoded.valid_bytes :]
-            decoded = _decoded(unpack, data)
+            decoded = _decoded(unpack, data, bytes_max)
     except CorruptRecord as damage:
         return Collected(offset, damage=damaged(topic_partition, offset, answer.high_watermark, damage))
     chunk = None
@@ -96,9 +97,9 @@ def collect(
     return Collected(decoded.next_offset, chunk, used_bytes=decoded.valid_bytes)
 
 
-def _decoded(unpack: Callable[..., Decoded], data: memoryview) -> Decoded:
+def _decoded(unpack: Callable[..., Decoded], data: memoryview, bytes_max: int) -> Decoded:
     try:
-        return unpack(data, decompressed_bytes_max=CHUNK_BYTES_MAX)
+        return unpack(data, decompressed_bytes_max=bytes_max)
     except CorruptRecord:
         # What looks damaged may be a single batch that is larger than that.
         return unpack(data[: _entry_bytes(data)], decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)

@@ -91,7 +91,9 @@ class FetchEngine:
         if offset < BY_RESET_POLICY:
             raise ConfigError(f"{topic_partition}: there is no offset {offset}; give 0 or more")
         queue = ChunkQueue(
-            chunks_max=self._config.queued_max_message_chunks, patience_ms=self._config.max_processing_time_ms
+            chunks_max=self._config.queued_max_message_chunks,
+            patience_ms=self._config.max_processing_time_ms,
+            budget=self._budget,
         )
         feed = PartitionFeed(topic_partition, offset, queue=queue, inbox=inbox, clock=self._clock)
         with self._lock:

@@ -290,11 +290,16 @@ class PartitionFeed:
             self._source = source
 
     @property
+    def queued_bytes(self) -> int:
+        """What waits for the reader."""
+        return self._queue.nbytes
+
+    @property
     def generation(self) -> int:
         """Counts the seeks; for what concerns the partition wherever its reader is."""
         return self._generation
 
-    def wanted(self, *, share_bytes: int, expected_bytes: int, pending_chunks: int) -> Wanted:
+    def wanted(self, *, share_bytes: int, expected_bytes: int, pending_bytes: int) -> Wanted:
         """What to do about the partition now; see `ChunkQueue.room`."""
         with self._changed:
             if self._is_closed:
@@ -307,7 +312,7 @@ class PartitionFeed:
                         self._clock.now_ms(),
                         share_bytes=share_bytes,
                         expected_bytes=expected_bytes,
-                        pending_chunks=pending_chunks,
+                        pending_bytes=pending_bytes,
                     )
                 ]
             return Wanted(want, self._generation, self._start)

@@ -152,6 +152,7 @@ class BrokerFetcher:
             self._send(connection, plan)
         for delivery in deliveries:
             self._table.deliver(delivery)
+        self._table.settle()
         self._hand_on()
         return plan, bool(plan.asked or deliveries)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client.clock import Clock
@@ -19,12 +20,12 @@ from ottla.client.retry import Backoff
 from ottla.fetching.budget import Budget
 from ottla.fetching.collector import collect, glance
 from ottla.fetching.config import DamagePolicy, FetchConfig
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import CHUNK_BYTES_MAX, CHUNK_BYTES_TIGHT, Cursor
 from ottla.fetching.errors import MessageSizeTooLarge, Reaction, damaged, reaction_to, refused
 from ottla.fetching.feed import BY_RESET_POLICY, Want
 from ottla.fetching.offset_lookup import OffsetAnswer, OffsetQuestion, reset_time
 from ottla.fetching.places import UNKNOWN_OFFSET, TopicAndPartition
-from ottla.fetching.request_plan import Asked, FetchPlan, plan_fetch
+from ottla.fetching.request_plan import Asked, FetchPlan, Turn, plan_fetch
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, OttlaError
@@ -69,6 +70,7 @@ class PartitionTable:
         self._chance = chance or random.Random()
         self._cursors: dict[TopicAndPartition, Cursor] = {}  # in the order of their turns
         self._departed: list[Departure] = []
+        self._held_bytes: deque[int] = deque()  # for answers that are not queued yet, the oldest first
         self._has_unplaced = True
         self.hints: list[LeaderHint] = []  # what answers tell of other leaders (KIP-951)
 
@@ -78,14 +80,13 @@ class PartitionTable:
     def add(self, cursor: Cursor) -> None:
         """Read this partition too, from where it is, or where its reader has gone since."""
         self._cursors[cursor.feed.topic_partition] = cursor
-        self._wanted(cursor)
+        self._turn(cursor)
         self._has_unplaced = True
 
     def attend(self) -> None:
         """Follow the readers: closed partitions are forgotten, others go where a seek says."""
         for place, cursor in list(self._cursors.items()):
-            wanted = self._wanted(cursor)
-            if wanted is Want.CLOSED:
+            if self._turn(cursor).want is Want.CLOSED:
                 del self._cursors[place]
         self._has_unplaced = True
 
@@ -95,6 +96,8 @@ class PartitionTable:
         self._cursors.clear()
         for cursor in cursors:
             cursor.rewind()
+        self._budget.release(sum(self._held_bytes))
+        self._held_bytes.clear()
         return cursors
 
     def take_departed(self) -> list[Departure]:
@@ -107,15 +110,21 @@ class PartitionTable:
     def plan(self, *, is_limited: bool) -> FetchPlan:
         """The next request; `is_limited`: it can say how large the whole answer may be."""
         plan = plan_fetch(
-            self._turns(),
+            map(self._turn, self._cursors.values()),
             self._config,
-            share_bytes=self._budget.share_bytes,
+            budget=self._budget,
             now_ms=self._clock.now_ms(),
             is_limited=is_limited,
         )
         if not is_limited:
             self._to_back(plan.asked)
+        self._held_bytes.append(plan.held_bytes)
         return plan
+
+    def settle(self) -> None:
+        """All that was received has been queued, so that memory is held for what was planned last only."""
+        while len(self._held_bytes) > 1:
+            self._budget.release(self._held_bytes.popleft())
 
     def questions(self) -> list[OffsetQuestion]:
         """Partitions whose offset has to be looked up before they can be fetched."""
@@ -137,19 +146,17 @@ class PartitionTable:
                 found.append(OffsetQuestion(place, time, cursor.leader_epoch))
         return found
 
-    def _turns(self) -> Iterator[tuple[Cursor, Want]]:
-        for cursor in self._cursors.values():
-            yield cursor, self._wanted(cursor)
-
-    def _wanted(self, cursor: Cursor) -> Want:
-        share_bytes = self._budget.share_bytes
+    def _turn(self, cursor: Cursor) -> Turn:
+        pending_bytes = cursor.chunk_bytes(cursor.pending_bytes)
+        share_bytes = self._budget.share_bytes(cursor.feed.queued_bytes + pending_bytes)
+        size = cursor.request_bytes(self._config.fetch_message_max_bytes, share_bytes)
         wanted = cursor.feed.wanted(
             share_bytes=share_bytes,
-            expected_bytes=cursor.expected_bytes(self._config.fetch_message_max_bytes, share_bytes),
-            pending_chunks=cursor.pending_chunks,
+            expected_bytes=cursor.chunk_bytes(size),
+            pending_bytes=pending_bytes,
         )
         cursor.follow(wanted)
-        return wanted.want
+        return Turn(cursor, wanted.want, size)
 
     def _to_back(self, places: Iterable[TopicAndPartition]) -> None:
         for place in places:
@@ -191,7 +198,7 @@ class PartitionTable:
         if not deliveries:
             # Nothing came, so what counted as behind cannot fill the next answer either.
             for asked in plan.asked.values():
-                asked.cursor.is_behind = False
+                asked.cursor.lag = 0
         self._to_back(asked.cursor.feed.topic_partition for asked, _ in deliveries)
         return deliveries
 
@@ -213,11 +220,11 @@ class PartitionTable:
                 self._enlarge(asked, len(answer.records))
                 return
             cursor.ahead = seen.next_offset
-            cursor.pending_chunks = 1
+            cursor.pending_bytes = len(answer.records)
             deliveries.append(Delivery(asked, answer))
         else:
             cursor.feed.passed(asked.generation, asked.offset, answer.high_watermark)
-        cursor.is_behind = self._end(answer) > cursor.ahead
+        cursor.lag = max(0, self._end(answer) - cursor.ahead)
 
     def _end(self, answer: FetchPartitionResponse) -> int:
         """How far a reader of this isolation level can see."""
@@ -243,18 +250,30 @@ class PartitionTable:
         if not self._awaits(asked):
             return
         cursor = asked.cursor
-        found = collect(cursor.feed.topic_partition, asked.offset, answer, self._config, self._pool)
-        cursor.pending_chunks = 0
+        found = collect(
+            cursor.feed.topic_partition,
+            asked.offset,
+            answer,
+            self._config,
+            self._pool,
+            bytes_max=self._chunk_bytes_max(cursor),
+        )
+        cursor.pending_bytes = 0
         if found.chunk is None:
             cursor.feed.passed(asked.generation, found.next_offset, answer.high_watermark)
         else:
             cursor.feed.deliver(asked.generation, found.chunk)
-            cursor.learn_expansion(found.used_bytes, found.chunk.nbytes)
+            cursor.learn(found.used_bytes, found.chunk.nbytes, found.next_offset - asked.offset)
         cursor.position = found.next_offset
         if found.damage is not None:
             self._damaged(cursor, found.damage)
         elif cursor.ahead != cursor.position:
             cursor.rewind()
+
+    def _chunk_bytes_max(self, cursor: Cursor) -> int:
+        own_bytes = cursor.feed.queued_bytes + cursor.chunk_bytes(cursor.pending_bytes)
+        has_room = self._budget.share_bytes(own_bytes) >= own_bytes
+        return CHUNK_BYTES_MAX if has_room else CHUNK_BYTES_TIGHT
 
     def _damaged(self, cursor: Cursor, damage: CorruptRecord) -> None:
         if self._config.damaged_records is DamagePolicy.STOP:

@@ -2,8 +2,8 @@
 
 Partitions stand in turns: what got data goes to the back. So whoever is at the front has waited longest, and
 from Fetch 3 on the first partition with data gets at least one batch, however large. A request takes
-partitions from the front until those that are known to be behind can fill an answer; the rest has its turn
-later. Partitions at their log's end cost an answer nothing and do not count.
+partitions from the front until they are likely to fill an answer; the rest has its turn later. Partitions at
+their log's end cost an answer nothing and do not count.
 
 Before Fetch 3 there is no limit for the whole answer. There, what is asked for is the limit, and everything
 that was asked goes to the back, or those at the log's end would hold the front for ever.
@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.fetching.budget import Budget
 from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
 from ottla.fetching.feed import Want
@@ -27,7 +28,7 @@ LIMITED_SINCE = 3
 TOPIC_IDS_SINCE = 13
 FULL_WAIT_MS = 5
 """A reader is about to take a chunk: the broker shall not be waiting for others by then."""
-RESPONSE_BYTES = 4 << 20
+RESPONSE_BYTES = 2 << 20
 """More in one answer only makes it leave the processor's cache before it is decoded."""
 NO_SESSION, FULL_FETCH = 0, -1
 
@@ -51,9 +52,13 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class FetchPlan:
-    """`asked` by partition, in order. If it is empty, the next thing to do is at `wake_at_ms`, if ever."""
+    """`asked` by partition, in order. If it is empty, the next thing to do is at `wake_at_ms`, if ever.
+
+    `held_bytes` of the budget are for the answer.
+    """
 
     asked: dict[TopicAndPartition, Asked] = field(default_factory=dict)
+    held_bytes: int = 0
     max_wait_ms: int = 0
     max_bytes: int = 0
     wake_at_ms: float | None = None
@@ -63,20 +68,31 @@ class FetchPlan:
         self.wake_at_ms = at_ms if self.wake_at_ms is None else min(self.wake_at_ms, at_ms)
 
 
+class Turn(NamedTuple):
+    """What is wanted of a partition, and how much of it may be asked for."""
+
+    cursor: Cursor
+    want: Want
+    size: int
+
+
 def plan_fetch(
-    turns: Iterable[tuple[Cursor, Want]],
+    turns: Iterable[Turn],
     config: FetchConfig,
     *,
-    share_bytes: int,
+    budget: Budget,
     now_ms: float,
     is_limited: bool,
 ) -> FetchPlan:
-    """The next request. `turns` has each partition with what is wanted of it, the longest waiting first."""
+    """The next request. `turns` has each partition, the longest waiting first.
+
+    What the answer will take is held of the budget at once, so that a turn that is made later sees it.
+    """
     plan = FetchPlan(max_wait_ms=config.fetch_wait_max_ms)
     most = config.fetch_message_max_bytes
     target = min(config.fetch_max_bytes, max(RESPONSE_BYTES, most)) if is_limited else config.fetch_max_bytes
     filled = 0
-    for cursor, want in turns:
+    for cursor, want, size in turns:
         if want is Want.FULL:
             plan.max_wait_ms = min(plan.max_wait_ms, FULL_WAIT_MS)
             plan.wake_by(now_ms + config.max_processing_time_ms)  # then it may be parked
@@ -86,11 +102,13 @@ def plan_fetch(
         elif want is Want.FETCH and cursor.retry_at_ms > now_ms:
             plan.wake_by(cursor.retry_at_ms)
         elif want is Want.FETCH and cursor.can_be_asked:
-            size = cursor.request_bytes(most, share_bytes)
-            if plan.asked and filled + size > target:
+            likely = cursor.likely_bytes(size) if is_limited else size
+            if plan.asked and filled + likely > target:
                 break
             plan.asked[cursor.feed.topic_partition] = Asked(cursor, cursor.generation, cursor.ahead, size)
-            filled += size if cursor.is_behind or not is_limited else 0
+            filled += likely
+            plan.held_bytes += cursor.chunk_bytes(likely)
+            budget.hold(cursor.chunk_bytes(likely))
     plan.max_bytes = target
     if plan.wake_at_ms is not None:
         plan.max_wait_ms = max(0, min(plan.max_wait_ms, int(plan.wake_at_ms - now_ms)))
