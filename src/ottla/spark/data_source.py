@@ -7,7 +7,13 @@ Spark makes these objects in short-lived processes of the driver, pickles them, 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -26,6 +32,7 @@ from ottla.spark.columns import HEADERS, chosen
 from ottla.spark.options import SOURCE_OPTIONS, Given, parse_options
 from ottla.spark.readers import TopicReader, TopicStreamReader
 from ottla.spark.source_options import Mode, source_options
+from ottla.spark.writer import TopicStreamWriter, TopicWriter, sink_options
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TYPES: dict[str, DataType] = {
@@ -61,6 +68,17 @@ class OttlaDataSource(DataSource):
         """For streaming queries."""
         options = source_options(self.options, Mode.STREAM)
         return TopicStreamReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
+        """For batches."""
+        if overwrite:
+            raise ConfigError("mode overwrite: a topic cannot be overwritten; use mode append")
+        return TopicWriter(sink_options(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """For streaming queries, whatever their output mode: every row is a new record."""
+        del overwrite
+        return TopicStreamWriter(sink_options(self.options, schema))
 
 
 def schema_of(given: Given) -> StructType:

@@ -20,16 +20,22 @@ RECORDS_PER_TASK = 10_000
 
 
 class OffsetRange(NamedTuple):
-    """Records of a partition from `start` to before `end`."""
+    """Records of a partition from `start` to before `end`; `look_from` there may be something to learn."""
 
     topic_partition: TopicAndPartition
     start: int
     end: int
+    look_from: int | None = None
 
     @property
     def size(self) -> int:
         """Offsets in it; records may be fewer."""
         return self.end - self.start
+
+    @property
+    def first(self) -> int:
+        """Where reading begins."""
+        return self.start if self.look_from is None else self.look_from
 
 
 Task = tuple[OffsetRange, ...]
@@ -73,7 +79,9 @@ def _by_count(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
 
 def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
     """Parts of the same size, or one record more."""
-    parts = max(1, min(parts, one.size))
+    if parts <= 1:
+        return [one]
+    parts = min(parts, one.size)
     bounds = [one.start + one.size * number // parts for number in range(parts + 1)]
     return [OffsetRange(one.topic_partition, *pair) for pair in pairwise(bounds)]
 

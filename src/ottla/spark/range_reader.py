@@ -61,7 +61,8 @@ def freeze_once() -> None:
 def read_ranges(
     task: Task, client: ClientConfig, fetch: FetchConfig, *, patience_ms: int, clock: Clock = MONOTONIC
 ) -> Iterator[tuple[TopicAndPartition, pa.RecordBatch]]:
-    """The records of all ranges, in order within each partition; no others, and each once.
+    """The records of all ranges, in order within each partition; no others, and each once. They begin
+    where there is something to learn, if that is before the range.
 
     Raises what stops a partition, and RequestTimedOut if nothing comes for so long.
     """
@@ -71,7 +72,7 @@ def read_ranges(
     try:
         for one in task:
             engine.remove(one.topic_partition)  # a task that was cut off may have left it
-            open_ranges[one.topic_partition] = one, engine.add(one.topic_partition, one.start, inbox=inbox)
+            open_ranges[one.topic_partition] = one, engine.add(one.topic_partition, one.first, inbox=inbox)
         deadline = Deadline(clock, patience_ms)
         while open_ranges:
             chunk = inbox.poll(timeout_ms=LOOK_MS)
@@ -95,10 +96,10 @@ def read_ranges(
 def _within(chunk: FetchedDataChunk, wanted: OffsetRange) -> pa.RecordBatch:
     """The chunk's records that belong to the range."""
     batch = chunk.batch
-    if chunk.next_offset <= wanted.end and chunk.fetch_offset >= wanted.start:
+    if chunk.next_offset <= wanted.end and chunk.fetch_offset >= wanted.first:
         return batch
     offsets = batch.column("offset").to_numpy()
-    first, last = offsets.searchsorted([wanted.start, wanted.end])
+    first, last = offsets.searchsorted([wanted.first, wanted.end])
     return batch.slice(int(first), int(last - first))
 
 

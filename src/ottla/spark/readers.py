@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import RowMaker
 from ottla.spark.offset_json import SparkOffset
 from ottla.spark.range_planner import Task
 from ottla.spark.range_reader import freeze_once, read_ranges
+from ottla.spark.row_identity import RepeatFilter
 from ottla.spark.source_options import SourceOptions
 from ottla.spark.stream_planner import StreamPlanner, batch_tasks, read_limit
+
+Records = tuple[TopicAndPartition, pa.RecordBatch]
 
 
 def rows_of(task: Task | None, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -28,8 +32,21 @@ def rows_of(task: Task | None, options: SourceOptions, schema: pa.Schema) -> Ite
     freeze_once()
     maker = RowMaker(schema)
     records = read_ranges(task or (), options.client, options.fetch, patience_ms=options.poll_timeout_ms)
+    if options.repeated_rows is not None:
+        records = without_repeats(task or (), records)
     for place, batch in records:
         yield maker.rows(place, batch)
+
+
+def without_repeats(task: Task, records: Iterable[Records]) -> Iterator[Records]:
+    """Records that were not there before, of the ranges themselves: what stands before them is only seen."""
+    filters = {one.topic_partition: RepeatFilter() for one in task}
+    starts = {one.topic_partition: one.start for one in task}
+    for place, batch in records:
+        news = filters[place].first_seen(batch)
+        first = int(news.column("offset").to_numpy().searchsorted(starts[place]))
+        if first < news.num_rows:
+            yield place, news.slice(first)
 
 
 class TopicReader(DataSourceReader):

@@ -146,13 +146,22 @@ def starting_offsets(
 
 def planned(options: SourceOptions, cluster: SparkCluster, begin: Offsets, end: Offsets) -> list[Task]:
     """Ranges that can be read, as tasks. Raises DataLost, or warns."""
-    found = ranges_between(begin, end, cluster.bounds(end.keys()))
+    bounds = cluster.bounds(end.keys())
+    found = ranges_between(begin, end, bounds)
     if found.losses:
         told = "; ".join(found.losses)
         if options.fails_on_data_loss:
             raise DataLost(f"{told}. To go on without these records, set failOnDataLoss to false")
         log.warning("records are lost: %s", told)
-    return plan(found.ranges, options.task_sizes)
+    if options.repeated_rows is None:
+        return plan(found.ranges, options.task_sizes)
+    ranges = [
+        one._replace(
+            look_from=max(bounds.earliest[one.topic_partition], one.start - options.repeated_rows.lookback)
+        )
+        for one in found.ranges
+    ]
+    return plan(ranges, options.task_sizes)
 
 
 def batch_tasks(options: SourceOptions) -> list[Task]:
