@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ottla.admin.config import AdminConfig
-from ottla.admin.errors import Unsupported
+from ottla.admin.errors import Unsupported, only
 from ottla.client.clock import MONOTONIC, Clock, Deadline
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
@@ -32,6 +32,7 @@ from ottla.model.errors import (
 )
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.schema import Api
+from ottla.wire.versions import PeerVersions
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.session import ZooKeeperSession
 
@@ -55,6 +56,7 @@ class ClusterAccess:
         self._session: KazooZooKeeperSession | None = None
         self._metadata: ClusterMetadata | None = None
         self._pool: ConnectionPool | None = None
+        self._spoken: PeerVersions | None = None
         self._is_closed = False
 
     # --- what is reached
@@ -125,7 +127,7 @@ class ClusterAccess:
 
         One broker speaks for all: while a cluster is being upgraded a call may be refused yet.
         """
-        theirs = self.pool.to_any().versions
+        theirs = self._versions()
         return theirs.version_for(api) if api.key in theirs.ranges else None
 
     def has(self, api: Api) -> bool:
@@ -134,11 +136,25 @@ class ClusterAccess:
 
     def lack(self, api: Api) -> str:
         """That they have not, for messages."""
-        theirs = self.pool.to_any().versions
+        theirs = self._versions()
         generation = f" {theirs.generation}" if theirs.generation else ""
         return f"the broker{generation} has no {api.name} call"
 
-    def view(self, topics: Iterable[str] | None, wish: str = "topics") -> ClusterView:
+    def _versions(self) -> PeerVersions:
+        """While nobody can be reached, what was true before: the call itself is tried for a while."""
+        try:
+            self._spoken = self.pool.to_any().versions
+        except ConnectionLost:
+            if self._spoken is None:
+                raise
+        return self._spoken
+
+    def view(self, topics: Iterable[str] | None, wish: str) -> ClusterView:
+        """`view_once`, tried again for a while."""
+        names = None if topics is None else list(topics)
+        return only(self.settle([wish], lambda _: {wish: self.view_once(names, wish)}, is_repeatable=True))
+
+    def view_once(self, topics: Iterable[str] | None, wish: str) -> ClusterView:
         """The cluster with these topics, or all, as it is now; a topic that is not there carries error 3.
 
         Brokers before 0.11 make the topics that they are asked for. They are asked for all, or ZooKeeper is.
@@ -179,23 +195,23 @@ class ClusterAccess:
         """
         pending = list(keys)
         outcomes: dict[K, V | OttlaError] = {}
-        deadline = self.deadline()
-        _ = self.pool if pending else None  # a cluster that cannot be reached at all is told at once
-        for _ in self.tries(deadline) if pending else ():
-            failure: OttlaError | None = None
+        failure: OttlaError | None = None
+        if not pending:
+            return outcomes
+        _ = self.pool  # a cluster that cannot be reached at all is told at once
+        for _ in self.tries(self.deadline()):
             try:
-                told = dict(attempt(pending))
+                failure, told = None, dict(attempt(pending))
             except OttlaError as error:
-                failure = error
-                told = dict.fromkeys(pending, error)
+                failure, told = error, dict.fromkeys(pending, error)
             outcomes.update({key: told[key] if key in told else _left_out(key) for key in pending})
             again = [key for key in pending if _is_temporary(outcomes[key], is_repeatable=is_repeatable)]
-            if failure is not None and len(pending) == len(outcomes) and (not again or deadline.passed):
-                raise failure
             if not again:
                 break
             self._prepare([outcomes[key] for key in again])
             pending = again
+        if failure is not None and len(pending) == len(outcomes):
+            raise failure
         return outcomes
 
     def _prepare(self, failed: Iterable[object]) -> None:

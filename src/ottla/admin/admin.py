@@ -10,7 +10,7 @@ from ottla.admin.access import ClusterAccess
 from ottla.admin.config import AdminConfig
 from ottla.admin.config_values import ConfigEntry, ConfigResource
 from ottla.admin.configs import ConfigCalls
-from ottla.admin.errors import AdminErrors, all_results, answered, only
+from ottla.admin.errors import all_results, answered, only
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -97,10 +97,8 @@ class Admin:
 
     def list_topics(self, *, include_internal: bool = True) -> tuple[str, ...]:
         """The names of all topics."""
-        view = self._access.view(None, "listing topics")
-        return tuple(
-            name for name in sorted(view.topics) if include_internal or not view.topics[name].is_internal
-        )
+        names = self._topics.names()
+        return tuple(name for name in sorted(names) if include_internal or not names[name])
 
     @overload
     def describe_topics(self, topics: str) -> TopicDescription: ...  # type: ignore[overload-overlap]  # one name
@@ -175,13 +173,13 @@ class Admin:
         """
         if isinstance(partitions, TopicAndPartition):
             return only(self._logs.offsets({partitions: at}, committed_only=committed_only))
-        failed: dict[TopicAndPartition, OttlaError] = {}
+        failed: dict[str, OttlaError] = {}
         if isinstance(partitions, Mapping):
             moments = dict(partitions)
         else:
             places, failed = self._places(partitions, "offsets of logs")
             moments = dict.fromkeys(places, at)
-        return all_results({**failed, **self._logs.offsets(moments, committed_only=committed_only)})
+        return all_results(self._logs.offsets(moments, committed_only=committed_only), failed)
 
     def delete_records(self, before: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
         """Delete what lies before an offset (END_OF_LOG: everything); where each log begins now."""
@@ -189,13 +187,12 @@ class Admin:
 
     def _places(
         self, partitions: str | Iterable[str | TopicAndPartition], wish: str
-    ) -> tuple[list[TopicAndPartition], dict[TopicAndPartition, OttlaError]]:
+    ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
         """Topics as all their partitions, and the errors of those that are not there."""
         listed = [partitions] if isinstance(partitions, str) else list(partitions)
-        found = self._logs.partitions([one for one in listed if isinstance(one, str)], wish)
-        places = [one for one in listed if isinstance(one, TopicAndPartition)]
-        places += [place for place, told in found.items() if not isinstance(told, OttlaError)]
-        return places, {place: told for place, told in found.items() if isinstance(told, OttlaError)}
+        named = [one for one in listed if isinstance(one, TopicAndPartition)]
+        found, failed = self._logs.partitions([one for one in listed if isinstance(one, str)], wish)
+        return list(dict.fromkeys(named + found)), failed
 
     # --- groups
 
@@ -253,8 +250,7 @@ class Admin:
         if to is None and not shift_by:
             raise ConfigError(f"group {group!r}: say where to, as in to=At.EARLIEST, or shift_by")
         places, failed = self._places(partitions, "resetting offsets")
-        if failed:
-            raise AdminErrors(failed, {})
+        all_results({}, failed)
         kind = kind or self._groups.kind_of(group)
         moves = self._lags.moves(group, places, kind, to, shift_by)
         if not dry_run:

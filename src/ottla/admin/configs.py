@@ -154,7 +154,10 @@ class ConfigCalls:
         if not self._access.has(call.API):
             return ZooKeeperTopics(self._access.zookeeper(wish, self._access.lack(call.API)))
         return ZooKeeperTopics(
-            self._access.zookeeper(wish, "quotas of clients are changed in ZooKeeper only")
+            self._access.zookeeper(
+                wish,
+                "the quotas of clients are in ZooKeeper (in KRaft mode elsewhere, out of reach here)",
+            )
         )
 
     def _by_broker(

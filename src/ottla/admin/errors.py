@@ -34,14 +34,22 @@ class AdminErrors(OttlaError):
     def __init__(self, errors: Mapping[Any, OttlaError], results: Mapping[Any, Any]) -> None:
         self.errors: Mapping[Any, OttlaError] = MappingProxyType(dict(errors))
         self.results: Mapping[Any, Any] = MappingProxyType(dict(results))
-        shown = "; ".join(f"{name}: {error}" for name, error in list(errors.items())[:ERRORS_SHOWN])
+        shown = "; ".join(_shown(name, error) for name, error in list(errors.items())[:ERRORS_SHOWN])
         more = f"; and {len(errors) - ERRORS_SHOWN} more" if len(errors) > ERRORS_SHOWN else ""
         super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {shown}{more}")
 
 
-def all_results(outcomes: Mapping[K, V | OttlaError]) -> dict[K, V]:
-    """The results. Raises AdminErrors if any outcome is an error."""
-    errors = {name: one for name, one in outcomes.items() if isinstance(one, OttlaError)}
+def _shown(name: object, error: OttlaError) -> str:
+    text = str(error)
+    return text if str(name) in text else f"{name}: {text}"
+
+
+def all_results(
+    outcomes: Mapping[K, V | OttlaError], failed: Mapping[Any, OttlaError] | None = None
+) -> dict[K, V]:
+    """The results. Raises AdminErrors if any outcome is an error, or something has failed before."""
+    errors = dict(failed or {})
+    errors |= {name: one for name, one in outcomes.items() if isinstance(one, OttlaError)}
     results = {name: one for name, one in outcomes.items() if not isinstance(one, OttlaError)}
     if errors:
         raise AdminErrors(errors, results)

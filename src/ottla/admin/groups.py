@@ -16,7 +16,7 @@ from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, group_error
 from ottla.admin.group_values import GroupDescription, GroupKind, GroupListing, GroupMember
 from ottla.admin.logs import Outcomes as PartitionOutcomes
 from ottla.admin.member_protocol import CONSUMER, decode_assignment, decode_subscription
-from ottla.admin.zookeeper_groups import ZooKeeperGroups
+from ottla.admin.zookeeper_groups import EMPTY, ZooKeeperGroups
 from ottla.client.retry import Action, action_for
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.error_codes import Code
@@ -74,8 +74,6 @@ class GroupCalls:
         keeper = self._keeper(f"group {group!r}")
         if not keeper.exists(group):
             return GroupKind.KAFKA
-        if not self._access.has(DescribeGroupsRequest.API):
-            return GroupKind.ZOOKEEPER
         told = self._described_by_kafka([group])[group]
         if isinstance(told, OttlaError):
             if isinstance(told, KafkaError) and told.code == Code.GROUP_ID_NOT_FOUND:
@@ -120,16 +118,13 @@ class GroupCalls:
         )
 
     def _described_by_kafka(self, groups: list[str]) -> Outcomes[GroupDescription]:
-        if not self._access.has(DescribeGroupsRequest.API):
-            raise Unsupported(
-                f"describing groups: {self._access.lack(DescribeGroupsRequest.API)} (it came with 0.9); "
-                "before it there are only classic groups, in ZooKeeper"
-            )
         return self._access.settle(groups, lambda some: each(some, self._asked_about), is_repeatable=True)
 
     def _asked_about(self, group: str) -> GroupDescription:
         pool = self._access.pool
         coordinator = pool.coordinator(group)
+        if not self._access.has(DescribeGroupsRequest.API):
+            return self._known_by_offsets(group, coordinator)
         answer = pool.to_coordinator(group).call(DescribeGroupsRequest(groups=[group]))
         if len(answer.groups) != 1:
             raise RemoteProtocolError(f"DescribeGroups of {group!r} is answered for {len(answer.groups)}")
@@ -138,8 +133,14 @@ class GroupCalls:
             self._forget_if_moved(group, told.error_code)
             raise told_error(told.error_code, told.error_message, f"group {group!r}")
         if told.group_state == DEAD:
-            raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"group {group!r}")
+            return self._known_by_offsets(group, coordinator)
         return _described(told, coordinator)
+
+    def _known_by_offsets(self, group: str, coordinator: BrokerNode) -> GroupDescription:
+        """Before 0.11 a coordinator forgets a group without members, and only keeps its offsets."""
+        if not self._fetched(group):
+            raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"group {group!r}")
+        return GroupDescription(group, GroupKind.KAFKA, EMPTY, "", "", coordinator, ())
 
     def _forget_if_moved(self, group: str, code: int) -> None:
         if action_for(code) is Action.FIND_COORDINATOR:

@@ -59,8 +59,7 @@ class LagCalls:
         """What was committed or is assigned; of a classic group also what nobody owns of its topics."""
         places = set(committed) | {place for member in group.members for place in member.assignment}
         if group.kind is GroupKind.ZOOKEEPER:
-            found = self._logs.partitions(self._groups.classic_topics(group.group_id), "lag")
-            places |= {place for place, told in found.items() if not isinstance(told, OttlaError)}
+            places |= set(self._logs.partitions(self._groups.classic_topics(group.group_id), "lag")[0])
         return places
 
     # --- resets

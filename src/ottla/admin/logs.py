@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
 from ottla.admin.errors import Unsupported
-from ottla.model.cluster_view import NO_EPOCH, ClusterView
+from ottla.model.cluster_view import EMPTY, NO_EPOCH, ClusterView
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
@@ -76,20 +76,22 @@ class LogCalls:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    def partitions(self, topics: Iterable[str], wish: str) -> Outcomes[TopicAndPartition]:
-        """All partitions of topics, as themselves; a topic that is not there as its partition -1."""
+    def partitions(
+        self, topics: Iterable[str], wish: str
+    ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
+        """All partitions of topics, and the errors of topics that are not there."""
         names = list(topics)
-        view = self._access.view(names, wish) if names else None
-        found: Outcomes[TopicAndPartition] = {}
+        places: list[TopicAndPartition] = []
+        failed: dict[str, OttlaError] = {}
+        view = self._access.view(names, wish) if names else EMPTY
         for name in names:
-            topic = view.topics.get(name) if view is not None else None
+            topic = view.topics.get(name)
             if topic is None or topic.error:
                 code = topic.error if topic is not None else Code.UNKNOWN_TOPIC_OR_PARTITION
-                found[TopicAndPartition(name, -1)] = KafkaError(code, f"topic {name!r}")
+                failed[name] = KafkaError(code, f"topic {name!r}")
             else:
-                places = [TopicAndPartition(name, one.index) for one in topic.partitions]
-                found |= {place: place for place in places}
-        return found
+                places += [TopicAndPartition(name, one.index) for one in topic.partitions]
+        return places, failed
 
     # --- offsets
 
@@ -98,6 +100,9 @@ class LogCalls:
     ) -> Outcomes[LogOffset]:
         """The offset of a moment in each partition."""
         times = {place: moment_ms(moment) for place, moment in moments.items()}
+        version = self._access.version(ListOffsetsRequest.API) or 0
+        if At.MAX_TIMESTAMP in times.values() and version < _LARGEST_TIMESTAMP_SINCE:
+            raise Unsupported("At.MAX_TIMESTAMP: brokers before 3.0 do not tell the largest timestamp")
         return self._access.settle(
             times,
             lambda places: self._asked_for_offsets(
@@ -115,8 +120,6 @@ class LogCalls:
             try:
                 connection = self._access.pool.to(broker_id)
                 version = connection.version_for(ListOffsetsRequest.API)
-                if At.MAX_TIMESTAMP in times.values() and version < _LARGEST_TIMESTAMP_SINCE:
-                    raise Unsupported("MAX_TIMESTAMP: brokers before 3.0 do not tell the largest timestamp")
                 request = ListOffsetsRequest(
                     replica_id=-1,
                     topics=[
@@ -200,7 +203,7 @@ class LogCalls:
     ) -> tuple[Outcomes[V], dict[int, list[TopicAndPartition]]]:
         """The partitions by the broker that leads them, and errors of those that nobody does."""
         listed = list(places)
-        view = self._access.view(sorted({place.topic for place in listed}), wish)
+        view = self._access.view_once(sorted({place.topic for place in listed}), wish)
         outcomes: Outcomes[V] = {}
         by_leader: dict[int, list[TopicAndPartition]] = defaultdict(list)
         for place in listed:

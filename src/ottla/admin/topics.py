@@ -17,7 +17,7 @@ from ottla.admin.topic_values import (
     TopicDescription,
     config_text,
 )
-from ottla.admin.zookeeper_topics import ZooKeeperTopics
+from ottla.admin.zookeeper_topics import INTERNAL_TOPICS, ZooKeeperTopics
 from ottla.client.clock import Deadline
 from ottla.model.cluster_view import NO_EPOCH, NO_LEADER, NO_TOPIC_ID, TopicView
 from ottla.model.error_codes import Code
@@ -157,7 +157,7 @@ class TopicCalls:
         pending = dict(made)
         outcomes: Outcomes[V] = {}
         for _ in self._access.tries(deadline) if pending else ():
-            view = self._access.view(list(pending), "waiting for leaders")
+            view = self._access.view_once(list(pending), "waiting for leaders")
             for name in list(pending):
                 if _is_led(view.topics.get(name), counts[name]):
                     outcomes[name] = pending.pop(name)
@@ -199,6 +199,14 @@ class TopicCalls:
         }
 
     # --- looking
+
+    def names(self) -> dict[str, bool]:
+        """All topics, and whether they are internal."""
+        if self._access.has(CreateTopicsRequest.API) or not self._access.has_zookeeper:
+            view = self._access.view(None, "listing topics")
+            return {name: topic.is_internal for name, topic in view.topics.items()}
+        keeper = self._keeper("listing topics", CreateTopicsRequest)
+        return {name: name in INTERNAL_TOPICS for name in keeper.names()}
 
     def describe(self, names: Iterable[str] | None) -> Outcomes[TopicDescription]:
         """These topics, or all."""

@@ -33,7 +33,7 @@ from ottla.zookeeper.topic_znodes import (
 )
 
 TOPICS, CLIENTS, BROKERS = "topics", "clients", "brokers"
-_INTERNAL = {"__consumer_offsets", "__transaction_state"}
+INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state"}
 _REGISTRATION_0_8 = 1
 
 
@@ -92,7 +92,7 @@ class ZooKeeperTopics:
 
     def delete(self, name: str) -> None:
         """Mark a topic: the controller deletes it, unless brokers run with delete.topic.enable=false."""
-        if name in _INTERNAL:
+        if name in INTERNAL_TOPICS:
             raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal to Kafka, and stays")
         if self._session.exists(paths.topic(name)) is None:
             raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
@@ -107,7 +107,7 @@ class ZooKeeperTopics:
 
     def add_partitions(self, wanted: NewPartitions, *, validate_only: bool) -> int:
         """Replace the assignment by one with more partitions; how many there are then."""
-        if wanted.topic in _INTERNAL:
+        if wanted.topic in INTERNAL_TOPICS:
             raise KafkaError(
                 Code.INVALID_PARTITIONS,
                 f"topic {wanted.topic!r} is internal to Kafka, and keeps its partitions",

@@ -1,0 +1,104 @@
+"""Settings on the embedded broker, and the arithmetic for brokers that replace all of them at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.admin import (
+    Admin,
+    AdminErrors,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    Unsupported,
+    broker_resource,
+    client_resource,
+    topic_resource,
+)
+from ottla.admin.configs import replaced_configs
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.model.error_codes import Code
+from ottla.model.errors import BrokerUnreachable, ConfigError, KafkaError
+
+
+def test_changes_leave_the_rest_as_it_is(admin: Admin, name: str) -> None:
+    admin.create_topics(NewTopic(name, configs={"retention.ms": 1000, "flush.ms": 5}))
+    one = topic_resource(name)
+    admin.alter_configs(one, {"retention.ms": None, "cleanup.policy": "compact", "preallocate": True})
+    found = admin.describe_configs(one)
+    assert found["retention.ms"].is_default
+    assert (found["flush.ms"].value, found["flush.ms"].source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert found["cleanup.policy"].value == "compact"
+    assert found["preallocate"].value == "true"
+    assert found["flush.ms"].synonyms[0].value == "5"
+
+
+def test_validate_only_changes_nothing(admin: Admin, topic: str) -> None:
+    one = topic_resource(topic)
+    admin.alter_configs(one, {"flush.ms": 77}, validate_only=True)
+    assert admin.describe_configs(one)["flush.ms"].is_default
+    with pytest.raises(KafkaError, match=r"topic '.*INVALID_CONFIG"):
+        admin.alter_configs(one, {"flush.ms": "soon"}, validate_only=True)
+
+
+def test_a_broker_tells_of_itself(admin: Admin) -> None:
+    found = admin.describe_configs([broker_resource(1), broker_resource(2)])
+    assert found[broker_resource(1)]["broker.id"].value == "1"
+    assert found[broker_resource(2)]["broker.id"].value == "2"
+    assert found[broker_resource(1)]["broker.id"].is_read_only
+
+
+def test_a_broker_that_is_not_there_is_told_in_time(brokers: EmbeddedBroker) -> None:
+    with (
+        Admin(bootstrap_servers=brokers.bootstrap, default_api_timeout_ms=300) as hasty,
+        pytest.raises(BrokerUnreachable, match="broker 77 is not in the cluster"),
+    ):
+        hasty.describe_configs(broker_resource(77))
+
+
+def test_settings_of_brokers_change(admin: Admin) -> None:
+    everybody, one = broker_resource(None), broker_resource(1)
+    admin.alter_configs(everybody, {"log.flush.interval.ms": 12_345})
+    assert admin.describe_configs(one)["log.flush.interval.ms"].value == "12345"
+    admin.alter_configs(everybody, {"log.flush.interval.ms": None})
+    assert admin.describe_configs(one)["log.flush.interval.ms"].value != "12345"
+
+
+def test_of_many_each_has_its_own_outcome(admin: Admin, topic: str) -> None:
+    good, bad = topic_resource(topic), topic_resource("missing")
+    with pytest.raises(AdminErrors, match="1 of 2 failed: topic 'missing'") as caught:
+        admin.describe_configs([good, bad])
+    assert "flush.ms" in caught.value.results[good]
+    with pytest.raises(AdminErrors) as caught:
+        admin.alter_configs([good, bad], {"flush.ms": 3})
+    assert set(caught.value.errors) == {bad}
+    assert admin.describe_configs(good)["flush.ms"].value == "3"
+
+
+def test_refusals(admin: Admin, brokers: EmbeddedBroker, topic: str) -> None:
+    brokers.fail("IncrementalAlterConfigs", Code.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError, match="this user may not do that with the topic"):
+        admin.alter_configs(topic_resource(topic), {"flush.ms": 3})
+    with pytest.raises(ConfigError, match="no changes are given"):
+        admin.alter_configs(topic_resource(topic), {})
+    with pytest.raises(ConfigError, match="named by its number"):
+        admin.describe_configs(ConfigResource(broker_resource(1).kind, "one"))
+    with pytest.raises(ConfigError, match="negative"):
+        broker_resource(-1)
+    with pytest.raises(Unsupported, match=r"quotas of clients are in ZooKeeper.*zookeeper_connect="):
+        admin.describe_configs(client_resource("billing"))
+
+
+def test_a_call_that_replaces_everything_gets_everything() -> None:
+    present = {
+        "retention.ms": ConfigEntry("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        "flush.ms": ConfigEntry("flush.ms", "6", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        "segment.ms": ConfigEntry("segment.ms", "7", ConfigSource.DEFAULT_CONFIG),
+    }
+    changes = {"flush.ms": None, "segment.bytes": "1000"}
+    assert replaced_configs("topic 't'", present, changes) == {"retention.ms": "5", "segment.bytes": "1000"}
+    secret = {"password": ConfigEntry("password", None, ConfigSource.DYNAMIC_BROKER_CONFIG)}
+    with pytest.raises(Unsupported, match=r"password is a secret.*give its value"):
+        replaced_configs("broker '1'", secret, {"x": "y"})
+    assert replaced_configs("broker '1'", secret, {"password": "p"}) == {"password": "p"}
