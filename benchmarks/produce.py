@@ -1,9 +1,13 @@
-"""Records a second into our broker, in a process of its own, by the wall clock: ours beside other clients.
+"""Records a second into our broker, in a process of its own: ours beside other clients.
 
 Every contender sends the same values to a topic of its own and has them acknowledged by "all", within the
-time that is measured. Ours takes Arrow columns (`send_batch`) or rows (`send`); the others have rows only and
-get Python objects that exist already. Topics are deleted after a case. The broker's data are in memory where
-the system has such a place, since clients are compared here and not disks.
+time that is measured: by the wall clock, and as CPU time of the client. Ours takes Arrow columns
+(`send_batch`) or rows (`send`); the others have rows only and get Python objects that exist already. Topics
+are deleted after a case. The broker's data are in memory where the system has such a place, since clients are
+compared here and not disks.
+
+The bare loop sends requests that were encoded beforehand, five in flight, and looks at no answer: what is
+left to gain by the wall clock with this broker on this machine.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +28,14 @@ import pyarrow as pa
 from benchmarks.broker.contenders import counted, ottla_command
 from benchmarks.broker.processes import Server, free_port, started
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
+from ottla.client.config import ClientConfig
+from ottla.client.connection import Connection
 from ottla.producer import Producer
+from ottla.records.builder import Numbering, encode
 from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopic, DeleteTopicsRequest
+from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 ARROW_TARGETS = {100: 10.0, 1_000: 4.0}
 ROW_TARGET = 0.5
@@ -36,7 +45,10 @@ TABLE_ROWS = 20_000
 TIMEOUT_S = 120
 KEY_BYTES = 8
 # How much less a contender sends than ours, so that a round of each takes about as long.
-SHARES = {"ottla": 1, "ottla rows": 8, "confluent-kafka": 8, "aiokafka": 32, "kafka-python": 128}
+SHARES = {"bare": 1, "ottla": 1, "ottla rows": 4, "confluent-kafka": 4, "aiokafka": 32, "kafka-python": 128}
+CLOCKS = {"by the clock": time.perf_counter, "per CPU second of the client": time.process_time}
+IN_FLIGHT = 5
+NAMED_PRODUCE = 9
 
 
 @dataclass(frozen=True)
@@ -79,15 +91,15 @@ class Shape:
 def produce_arrow(effort: Effort) -> Iterator[Case]:
     """From Arrow columns, beside clients that take rows."""
     with _broker() as server:
-        for value_bytes, partitions in ((size, count) for size in ARROW_TARGETS for count in PARTITIONS):
+        for value_bytes, partitions, clock in product(ARROW_TARGETS, PARTITIONS, CLOCKS):
             shape = Shape(value_bytes, partitions)
             with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life)
+                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
                 yield Case(
-                    f"produce from Arrow, {shape}",
+                    f"produce from Arrow, {shape}, {clock}",
                     "records/s",
                     contenders.columns(),
-                    contenders.peers(ARROW_TARGETS[value_bytes]),
+                    [*contenders.peers(ARROW_TARGETS[value_bytes]), contenders.bare_peer()],
                     effort.server_rounds,
                 )
 
@@ -96,12 +108,12 @@ def produce_arrow(effort: Effort) -> Iterator[Case]:
 def produce_rows(effort: Effort) -> Iterator[Case]:
     """Row by row, as the others."""
     with _broker() as server:
-        for value_bytes in ARROW_TARGETS:
+        for value_bytes, clock in product(ARROW_TARGETS, CLOCKS):
             shape = Shape(value_bytes, 1)
             with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life)
+                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
                 yield Case(
-                    f"produce row by row, {shape}",
+                    f"produce row by row, {shape}, {clock}",
                     "records/s",
                     contenders.rows(),
                     contenders.peers(ROW_TARGET),
@@ -116,7 +128,7 @@ def produce_growth(effort: Effort) -> Iterator[Case]:
         for partitions in GROWTH:
             shape = Shape(100, partitions)
             with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life)
+                contenders = _Contenders(server, shape, effort, life, time.perf_counter)
                 yield Case(
                     f"produce from Arrow, {shape}",
                     "records/s",
@@ -138,9 +150,16 @@ def _broker() -> Iterator[Server]:
 class _Contenders:
     """Ways to send one shape to one server; what they hold ends with `life`."""
 
-    def __init__(self, server: Server, shape: Shape, effort: Effort, life: contextlib.ExitStack) -> None:
+    def __init__(
+        self,
+        server: Server,
+        shape: Shape,
+        effort: Effort,
+        life: contextlib.ExitStack,
+        clock: Callable[[], float],
+    ) -> None:
         self._server, self._shape, self._megabytes = server, shape, effort.server_mb
-        self._life = life
+        self._life, self._clock = life, clock
         self._pairs = list(zip(shape.keys, shape.values, strict=True))
 
     def peers(self, target: float) -> list[Peer]:
@@ -157,6 +176,43 @@ class _Contenders:
         if version is None:
             return Peer(name, note="not installed", target=target)
         return Peer(name, version, measure(), target=target)
+
+    def bare_peer(self) -> Peer:
+        """No client, only what the network and the broker take."""
+        config = ClientConfig.from_properties({"bootstrap.servers": self._server.bootstrap})
+        connection = self._life.enter_context(Connection.open(config.bootstrap[0], config))
+        requests = self._encoded(self._topic())
+
+        def send() -> None:
+            for request in requests:
+                if connection.in_flight_count == IN_FLIGHT:
+                    connection.receive()
+                connection.send(request, version=NAMED_PRODUCE)
+
+        def flush() -> None:
+            while connection.in_flight_count:
+                connection.receive()
+
+        return Peer("a bare socket loop", "", self._measured("bare", send, flush))
+
+    def _encoded(self, topic: str) -> list[ProduceRequest]:
+        """A table as requests of one batch each, to the partitions in turn."""
+        batches = encode(self._shape.table, numbering=Numbering.REQUEST, timestamp_ms=0)
+        return [
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=30_000,
+                topic_data=[
+                    ProduceTopic(
+                        name=topic,
+                        partition_data=[
+                            ProducePartition(index=number % self._shape.partitions, records=batch)
+                        ],
+                    )
+                ],
+            )
+            for number, batch in enumerate(batches)
+        ]
 
     def columns(self) -> Measure:
         """Ours, by `send_batch`."""
@@ -250,13 +306,13 @@ class _Contenders:
         times = self._shape.rounds_of(self._megabytes / SHARES[name])
 
         def measure() -> float:
-            start = time.perf_counter()
+            start = self._clock()
             for _ in range(times):
                 send()
             left = flush()
             if isinstance(left, int) and left:
                 raise RuntimeError(f"{name}: {left} records are not acknowledged after {TIMEOUT_S} s")
-            return times * TABLE_ROWS / (time.perf_counter() - start)
+            return times * TABLE_ROWS / (self._clock() - start)
 
         return measure
 
