@@ -163,6 +163,14 @@ def test_a_cut_that_hides_the_size_says_so() -> None:
     assert "takes at least 12 bytes" in got.remark("t", 0)
 
 
+def test_a_converting_broker_that_sends_nothing_is_told_of() -> None:
+    """As Kafka 3.9 does for Fetch 0 to 2."""
+    got = response(b"", offset=3, fetch_size=100, version=OLD, high_watermark=5)
+    assert list(got.message_set("t", 0)) == []
+    assert got.remark("t", 0).endswith("does not fit into fetch_size 100 or max_bytes: ask for more bytes")
+    assert response(b"", offset=5, version=OLD, high_watermark=5).remark("t", 0) == ""
+
+
 def test_a_cut_tail_is_as_usual() -> None:
     first, second = bytes(batch(*values(0, 2))), bytes(batch(*values(2, 1), base_offset=2))
     got = response(first + second[:-1], version=OLD)

@@ -2,7 +2,8 @@
 
 What becomes of a first message that is larger than fetch_size depends on the version of Fetch:
 
-    0 to 2    the broker cuts: so many bytes of it, of which nothing can be decoded
+    0 to 2    the broker cuts: so many bytes of it, of which nothing can be decoded; brokers since 0.11,
+              which convert for such clients, may send nothing at all
     3, later  the first partition with data gets its first batch whole; those behind it get nothing at all
 
 `remark` tells which it was, in a sentence, and `bytes_needed` what to ask for.
@@ -112,11 +113,11 @@ class FetchedPartition:
                 f"with {len(self.records)} bytes, as brokers do since Kafka 0.10.1 (Fetch {version})"
             )
         is_behind = self.error_code == Code.NONE and self.asked.offset < self.high_watermark
-        if version >= WHOLE_SINCE and is_behind and not self.records and others_got_data:
+        if is_behind and not self.records and (version < WHOLE_SINCE or others_got_data):
+            first = "" if version < WHOLE_SINCE else "add this partition first to the request, or "
             return (
                 f"{self.context}: the log goes on to offset {self.high_watermark}, and nothing came. The "
-                f"first batch does not fit into fetch_size {size} or max_bytes, and other partitions got "
-                "data: add this one first, or ask for more bytes"
+                f"first batch does not fit into fetch_size {size} or max_bytes: {first}ask for more bytes"
             )
         return ""
 

@@ -79,7 +79,7 @@ def commit(
     """Store them. Raises OffsetCommitFailed if some are refused."""
     chosen = _version(connection, OffsetCommitRequest.API, version)
     answer = connection.call(commit_request(group, offsets), version=chosen)
-    refused = _refused(group, commit_codes(answer, offsets))
+    refused = _refused(connection, group, commit_codes(answer, offsets), chosen)
     if refused:
         raise OffsetCommitFailed(group, refused)
 
@@ -91,7 +91,7 @@ def stored(
     chosen = _version(connection, OffsetFetchRequest.API, version)
     answer = connection.call(fetch_request(group, places, chosen), version=chosen)
     offsets, codes = told(answer, places, chosen)
-    refused = _refused(group, codes)
+    refused = _refused(connection, group, codes, chosen)
     if refused:
         raise OffsetFetchFailed(group, refused)
     return offsets
@@ -135,10 +135,7 @@ def _version(connection: Connection, api: Api, version: int) -> int:
     known = connection.versions.ranges.get(api.key)
     if version == ZOOKEEPER_VERSION:
         if known is None or ZOOKEEPER_VERSION not in known:
-            raise LocalProtocolError(
-                f"{connection.address} has no {api.name} 0, which keeps offsets in ZooKeeper: "
-                "leave version out, and Kafka keeps them"
-            )
+            raise _no_zookeeper(connection)
         return version
     chosen = connection.version_for(api, at_most=NAMES_UNTIL)
     if chosen == ZOOKEEPER_VERSION:
@@ -148,8 +145,19 @@ def _version(connection: Connection, api: Api, version: int) -> int:
     return chosen
 
 
-def _refused(group: str, codes: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
-    """What was refused, with its code. Raises KafkaError if this is the wrong broker altogether."""
+def _no_zookeeper(connection: Connection) -> LocalProtocolError:
+    return LocalProtocolError(
+        f"{connection.address} keeps no offsets in ZooKeeper (version 0): "
+        "leave version out, and Kafka keeps them"
+    )
+
+
+def _refused(
+    connection: Connection, group: str, codes: Mapping[TopicAndPartition, int], version: int
+) -> dict[TopicAndPartition, int]:
+    """What was refused, with its code. Raises what it is if this is the wrong broker altogether."""
+    if version == ZOOKEEPER_VERSION and Code.UNSUPPORTED_VERSION in codes.values():
+        raise _no_zookeeper(connection)  # Kafka 3.x lists version 0 even where it runs without ZooKeeper
     if Code.NOT_COORDINATOR in codes.values():
         whom = "find_coordinator(seed_brokers, group) tells the broker to connect to"
         raise KafkaError(Code.NOT_COORDINATOR, f"offsets of group {group!r} are not kept here; {whom}")
