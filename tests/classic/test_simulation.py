@@ -1,0 +1,149 @@
+"""The logic of members under thousands of seeds; and bugs that are planted, which must be found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ottla.classic import attempt, ownership
+from ottla.classic.effects import CreateEphemeral, Read, Start, Steps, WatchBook, WatchKey
+from ottla.classic.gate import DeliveryGate
+from ottla.classic.rebalancer import Rebalancer
+from ottla.fetching.places import TopicAndPartition
+from ottla.zookeeper.errors import NodeExists
+from ottla.zookeeper.session import Watch
+from tests.classic.simulation.ottla_member import OttlaMember
+from tests.classic.simulation.scenario import Scenario
+
+SEEDS = 2000
+SEEDS_TO_FIND = 400
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_groups_behave(first: int) -> None:
+    """One owner of a partition at any instant, nothing left out, and all in order when faults are over."""
+    for seed in range(first, first + 100):
+        try:
+            Scenario(seed).run()
+        except Exception as error:
+            error.add_note(f"python -m tests.classic.simulation --seed {seed} --trace")
+            raise
+
+
+def test_a_seed_is_always_the_same_run() -> None:
+    assert Scenario(11).run() == Scenario(11).run()
+
+
+# --- planted bugs
+
+
+def find() -> None:
+    for seed in range(SEEDS_TO_FIND):
+        Scenario(seed).run()
+
+
+def test_finds_members_that_rely_on_being_told_that_the_session_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DeliveryGate, "extend", lambda self, until_ms: _extend(self, until_ms + 60_000))
+    with pytest.raises(AssertionError, match="which is owned by"):
+        find()
+
+
+_extend = DeliveryGate.extend
+
+
+def test_finds_partitions_that_are_kept_after_a_lost_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(owned: ownership.Ownership) -> Steps[None]:
+        yield from ()
+
+    monkeypatch.setattr("ottla.classic.member.drop", drop)
+    with pytest.raises(AssertionError):
+        find()
+
+
+def test_finds_offsets_that_are_not_committed_before_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OttlaMember, "_commit", lambda *_: None)
+    with pytest.raises(AssertionError, match="messages twice, without any fault"):
+        find()
+
+
+def test_finds_offsets_that_are_read_before_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka does it: the former owner may commit between the two."""
+
+    def take(owned: ownership.Ownership, wanted: attempt.Mine, assignment: attempt.Assignment) -> Steps[None]:
+        places = tuple(sorted(wanted))
+        offsets: Mapping[TopicAndPartition, int] = yield attempt.FetchOffsets(places)
+        try:
+            yield from ownership.claim_all(owned, wanted)
+        except attempt.OttlaError:
+            yield from ownership.roll_back(owned, places)
+            raise
+        yield attempt.StartFetching({place: Start(wanted[place], offsets[place]) for place in places})
+        owned.owned.update(wanted)
+        owned.doubtful.difference_update(wanted)
+
+    monkeypatch.setattr(attempt, "_take", take)
+    with pytest.raises(AssertionError, match="messages twice, without any fault"):
+        find()
+
+
+def test_finds_claims_that_are_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def roll_back(owned: ownership.Ownership, places: tuple[TopicAndPartition, ...]) -> Steps[None]:
+        owned.doubtful.difference_update(places)
+        yield from ()
+
+    monkeypatch.setattr(attempt, "roll_back", roll_back)
+    with pytest.raises(AssertionError):
+        find()
+
+
+def test_finds_claims_of_a_former_session_that_pass_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka 0.8 does it: the node's text alone."""
+
+    def claim(session_id: int, path: str, data: bytes) -> Steps[str | None]:
+        try:
+            yield CreateEphemeral(path, data)
+        except NodeExists:
+            node = yield Read(path, watched=True)
+            if node is None or node.data != data:
+                return "somebody"
+        return None
+
+    monkeypatch.setattr(ownership, "claim_ephemeral", claim)
+    with pytest.raises(AssertionError):
+        find()
+
+
+def test_finds_members_that_miss_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that is believed to be armed when it has fired."""
+    monkeypatch.setattr(WatchBook, "disarm", lambda *_: None)
+    with pytest.raises(AssertionError):
+        find()
+
+
+def test_finds_members_that_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zombies, as Kafka's own consumer has them."""
+
+    def failed(self: Rebalancer, error: Exception, now_ms: float) -> None:
+        self._failures += 1
+        pause_ms = 2000 if self._failures < 4 else float("inf")
+        for action in self._due:
+            self._due[action] = now_ms + pause_ms
+
+    monkeypatch.setattr(Rebalancer, "failed", failed)
+    monkeypatch.setattr(Rebalancer, "group_changed", lambda *_: None)
+    with pytest.raises(AssertionError):
+        find()
+
+
+def test_the_book_leaves_one_watch_a_node() -> None:
+    seen: list[WatchKey] = []
+    book = WatchBook(seen.append)
+    key = WatchKey("/a", is_children=True)
+    first: Watch | None = book.arm(key)
+    assert first is not None
+    assert book.arm(key) is None
+    book.disarm(key)
+    assert book.arm(key) is not None
