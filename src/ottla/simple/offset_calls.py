@@ -118,7 +118,7 @@ def checked_offsets(
 
 def checked_places(places: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
     """What `stored` takes. Raises ConfigError."""
-    checked = [_checked(one) for one in places]
+    checked = list(dict.fromkeys(_checked(one) for one in places))
     if not checked:
         raise ConfigError("no partitions are given: fetch_offsets(group, [TopicAndPartition(…)])")
     return checked
