@@ -18,31 +18,48 @@ from ottla.model.errors import (
     RemoteProtocolError,
     StorageError,
 )
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.model.version import VERSION
 
 if TYPE_CHECKING:
+    from ottla.admin.admin import Admin
     from ottla.broker.embedded import EmbeddedBroker
+    from ottla.offsets.ledger import OffsetLedger
+    from ottla.partition.consumer import PartitionConsumer
+    from ottla.partition.replay import replay
     from ottla.producer.producer import Producer
+    from ottla.simple.consumer import SimpleConsumer
 
 __version__ = VERSION
 
 __all__ = [
+    "Admin",
     "ConfigError",
     "CorruptRecord",
     "EmbeddedBroker",
     "KafkaError",
     "LocalProtocolError",
+    "OffsetLedger",
     "OttlaError",
+    "PartitionConsumer",
     "Producer",
     "RemoteProtocolError",
+    "SimpleConsumer",
     "StorageError",
+    "TopicAndPartition",
     "__version__",
+    "replay",
 ]
 
 
 _LOADED_AT_FIRST_USE = {
+    "Admin": "ottla.admin.admin",
     "EmbeddedBroker": "ottla.broker.embedded",
+    "OffsetLedger": "ottla.offsets.ledger",
+    "PartitionConsumer": "ottla.partition.consumer",
     "Producer": "ottla.producer.producer",
+    "SimpleConsumer": "ottla.simple.consumer",
+    "replay": "ottla.partition.replay",
 }
 
 

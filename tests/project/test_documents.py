@@ -74,16 +74,22 @@ def test_tables_are_made_from_the_source(name: str) -> None:
 
 def test_public_surface_is_what_was_decided() -> None:
     assert sorted(ottla.__all__) == [
+        "Admin",
         "ConfigError",
         "CorruptRecord",
         "EmbeddedBroker",
         "KafkaError",
         "LocalProtocolError",
+        "OffsetLedger",
         "OttlaError",
+        "PartitionConsumer",
         "Producer",
         "RemoteProtocolError",
+        "SimpleConsumer",
         "StorageError",
+        "TopicAndPartition",
         "__version__",
+        "replay",
     ]
     assert all(hasattr(ottla, name) for name in ottla.__all__)
 

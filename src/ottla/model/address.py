@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ottla.model.errors import ConfigError
 
 # "[::1]:9092", "kafka-1.example:9092", and what people paste from listeners: "PLAINTEXT://kafka-1:9092".
-_TEXT = re.compile(r"(?:[A-Za-z0-9_]+://)?(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:/\[\]]+)):([0-9]{1,5})/?")
+_IPV6 = r"(?=[^]]*:[^]]*:)[0-9a-fA-F:.]+(?:%[\w.-]+)?"
+_TEXT = re.compile(rf"(?:[A-Za-z0-9_]+://)?(?:\[({_IPV6})\]|([^\s:/\[\]]+)):([0-9]{{1,5}})/?")
 PORT_MAX = 65535
 
 
