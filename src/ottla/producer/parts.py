@@ -204,22 +204,25 @@ def joined(parts: Sequence[Part]) -> tuple[pa.RecordBatch, int]:
     if len(parts) == 1:
         return parts[0].columns, parts[0].wall_ms
     names = set().union(*(part.columns.schema.names for part in parts))
-    with_headers = "headers" in names
-    pieces = [_uniform(part, with_headers=with_headers) for part in parts]
-    return pa.Table.from_batches(pieces).combine_chunks().to_batches()[0], parts[0].wall_ms
-
-
-def _uniform(part: Part, *, with_headers: bool) -> pa.RecordBatch:
-    columns, count = part.columns, part.count
-    names = columns.schema.names
     arrays = {
-        "key": columns.column("key") if "key" in names else pa.nulls(count, pa.binary()),
-        "value": columns.column("value"),
-        "timestamp": _times(part),
+        name: pa.concat_arrays([_column(part, name, kind) for part in parts])
+        for name, kind in (("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS))
+        if name in names
     }
-    if with_headers:
-        arrays["headers"] = columns.column("headers") if "headers" in names else pa.nulls(count, HEADERS)
-    return pa.record_batch(arrays)
+    if "timestamp" in names:
+        arrays["timestamp"] = pa.concat_arrays([_times(part) for part in parts])
+    else:
+        arrays["timestamp"] = pa.array(
+            np.repeat(
+                np.array([part.wall_ms for part in parts], np.int64), [len(part.rows) for part in parts]
+            )
+        )
+    return pa.record_batch(arrays), parts[0].wall_ms
+
+
+def _column(part: Part, name: str, kind: pa.DataType) -> pa.Array:
+    columns = part.columns
+    return columns.column(name) if name in columns.schema.names else pa.nulls(part.count, kind)
 
 
 def _times(part: Part) -> pa.Array:
