@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import ottla.spark
 from ottla import EmbeddedBroker, Producer
 
 Filled = Callable[..., None]
@@ -17,19 +16,12 @@ Filled = Callable[..., None]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from pyspark.sql import SparkSession  # most tests here need no Spark
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("ottla tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.streaming.checkpoint.fileChecksum.enabled", "false")
-        .getOrCreate()
+    session = ottla.spark.session(
+        "ottla tests",
+        "local[2]",
+        spark_sql_shuffle_partitions="2",
+        spark_sql_session_timeZone="UTC",
+        spark_sql_streaming_checkpoint_fileChecksum_enabled="false",
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -9,3 +9,7 @@ The pure core is `options`, `offset_json`, `positions`, `admission`, `range_plan
 `columns` and `row_identity`. `cluster` and `group_offsets` ask brokers on the driver; `range_reader` and
 `writer` run in the executors; `data_source` and `log_source` are what Spark sees.
 """
+
+from ottla.spark.session import session
+
+__all__ = ["session"]

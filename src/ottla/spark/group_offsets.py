@@ -11,7 +11,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetStore, ZooKeeperOffsets
 from ottla.spark.offset_json import Offsets
 from ottla.zookeeper.errors import ZooKeeperError
-from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class GroupOffsets:
         self._group_id = group_id
         self._client = client
         self._zookeeper_connect = zookeeper_connect
-        self._session: KazooZooKeeperSession | None = None
+        self._session: ZooKeeperSession | None = None
         self._store: OffsetStore | None = None
         self._stored: Offsets = {}
 
@@ -48,13 +48,15 @@ class GroupOffsets:
 
     def _opened(self) -> OffsetStore:
         if self._store is None:
-            if self._zookeeper_connect:
-                self._session = KazooZooKeeperSession(KazooSettings(self._zookeeper_connect))
-                self._session.connect()
-                self._store = ZooKeeperOffsets(self._session)
-            else:
-                self._store = KafkaOffsets(self._client)
+            self._store = self._in_zookeeper() if self._zookeeper_connect else KafkaOffsets(self._client)
         return self._store
+
+    def _in_zookeeper(self) -> OffsetStore:
+        from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession  # few need it
+
+        self._session = KazooZooKeeperSession(KazooSettings(self._zookeeper_connect))
+        self._session.connect()
+        return ZooKeeperOffsets(self._session)
 
     def close(self) -> None:
         """End the connections."""

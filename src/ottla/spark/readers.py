@@ -19,8 +19,6 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import RowMaker
 from ottla.spark.offset_json import SparkOffset
 from ottla.spark.range_planner import Task
-from ottla.spark.range_reader import freeze_once, read_ranges
-from ottla.spark.row_identity import RepeatFilter
 from ottla.spark.source_options import SourceOptions
 from ottla.spark.stream_planner import StreamPlanner, batch_tasks, read_limit
 
@@ -29,6 +27,8 @@ Records = tuple[TopicAndPartition, pa.RecordBatch]
 
 def rows_of(task: Task | None, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """What a task yields. Spark makes one task without ranges where there is nothing to read."""
+    from ottla.spark.range_reader import freeze_once, read_ranges  # kernels: not for the driver
+
     freeze_once()
     maker = RowMaker(schema)
     records = read_ranges(task or (), options.client, options.fetch, patience_ms=options.poll_timeout_ms)
@@ -40,6 +40,8 @@ def rows_of(task: Task | None, options: SourceOptions, schema: pa.Schema) -> Ite
 
 def without_repeats(task: Task, records: Iterable[Records]) -> Iterator[Records]:
     """Records that were not there before, of the ranges themselves: what stands before them is only seen."""
+    from ottla.spark.row_identity import RepeatFilter
+
     filters = {one.topic_partition: RepeatFilter() for one in task}
     starts = {one.topic_partition: one.start for one in task}
     for place, batch in records:
