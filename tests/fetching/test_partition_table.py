@@ -86,6 +86,24 @@ def test_who_got_data_goes_to_the_back() -> None:
     assert list(one.table.plan(is_limited=True).asked) == places(1, 0, 2)
 
 
+def test_who_has_no_more_goes_to_the_back_and_who_was_left_out_stays_in_front() -> None:
+    one = Table()
+    for place in places(0, 1, 2):
+        one.add(place)
+    exchange(one, answer(None, 0, high_watermark=0), answer(records(0, 1), 1), answer(None, 2))
+    assert list(one.table.plan(is_limited=True).asked) == places(2, 0, 1)
+
+
+def test_records_of_unknown_size_are_guessed_by_those_of_others() -> None:
+    one = Table()
+    for place in places(*range(4)):
+        one.add(place)
+    exchange(one, answer(records(0, 10), 0))
+    others = [answer(None, number, high_watermark=5_000) for number in range(1, 4)]
+    exchange(one, answer(records(10, 10), 0), *others)
+    assert list(one.table.plan(is_limited=True).asked) == places(1, 2, 3, 0)  # 1 MB each would be two
+
+
 def test_before_version_3_who_was_asked_goes_to_the_back() -> None:
     one = Table(FetchConfig(fetch_max_bytes=2 << 20, fetch_message_max_bytes=1 << 20))
     for place in places(0, 1, 2):

@@ -72,6 +72,7 @@ class PartitionTable:
         self._departed: list[Departure] = []
         self._held_bytes: deque[int] = deque()  # for answers that are not queued yet, the oldest first
         self._has_unplaced = True
+        self._offset_bytes = 0.0  # of the last one that is known, a guess for the others
         self.hints: list[LeaderHint] = []  # what answers tell of other leaders (KIP-951)
 
     def __len__(self) -> int:
@@ -117,7 +118,8 @@ class PartitionTable:
             is_limited=is_limited,
         )
         if not is_limited:
-            self._to_back(plan.asked)
+            for place in plan.asked:
+                self._to_back(place)
         self._held_bytes.append(plan.held_bytes)
         return plan
 
@@ -158,9 +160,8 @@ class PartitionTable:
         cursor.follow(wanted)
         return Turn(cursor, wanted.want, size)
 
-    def _to_back(self, places: Iterable[TopicAndPartition]) -> None:
-        for place in places:
-            self._cursors[place] = self._cursors.pop(place)
+    def _to_back(self, place: TopicAndPartition) -> None:
+        self._cursors[place] = self._cursors.pop(place)
 
     # --- answers
 
@@ -190,8 +191,8 @@ class PartitionTable:
                 if asked is None:
                     continue
                 known += 1
-                if self._awaits(asked):
-                    self._note(asked, answer, deliveries)
+                if self._awaits(asked) and self._has_had_its_turn(asked, answer, deliveries):
+                    self._to_back(asked.cursor.feed.topic_partition)
         if response.error_code != Code.NONE and not known:
             for asked in plan.asked.values():
                 self._refuse(asked.cursor, response.error_code)
@@ -199,32 +200,36 @@ class PartitionTable:
             # Nothing came, so what counted as behind cannot fill the next answer either.
             for asked in plan.asked.values():
                 asked.cursor.lag = 0
-        self._to_back(asked.cursor.feed.topic_partition for asked, _ in deliveries)
         return deliveries
 
     def _awaits(self, asked: Asked) -> bool:
         return self._cursors.get(asked.cursor.feed.topic_partition) is asked.cursor and asked.is_current
 
-    def _note(self, asked: Asked, answer: FetchPartitionResponse, deliveries: list[Delivery]) -> None:
+    def _has_had_its_turn(
+        self, asked: Asked, answer: FetchPartitionResponse, deliveries: list[Delivery]
+    ) -> bool:
+        """Note an answer. Who got nothing though there is something stays where it is, at the front."""
         cursor = asked.cursor
         if answer.error_code != Code.NONE:
             if answer.current_leader.leader_id >= 0:
                 place, leader = cursor.feed.topic_partition, answer.current_leader
                 self.hints.append(LeaderHint(*place, leader.leader_id, leader.leader_epoch))
             self._refuse(cursor, answer.error_code)
-            return
+            return False
         cursor.succeeded()
         if answer.records:
             seen = glance(answer.records, asked.offset)
             if seen.is_cut:
                 self._enlarge(asked, len(answer.records))
-                return
+                return False
             cursor.ahead = seen.next_offset
             cursor.pending_bytes = len(answer.records)
             deliveries.append(Delivery(asked, answer))
         else:
             cursor.feed.passed(asked.generation, asked.offset, answer.high_watermark)
         cursor.lag = max(0, self._end(answer) - cursor.ahead)
+        cursor.offset_bytes = cursor.offset_bytes or self._offset_bytes
+        return bool(answer.records) or not cursor.lag
 
     def _end(self, answer: FetchPartitionResponse) -> int:
         """How far a reader of this isolation level can see."""
@@ -264,6 +269,7 @@ class PartitionTable:
         else:
             cursor.feed.deliver(asked.generation, found.chunk)
             cursor.learn(found.used_bytes, found.chunk.nbytes, found.next_offset - asked.offset)
+            self._offset_bytes = cursor.offset_bytes
         cursor.position = found.next_offset
         if found.damage is not None:
             self._damaged(cursor, found.damage)

@@ -1,9 +1,9 @@
 """Which partitions to ask a broker for next, how much of each, and how long it may wait. Pure.
 
-Partitions stand in turns: what got data goes to the back. So whoever is at the front has waited longest, and
-from Fetch 3 on the first partition with data gets at least one batch, however large. A request takes
-partitions from the front until they are likely to fill an answer; the rest has its turn later. Partitions at
-their log's end cost an answer nothing and do not count.
+Partitions stand in turns: what got data, or has none, goes to the back. So whoever is at the front has waited
+longest, and from Fetch 3 on the first partition with data gets at least one batch, however large. A request
+takes partitions from the front until they are likely to fill an answer; the rest has its turn later.
+Partitions at their log's end cost an answer nothing and do not count.
 
 Before Fetch 3 there is no limit for the whole answer. There, what is asked for is the limit, and everything
 that was asked goes to the back, or those at the log's end would hold the front for ever.
