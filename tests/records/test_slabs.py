@@ -84,6 +84,18 @@ def test_no_more_than_the_reserve_is_kept() -> None:
     del leases
 
 
+def test_slabs_of_a_size_that_is_not_used_any_more_make_room() -> None:
+    pool = SlabPool(reserve_bytes=4 * SLAB_BYTES_MIN)
+    small = [pool.lease(SLAB_BYTES_MIN) for _ in range(4)]
+    small.clear()
+    assert pool.reserved_bytes == 4 * SLAB_BYTES_MIN
+    large = pool.lease(2 * SLAB_BYTES_MIN)
+    slab = large.slab
+    del large
+    assert pool.reserved_bytes == 4 * SLAB_BYTES_MIN
+    assert pool.lease(2 * SLAB_BYTES_MIN).slab is slab
+
+
 def test_a_pool_without_reserve_keeps_nothing() -> None:
     pool = SlabPool(reserve_bytes=0)
     pool.lease(1)

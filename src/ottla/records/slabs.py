@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,7 @@ class SlabPool:
     """
 
     def __init__(self, *, reserve_bytes: int) -> None:
-        """`reserve_bytes`: how much returned memory of a size class is kept for the next taker."""
+        """`reserve_bytes`: how much returned memory of all sizes is kept for the next taker."""
         self.reserve_bytes = reserve_bytes
         self._free: dict[int, deque[Slab]] = {1 << bits: deque() for bits in SLAB_SIZE_BITS}
 
@@ -62,6 +63,15 @@ class SlabPool:
         free = self._free.get(slab.size)
         if free is not None and (len(free) + 1) * slab.size <= self.reserve_bytes:
             free.append(slab)
+            if self.reserved_bytes > self.reserve_bytes:
+                self._drop_others(free)
+
+    def _drop_others(self, kept: deque[Slab]) -> None:
+        """What is returned now is what is in use; other sizes are from what was decoded before."""
+        for free in self._free.values():
+            while free is not kept and free and self.reserved_bytes > self.reserve_bytes:
+                with suppress(IndexError):  # another thread took the last one
+                    free.popleft()
 
 
 class Slab:
