@@ -1,0 +1,186 @@
+"""format("ottla-log"): Kafka's segment directories as a table, without a broker.
+
+    spark.read.format("ottla-log").load("/var/lib/kafka/data")
+
+Backups, the disk of a broker that is gone, cold data. Executors read the files themselves, so the
+directory must be there for them. The schema is that of format("ottla"). Records of aborted transactions
+are not left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ottla.model.errors import ConfigError, CorruptRecord
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.columns import HEADERS, RowMaker
+from ottla.spark.data_source import arrow_schema, schema_of
+from ottla.spark.log_segments import PartitionOnDisk, SegmentPiece, partitions_in, reading
+from ottla.spark.offset_json import parse_offsets
+from ottla.spark.options import LOG_OPTIONS, parse_options
+from ottla.spark.positions import TopicPattern, Topics, check_complete
+from ottla.spark.source_options import subscription
+
+BLOCK_BYTES = 4 << 20
+LOG_END = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Checked. Offsets are None where the log's own start and end are meant."""
+
+    paths: tuple[str, ...]
+    topics: Topics | TopicPattern | None
+    starting: dict[TopicAndPartition, int] | None
+    ending: dict[TopicAndPartition, int] | None
+    starting_ms: int | None
+    ending_ms: int | None
+    has_headers: bool
+    bytes_per_task: int
+
+
+def log_options(options: Mapping[str, str]) -> LogOptions:
+    """Parse and check. Raises ConfigError."""
+    given = parse_options(LOG_OPTIONS, options)
+    if given.kafka:
+        name = sorted(given.kafka)[0]
+        raise ConfigError(f"kafka.{name}: files are read without a broker; leave it out")
+    values = given.values
+    if not values["path"]:
+        raise ConfigError('path is not set: .load("…") the directory that has orders-0, orders-1 and so on')
+    topics = subscription(values) if values["subscribe"] or values["subscribePattern"] else None
+    assert topics is None or isinstance(topics, Topics | TopicPattern)
+    return LogOptions(
+        paths=values["path"],
+        topics=topics,
+        starting=_offsets(values, "startingOffsets", "earliest"),
+        ending=_offsets(values, "endingOffsets", "latest"),
+        starting_ms=values["startingTimestamp"],
+        ending_ms=values["endingTimestamp"],
+        has_headers=values["includeHeaders"],
+        bytes_per_task=values["maxBytesPerTask"],
+    )
+
+
+def _offsets(values: Mapping[str, Any], name: str, edge: str) -> dict[TopicAndPartition, int] | None:
+    text = values[name]
+    return None if text.lower() in {"", edge} else parse_offsets(text, name, minimum=0)
+
+
+class OttlaLogDataSource(DataSource):
+    """Segment files as a table; batch queries only."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "ottla-log"
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option `columns`."""
+        return schema_of(parse_options(LOG_OPTIONS, self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For batch queries."""
+        options = log_options(self.options)
+        return LogReader(options, arrow_schema(schema, has_headers=options.has_headers))
+
+
+class LogReader(DataSourceReader):
+    """spark.read.format("ottla-log")"""
+
+    def __init__(self, options: LogOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """On the driver: looks at names and indexes, and reads no records."""
+        return [InputPartition(task) for task in log_tasks(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In an executor."""
+        from ottla.spark.range_reader import freeze_once
+
+        freeze_once()
+        maker = RowMaker(self._schema)
+        for piece in partition.value or ():
+            for records in records_of(piece, has_headers=HEADERS in self._schema.names):
+                yield maker.rows(piece.topic_partition, records)
+
+
+def log_tasks(options: LogOptions) -> list[tuple[SegmentPiece, ...]]:
+    """The pieces of all partitions, small ones together."""
+    tasks: list[tuple[SegmentPiece, ...]] = []
+    task: list[SegmentPiece] = []
+    for piece in _pieces(options):
+        if task and sum(one.size for one in task) + piece.size > options.bytes_per_task:
+            tasks.append(tuple(task))
+            task = []
+        task.append(piece)
+    return [*tasks, tuple(task)] if task else tasks
+
+
+def _pieces(options: LogOptions) -> Iterator[SegmentPiece]:
+    partitions = [one for one in partitions_in(options.paths) if _is_wanted(one, options.topics)]
+    places = {one.topic_partition for one in partitions}
+    for what, given in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        if given is not None:
+            check_complete(what, given, places)
+    for one in partitions:
+        start, end = _bounds(one, options)
+        if start < end:
+            yield from one.pieces(start, end, options.bytes_per_task)
+
+
+def _is_wanted(one: PartitionOnDisk, topics: Topics | TopicPattern | None) -> bool:
+    topic = one.topic_partition.topic
+    if isinstance(topics, TopicPattern):
+        return topics.matches(topic)
+    return topics is None or topic in topics.names
+
+
+def _bounds(one: PartitionOnDisk, options: LogOptions) -> tuple[int, int]:
+    start, end = one.start_offset, LOG_END
+    if options.starting is not None:
+        start = max(start, options.starting[one.topic_partition])
+    if options.ending is not None:
+        end = options.ending[one.topic_partition]
+    if options.starting_ms is not None:
+        start = max(start, one.offset_at(options.starting_ms, LOG_END))
+    if options.ending_ms is not None:
+        end = min(end, one.offset_at(options.ending_ms, LOG_END))
+    return start, end
+
+
+def records_of(piece: SegmentPiece, *, has_headers: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a piece, a few megabytes at a time. Raises CorruptRecord with the file's name."""
+    from ottla.records.reader import decode  # kernels: not for the driver
+
+    position, block_bytes = piece.position, BLOCK_BYTES
+    with reading(Path(piece.path)) as (read, _):
+        while position < piece.end_position:
+            data = read(position, min(block_bytes, piece.end_position - position))
+            try:
+                decoded = decode(data, from_offset=piece.start, headers=has_headers)
+            except CorruptRecord as error:
+                raise CorruptRecord(
+                    f"{piece.path}, byte {position} or behind: {error}; endingOffsets can end before it",
+                    offset=error.offset,
+                ) from error
+            if decoded.valid_bytes:
+                position += decoded.valid_bytes
+                block_bytes = BLOCK_BYTES
+                rows = decoded.batch
+                count = int(rows.column("offset").to_numpy().searchsorted(piece.end))
+                if count:
+                    yield rows.slice(0, count)
+            elif len(data) == block_bytes:
+                block_bytes *= 2  # one batch is larger than that
+            else:
+                return  # the last one is not whole (yet)
