@@ -1,1 +1,1 @@
-"""Consumers whose partitions are given to them by a group: the coordinator protocol of Kafka 0.9 and later."""
+"""Consumers whose partitions a group gives them: the coordinator protocol of Kafka 0.9 and later."""

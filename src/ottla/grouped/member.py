@@ -1,0 +1,392 @@
+"""Member: one member of a group as a state machine, without a socket, a thread or a clock.
+
+Its driver, which owns it, does three things in turns:
+
+    ask = member.next(now_ms)                    # a request for the coordinator, if one is due
+    member.answered(response, now_ms)            # or member.unanswered(now_ms)
+    member.demand                                # what the application shall do; then member.done()
+
+and one more when `topics_wanted` is not None: the leader needs the topics' partition counts. `member_state`
+has the theory and the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.fetching.places import TopicAndPartition
+from ottla.grouped.assignors import Assignor, Participant, Remembered
+from ottla.grouped.consumer_protocol import (
+    NO_GENERATION,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from ottla.grouped.member_requests import Ask, GroupRequests
+from ottla.grouped.member_state import BEATING, MOVES, REMEDIES, Event, Reaction, State, reaction_to
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, OttlaError, RemoteProtocolError
+from ottla.offsets.coordinator_messages import Membership
+from ottla.wire.api.heartbeat import HeartbeatResponse
+from ottla.wire.api.join_group import JoinGroupResponse
+from ottla.wire.api.sync_group import SyncGroupResponse
+from ottla.wire.schema import Response
+
+Places = frozenset[TopicAndPartition]
+NOTHING: Places = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    """What a member is asked to be. Times in ms; `assignors` in order of preference."""
+
+    group_id: str
+    assignors: tuple[Assignor, ...]
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    instance_id: str | None = None
+    rack: str | None = None
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether members may keep what they have while they join: if every assignor can do so."""
+        return all(assignor.is_cooperative for assignor in self.assignors)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the application shall do: give partitions back, then take others. `is_lost`: others may have
+    them already, so there is nothing left to commit."""
+
+    give_back: Places
+    take: Places
+    is_lost: bool
+    membership: Membership
+
+
+class Member:
+    """`pause_ms` tells how long to wait after so many failures in a row."""
+
+    def __init__(self, config: MemberConfig, topics: Iterable[str], pause_ms: Callable[[int], float]) -> None:
+        self.config = config
+        self.state = State.JOINING
+        self.held = NOTHING
+        self.demand: Demand | None = None
+        self.failure: OttlaError | None = None
+        self.is_coordinator_doubtful = False
+        self.notices: list[str] = []
+        self._requests = GroupRequests(
+            config.group_id, config.session_timeout_ms, config.max_poll_interval_ms
+        )
+        self._pause_ms = pause_ms
+        self._topics = frozenset(topics)
+        self._membership = Membership(instance_id=config.instance_id)
+        self._protocol = ""
+        self._remembered = Remembered()
+        self._participants: list[Participant] = []  # of the generation that this member leads
+        self._is_leader = False
+        self._counts: Mapping[str, int] = {}  # what the last plan was made of
+        self._plan: dict[str, bytes] = {}
+        self._in_flight: Ask | None = None
+        self._failures = 0
+        self._retry_at_ms = 0.0
+        self._heartbeat_at_ms = 0.0
+        self._answered_at_ms = 0.0  # the last heartbeat, join or sync
+        self._polled_at_ms: float | None = None  # None: the application has to poll first
+        self._rejoin_reason = ""
+        self._is_evicted = False
+
+    @property
+    def membership(self) -> Membership:
+        """In whose name offsets are committed; generation -1 while it belongs to none."""
+        return self._membership
+
+    @property
+    def topics_wanted(self) -> frozenset[str] | None:
+        """Whose partition counts the leader needs to assign; None if it does not assign now."""
+        if self.state is not State.ASSIGNING:
+            return None
+        return self._group_topics()
+
+    @property
+    def topics_watched(self) -> frozenset[str]:
+        """Whose partition counts a leader keeps an eye on."""
+        return self._group_topics() if self._is_leader else frozenset()
+
+    def _group_topics(self) -> frozenset[str]:
+        return frozenset(topic for one in self._participants for topic in one.subscription.topics)
+
+    # --- the application
+
+    def polled(self, now_ms: float) -> None:
+        """The application asks for records, so it is alive."""
+        self._polled_at_ms = now_ms
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want other topics from now on."""
+        wanted = frozenset(topics)
+        if wanted != self._topics:
+            self._topics = wanted
+            self._wish_to_rejoin("its subscription changed")
+
+    def done(self) -> None:
+        """The application has done what was demanded."""
+        demand, self.demand = self.demand, None
+        assert demand is not None
+        self.held = (self.held - demand.give_back) | demand.take
+        self._proceed()
+
+    def _proceed(self) -> None:
+        """Go on behind a demand."""
+        if self._is_evicted:
+            if self.held:
+                self._demand(give_back=self.held, is_lost=True)
+                return
+            self._is_evicted = False
+        self._move(Event.DONE)
+        if self.state is State.STABLE and self._rejoin_reason:
+            self._rebalance(self._rejoin_reason)
+
+    def _demand(self, *, give_back: Places = NOTHING, take: Places = NOTHING, is_lost: bool = False) -> None:
+        self.demand = Demand(give_back, take, is_lost, self._membership)
+
+    # --- the coordinator
+
+    def next(self, now_ms: float) -> Ask | None:
+        """The request that is due, which is on its way from now on; one at a time."""
+        if self._in_flight is not None or self.state in {State.LEFT, State.FAILED}:
+            return None
+        ask = self._overdue(now_ms)
+        if ask is None and now_ms >= self._retry_at_ms:
+            ask = self._due(now_ms)
+        self._in_flight = ask
+        return ask
+
+    def _due(self, now_ms: float) -> Ask | None:
+        if self.state is State.JOINING and self._polled_at_ms is not None:
+            self._rejoin_reason = ""
+            return self._requests.join(self._membership, self._offered())
+        if self.state is State.SYNCING:
+            return self._requests.sync(self._membership, self._protocol, self._plan)
+        if self._beats and now_ms >= self._heartbeat_at_ms:
+            left_ms = self._answered_at_ms + self.config.session_timeout_ms - now_ms
+            return self._requests.heartbeat(
+                self._membership, max(left_ms, float(self.config.heartbeat_interval_ms))
+            )
+        return None
+
+    def next_at_ms(self) -> float | None:
+        """When `next` has something, as far as is known now; None if only an event can tell."""
+        if self._in_flight is not None:
+            return None
+        if self.state is State.SYNCING or (self.state is State.JOINING and self._polled_at_ms is not None):
+            return self._retry_at_ms
+        if not self._beats:
+            return None
+        beat_ms = max(self._heartbeat_at_ms, self._retry_at_ms)
+        if self._polled_at_ms is None:
+            return beat_ms
+        return min(beat_ms, self._polled_at_ms + self.config.max_poll_interval_ms)
+
+    @property
+    def _beats(self) -> bool:
+        return self.state in BEATING and self._membership.generation != NO_GENERATION
+
+    def answered(self, response: Response, now_ms: float) -> None:
+        """The answer to the request that was on its way."""
+        ask, self._in_flight = self._in_flight, None
+        assert ask is not None
+        if self.state in {State.LEFT, State.FAILED}:
+            return
+        code = getattr(response, "error_code", Code.NONE)
+        if isinstance(response, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):
+            if code:
+                member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
+                self._refused(code, now_ms, member_id=member_id)
+                return
+            self._failures = 0
+            self._retry_at_ms = 0.0
+            self._answered_at_ms = now_ms
+            self._heartbeat_at_ms = now_ms + self.config.heartbeat_interval_ms
+        try:
+            self._accepted(response)
+        except RemoteProtocolError as error:
+            self._fail(error)
+
+    def _accepted(self, response: Response) -> None:
+        if isinstance(response, JoinGroupResponse):
+            self._joined(response)
+        elif isinstance(response, SyncGroupResponse):
+            self._synced(decode_assignment(response.assignment))
+
+    def unanswered(self, now_ms: float) -> None:
+        """The connection broke, or no answer came: nobody knows what became of the request."""
+        self._in_flight = None
+        self.is_coordinator_doubtful = True
+        if self.state is State.SYNCING:
+            self._move(Event.SENT_BACK)
+        self._back_off(now_ms)
+
+    def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
+        """A commit in this member's name learned what the next heartbeat would tell."""
+        if membership == self._membership and self.state in BEATING:
+            self._refused(code, now_ms)
+
+    def _refused(self, code: int, now_ms: float, member_id: str = "") -> None:
+        reaction = reaction_to(code)
+        if reaction is Reaction.FAIL:
+            remedy = REMEDIES.get(Code.of(code))
+            context = f"group {self.config.group_id!r}" + (f" ({remedy})" if remedy else "")
+            self._fail(KafkaError(code, context))
+        elif reaction is Reaction.TAKE_ID:
+            self._membership = self._membership._replace(member_id=member_id)
+        elif reaction is Reaction.REJOIN:
+            self._sent_back(now_ms)
+        elif reaction in {Reaction.FORGET_GENERATION, Reaction.FORGET_MEMBER}:
+            self._evict(reaction, f"{Code.of(code).name}: {Code.of(code).text}", now_ms)
+        else:
+            self.is_coordinator_doubtful |= reaction is Reaction.FIND_COORDINATOR
+            if self.state is State.SYNCING:
+                self._move(Event.SENT_BACK)
+            self._back_off(now_ms)
+
+    def _sent_back(self, now_ms: float) -> None:
+        if self.state is State.SYNCING:
+            self._move(Event.SENT_BACK)
+        elif self.state is State.JOINING:
+            self._back_off(now_ms)
+        else:
+            self._wish_to_rejoin("the group rebalances")
+
+    def _back_off(self, now_ms: float) -> None:
+        self._failures += 1
+        self._retry_at_ms = now_ms + self._pause_ms(self._failures)
+
+    # --- joining
+
+    def _offered(self) -> dict[str, bytes]:
+        """What each assignor is told. A member that gave everything back owns nothing."""
+        remembered = self._remembered
+        return {
+            assignor.name: encode_subscription(
+                Subscription(
+                    tuple(self._topics),
+                    assignor.user_data(remembered),
+                    tuple(self.held),
+                    self._membership.generation,
+                    self.config.rack,
+                )
+            )
+            for assignor in self.config.assignors
+        }
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        self._membership = self._membership._replace(
+            member_id=response.member_id, generation=response.generation_id
+        )
+        self._protocol = response.protocol_name or ""
+        self._is_leader = response.leader == response.member_id
+        self._plan = {}
+        self._participants = [
+            Participant(one.member_id, decode_subscription(one.metadata), one.group_instance_id)
+            for one in response.members
+        ]
+        self._move(Event.LED if self._is_leader and not response.skip_assignment else Event.JOINED)
+
+    def plan(self, partition_counts: Mapping[str, int]) -> None:
+        """Assign, as the leader: a topic without a count does not exist."""
+        assignor = next((one for one in self.config.assignors if one.name == self._protocol), None)
+        if assignor is None:
+            self._fail(
+                RemoteProtocolError(f"the coordinator chose {self._protocol!r}, which was not offered")
+            )
+            return
+        self._counts = dict(partition_counts)
+        given = assignor.assign(self._participants, partition_counts)
+        self._plan = {name: encode_assignment(Assignment(tuple(places))) for name, places in given.items()}
+        self._move(Event.PLANNED)
+
+    def counts_changed(self, partition_counts: Mapping[str, int]) -> None:
+        """The leader learns how many partitions the group's topics have now."""
+        if self._is_leader and self.state is State.STABLE and dict(partition_counts) != self._counts:
+            self._wish_to_rejoin("topics or partitions were added or removed")
+
+    def _synced(self, assignment: Assignment) -> None:
+        given = frozenset(one for one in assignment.partitions if one.topic in self._topics)
+        if len(given) < len(set(assignment.partitions)):
+            self._rejoin_reason = "it was given topics that it does not want"
+        self._remembered = Remembered(tuple(sorted(given)), self._membership.generation)
+        give_back = self.held - given
+        if give_back:
+            self._rejoin_reason = f"it gave {len(give_back)} partitions back for others to take"
+        self._move(Event.SYNCED)
+        self._demand(give_back=give_back, take=given - self.held)
+
+    # --- leaving a generation
+
+    def _wish_to_rejoin(self, reason: str) -> None:
+        if self.state is State.STABLE:
+            self._rebalance(reason)
+        elif self.state is not State.REVOKING:
+            self._rejoin_reason = reason
+
+    def _rebalance(self, reason: str) -> None:
+        self._rejoin_reason = ""
+        self.notices.append(f"joins again: {reason}")
+        self._move(Event.REBALANCE)
+        keeps = self.config.is_cooperative
+        give_back = frozenset(place for place in self.held if not (keeps and place.topic in self._topics))
+        if give_back:
+            self._demand(give_back=give_back)
+        else:
+            self._move(Event.DONE)
+
+    def _evict(self, reaction: Reaction, reason: str, now_ms: float) -> None:
+        self.notices.append(f"is out of the group: {reason}")
+        is_new = reaction is Reaction.FORGET_MEMBER
+        member_id = "" if is_new else self._membership.member_id
+        self._membership = self._membership._replace(member_id=member_id, generation=NO_GENERATION)
+        self._rejoin_reason = ""
+        self._is_leader = False
+        self._retry_at_ms = now_ms
+        self._is_evicted = True
+        self._move(Event.EVICTED)
+        if self.demand is None:  # else the application is at it: what it holds afterwards is lost
+            self._proceed()
+
+    def _overdue(self, now_ms: float) -> Ask | None:
+        """An application that does not poll leaves the group, so that others get its partitions."""
+        limit_ms = self.config.max_poll_interval_ms
+        if not self._beats or self._polled_at_ms is None or now_ms - self._polled_at_ms < limit_ms:
+            return None
+        took_ms = now_ms - self._polled_at_ms
+        self._polled_at_ms = None
+        leaver = self._membership
+        self._evict(
+            Reaction.FORGET_MEMBER,
+            f"{took_ms:.0f} ms since the last poll, and max.poll.interval.ms is {limit_ms}: process less "
+            "between two polls, or raise it",
+            now_ms,
+        )
+        # A static member stays in the group until its session ends.
+        return None if leaver.instance_id is not None else self._requests.leave(leaver)
+
+    def depart(self) -> Ask | None:
+        """Leave for good; the request to send, if there is somebody to tell."""
+        leaver = self._membership
+        self._move(Event.LEAVE)
+        self._membership = self._membership._replace(generation=NO_GENERATION)
+        return self._requests.leave(leaver) if leaver.member_id and leaver.instance_id is None else None
+
+    def _fail(self, error: OttlaError) -> None:
+        self.failure = error
+        self._membership = self._membership._replace(generation=NO_GENERATION)
+        self._move(Event.REFUSED)
+
+    def _move(self, event: Event) -> None:
+        self.state = MOVES[self.state, event]
