@@ -16,6 +16,7 @@ from ottla.wire.schema import Request, decode, encode
 from tests.wire.messages import Row, rows_of
 
 PACKAGES = ["admin", "consumer", "metadata", "producer"]
+LACKED = {"ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"}
 
 
 @cache
@@ -39,8 +40,9 @@ def cases(variant: str) -> list[Row]:
     return [row for row in rows_of(variant) if row.version <= newest.get(row.kind.__name__, -1)]
 
 
-def test_kafka_python_has_every_message() -> None:
-    assert len(cases("default")) == len(rows_of("default"))
+def test_kafka_python_has_every_message_but_those_that_it_lacks() -> None:
+    had = {row.label for row in cases("default")}
+    assert {row.kind.__name__ for row in rows_of("default") if row.label not in had} == LACKED
 
 
 @pytest.mark.parametrize("variant", ["full", "null", "long"])
