@@ -45,7 +45,7 @@ def member(brokers: EmbeddedBroker, group: str, topic: str) -> Iterator[Consumer
     )
     consumer.subscribe([topic])
     try:
-        until(lambda: consumer.poll(0.1) is not None)
+        until(lambda: (read := consumer.poll(0.1)) is not None and read.error() is None)
         yield consumer
     finally:
         consumer.close()

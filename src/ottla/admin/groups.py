@@ -12,18 +12,19 @@ from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
 from ottla.admin.errors import Unsupported, each, told_error
+from ottla.admin.group_descriptions import described_consumer_group, described_group
 from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, group_error
-from ottla.admin.group_values import GroupDescription, GroupKind, GroupListing, GroupMember
+from ottla.admin.group_values import GroupDescription, GroupKind, GroupListing
 from ottla.admin.logs import Outcomes as PartitionOutcomes
-from ottla.admin.member_protocol import CONSUMER, decode_assignment, decode_subscription
 from ottla.admin.zookeeper_groups import EMPTY, ZooKeeperGroups
 from ottla.client.retry import Action, action_for
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, OttlaError, RemoteProtocolError
+from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
-from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.wire.api.list_groups import ListGroupsRequest
 
 log = logging.getLogger(__name__)
@@ -121,20 +122,27 @@ class GroupCalls:
         return self._access.settle(groups, lambda some: each(some, self._asked_about), is_repeatable=True)
 
     def _asked_about(self, group: str) -> GroupDescription:
+        """Of three ways to know a group, the first that does."""
         pool = self._access.pool
         coordinator = pool.coordinator(group)
-        if not self._access.has(DescribeGroupsRequest.API):
-            return self._known_by_offsets(group, coordinator)
-        answer = pool.to_coordinator(group).call(DescribeGroupsRequest(groups=[group]))
-        if len(answer.groups) != 1:
-            raise RemoteProtocolError(f"DescribeGroups of {group!r} is answered for {len(answer.groups)}")
-        told = answer.groups[0]
-        if told.error_code:
+        if self._access.has(DescribeGroupsRequest.API):
+            request = DescribeGroupsRequest(groups=[group])
+            for told in pool.to_coordinator(group).call(request).groups:
+                if self._is_known(group, told) and told.group_state != DEAD:
+                    return described_group(told, coordinator)
+        if self._access.has(ConsumerGroupDescribeRequest.API):
+            question = ConsumerGroupDescribeRequest(group_ids=[group])
+            for one in pool.to_coordinator(group).call(question).groups:
+                if self._is_known(group, one):
+                    return described_consumer_group(one, coordinator)
+        return self._known_by_offsets(group, coordinator)
+
+    def _is_known(self, group: str, told: DescribedGroup | DescribedConsumerGroup) -> bool:
+        """Whether it is a group of the kind that was asked for. Raises any other error."""
+        if told.error_code and told.error_code != Code.GROUP_ID_NOT_FOUND:
             self._forget_if_moved(group, told.error_code)
             raise told_error(told.error_code, told.error_message, f"group {group!r}")
-        if told.group_state == DEAD:
-            return self._known_by_offsets(group, coordinator)
-        return _described(told, coordinator)
+        return not told.error_code
 
     def _known_by_offsets(self, group: str, coordinator: BrokerNode) -> GroupDescription:
         """Before 0.11 a coordinator forgets a group without members, and only keeps its offsets."""
@@ -220,34 +228,3 @@ class GroupCalls:
     def classic_topics(self, group: str) -> tuple[str, ...]:
         """Topics of a group in ZooKeeper."""
         return self._keeper(f"group {group!r}").topics(group)
-
-
-def _described(told: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    return GroupDescription(
-        group_id=told.group_id,
-        kind=GroupKind.KAFKA,
-        state=told.group_state,
-        protocol_type=told.protocol_type,
-        assignor=told.protocol_data,
-        coordinator=coordinator,
-        members=tuple(_member(one, told.protocol_type) for one in told.members),
-    )
-
-
-def _member(told: DescribedGroupMember, protocol_type: str) -> GroupMember:
-    subscription: tuple[str, ...] = ()
-    assignment: tuple[TopicAndPartition, ...] = ()
-    if protocol_type == CONSUMER:
-        try:
-            subscription = decode_subscription(told.member_metadata)
-            assignment = decode_assignment(told.member_assignment)
-        except RemoteProtocolError as error:
-            log.warning("member %s has a format of its own: %s", told.member_id, error)
-    return GroupMember(
-        member_id=told.member_id,
-        client_id=told.client_id,
-        host=told.client_host.removeprefix("/"),
-        instance_id=told.group_instance_id,
-        subscription=subscription,
-        assignment=assignment,
-    )
