@@ -16,11 +16,11 @@ from ottla.partition.bounds import (
     OffsetRange,
     Passage,
     Trimmer,
-    Untimed,
     parse_bound,
     parse_bounds,
     passage,
 )
+from ottla.partition.errors import Untimed
 from ottla.records.messages import Message, MessageSet
 
 PLACE = TopicAndPartition("orders", 3)

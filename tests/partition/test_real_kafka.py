@@ -10,7 +10,7 @@ import pytest
 from ottla import KafkaError, Producer
 from ottla.fetching import Reaction
 from ottla.partition import OffsetRange, PartitionConsumer, replay
-from ottla.partition.bounds import Untimed
+from ottla.partition.errors import Untimed
 from tests.fetching.traffic import until
 from tests.partition.rows import checked, column, offsets
 from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable

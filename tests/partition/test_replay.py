@@ -15,7 +15,8 @@ import pytest
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer
 from ottla.fetching import Reaction, TopicAndPartition
 from ottla.partition import OffsetRange, Progress, Replay, ReplayStalled, replay
-from ottla.partition.bounds import Limits, Untimed
+from ottla.partition.bounds import Limits
+from ottla.partition.errors import Untimed
 from ottla.wire.api.fetch import FetchRequest
 from tests.fetching.traffic import PATIENCE_S, Writer
 from tests.log.record_sets import batch, values

@@ -7,8 +7,9 @@
 
 from ottla.partition.bounds import OffsetRange
 from ottla.partition.consumer import PartitionConsumer
+from ottla.partition.errors import ReplayStalled, Untimed
 from ottla.partition.reader import PartitionReader
-from ottla.partition.replay import Progress, Replay, ReplayStalled, replay
+from ottla.partition.replay import Progress, Replay, replay
 
 __all__ = [
     "PartitionConsumer",
@@ -18,4 +19,5 @@ __all__ = [
     "Progress",
     "OffsetRange",
     "ReplayStalled",
+    "Untimed",
 ]

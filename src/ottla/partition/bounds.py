@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ottla.fetching import EARLIEST, LATEST, UNKNOWN_OFFSET, OffsetReset, TopicAndPartition
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, OttlaError
+from ottla.model.errors import ConfigError, KafkaError
+from ottla.partition.errors import Untimed
 from ottla.records.messages import TimestampType
 
 Moment = int | str | datetime | timedelta
@@ -160,10 +161,6 @@ def _end(until: Bound, ends: LogEnds) -> tuple[int, int | None]:
     if found is None:
         return ends.latest, until.time
     return (ends.latest if found == UNKNOWN_OFFSET else found), None
-
-
-class Untimed(OttlaError):
-    """Times are asked for, and the broker and its records have none."""
 
 
 @dataclass(slots=True)

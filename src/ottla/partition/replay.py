@@ -32,6 +32,7 @@ from ottla.fetching import (
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.partition.bounds import Limits, OffsetRange, Passage, Trimmer, parse_bounds, passage
 from ottla.partition.config import PartitionConfig
+from ottla.partition.errors import ReplayStalled
 from ottla.partition.log_ends import OffsetLookup
 from ottla.partition.news import News
 from ottla.records.messages import MessageAndMetadata
@@ -43,10 +44,6 @@ LOOK_MS = 20
 """Offsets without records at the end of a log are passed over without a word: so often one looks."""
 STALL_TIMEOUT_MS = 60_000
 PARTITION = pa.field("partition", pa.int32(), nullable=False)
-
-
-class ReplayStalled(OttlaError):
-    """Nothing could be read for long: the message tells where, and the last error of a partition."""
 
 
 class Progress(NamedTuple):
