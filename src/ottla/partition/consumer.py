@@ -95,10 +95,7 @@ class PartitionConsumer:
 
     def chunks(self, timeout_ms: float | None = None) -> Iterator[FetchedDataChunk]:
         """The same as Arrow columns: `topic_partition`, `batch`, and `next_offset` to go on at behind it."""
-        for held in self._turns(timeout_ms):
-            rest = held.take_rest()
-            if rest is not None:
-                yield rest
+        return filter(None, (held.take_rest() for held in self._turns(timeout_ms)))
 
     def _turns(self, timeout_ms: float | None) -> Iterator[Held]:
         limit_ms = self._config.timeout_ms if timeout_ms is None else limit(timeout_ms)

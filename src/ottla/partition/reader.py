@@ -25,13 +25,13 @@ from ottla.records.rows import RowMaker, Rows
 
 
 class Held(NamedTuple):
-    """A chunk that is being read."""
+    """A chunk that is being read. Only the rows have its batch, since they let go of it."""
 
     chunk: FetchedDataChunk
     rows: Rows
 
     def take_rest(self) -> FetchedDataChunk | None:
-        """What is left of it as a chunk, to be read by somebody else."""
+        """What is left of it as a chunk."""
         rest = self.rows.take_rest()
         return replace(self.chunk, batch=rest) if rest.num_rows else None
 
@@ -75,10 +75,8 @@ class PartitionReader:
 
         Batches are never empty. `position` tells where to go on behind the last one.
         """
-        for held in self._turns(timeout_ms):
-            rest = held.rows.take_rest()
-            if rest.num_rows:
-                yield rest
+        # Empty if another thread went elsewhere meanwhile.
+        return filter(len, (held.rows.take_rest() for held in self._turns(timeout_ms)))
 
     def errors(self, timeout_ms: float | None = None) -> Iterator[PartitionError]:
         """What went wrong, and what was done about it; those that nobody has taken yet.
@@ -183,7 +181,7 @@ class PartitionReader:
 
     def hold(self, chunk: FetchedDataChunk) -> Held:
         """A chunk of this partition was taken."""
-        self._held = Held(chunk, self._row_maker.rows(chunk.batch))
+        self._held = Held(replace(chunk, batch=None), self._row_maker.rows(chunk.batch))
         self._leave_if_done()
         return self._held
 

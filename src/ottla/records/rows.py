@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.records.columns import SCHEMA
 from ottla.records.messages import (
     MessageAndMetadata,
     Origin,
@@ -26,6 +27,7 @@ from ottla.records.messages import (
 )
 
 BLOCK_ROWS = 4096
+_NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
 
 Decoder = Callable[[bytes], Any]
 
@@ -68,7 +70,7 @@ class Rows:
 
     `rest`, `take_rest` and `drop` work in the middle of an iteration, and from other threads, without a step
     of ours for each row: the iterator of the offsets knows how many are left, and ends when its list is
-    emptied.
+    emptied. What was given away is not kept, so that its memory can be used again.
     """
 
     def __init__(self, maker: RowMaker, batch: pa.RecordBatch) -> None:
@@ -92,8 +94,9 @@ class Rows:
         """The same, and it will not be iterated over any more."""
         with self._lock:
             rest = self._rest()
-            self._begun = self._batch.num_rows
+            self._batch, self._begun = _NOTHING, 0
             self._offsets.clear()
+            self._unread = iter(())
             return rest
 
     def drop(self) -> None:
@@ -108,6 +111,7 @@ class Rows:
             with self._lock:
                 batch = self._batch.slice(self._begun, BLOCK_ROWS)
                 if not batch.num_rows:
+                    self._batch, self._begun = _NOTHING, 0
                     return
                 self._begun += batch.num_rows
                 self._offsets = batch.column("offset").to_numpy().tolist()
