@@ -14,7 +14,8 @@ from ottla.broker.groups import GroupConfig
 from ottla.broker.groups.state import GroupState
 from ottla.fetching import TopicAndPartition
 from ottla.grouped.assignors import ASSIGNORS
-from ottla.grouped.member import Member, MemberConfig
+from ottla.grouped.config import MemberConfig
+from ottla.grouped.member import Member
 from ottla.grouped.member_requests import Ask
 from ottla.grouped.member_state import State
 from ottla.model.error_codes import Code

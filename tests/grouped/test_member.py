@@ -8,8 +8,9 @@ import pytest
 
 from ottla.fetching import TopicAndPartition
 from ottla.grouped.assignors import ASSIGNORS
+from ottla.grouped.config import MemberConfig
 from ottla.grouped.consumer_protocol import Assignment, decode_subscription, encode_assignment
-from ottla.grouped.member import Demand, Member, MemberConfig
+from ottla.grouped.member import Demand, Member
 from ottla.grouped.member_state import MOVES, State
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
@@ -100,7 +101,7 @@ def test_who_is_out_of_the_group_loses_its_partitions(code: Code, left: str) -> 
     assert one.next(60_000) is None  # no heartbeat in the name of nobody
     one.done()
     assert asked(one, 60_000).member_id == left
-    assert "is out of the group" in one.notices[0]
+    assert "is out of the group" in one.notices[0].text
 
 
 def test_who_is_out_while_it_takes_partitions_gives_them_back_at_once() -> None:
@@ -122,7 +123,7 @@ def test_an_application_that_does_not_poll_leaves_with_numbers_and_comes_back() 
     beat(one, 0, 9_000)
     assert one.next_at_ms() == 10_000
     assert isinstance(asked(one, 10_500), LeaveGroupRequest)
-    assert "10500 ms since the last poll, and max.poll.interval.ms is 10000" in one.notices[-1]
+    assert "10500 ms since the last poll, and max.poll.interval.ms is 10000" in one.notices[-1].text
     assert one.demand is not None
     assert one.demand.is_lost
     one.unanswered(10_500)

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from logging import INFO, WARNING
+from typing import NamedTuple
 
 from ottla.fetching.places import TopicAndPartition
-from ottla.grouped.assignors import Assignor, Participant, Remembered
+from ottla.grouped.assignors import Participant, Remembered
+from ottla.grouped.config import MemberConfig
 from ottla.grouped.consumer_protocol import (
     NO_GENERATION,
     Assignment,
@@ -41,24 +44,6 @@ NOTHING: Places = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class MemberConfig:
-    """What a member is asked to be. Times in ms; `assignors` in order of preference."""
-
-    group_id: str
-    assignors: tuple[Assignor, ...]
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    instance_id: str | None = None
-    rack: str | None = None
-
-    @property
-    def is_cooperative(self) -> bool:
-        """Whether members may keep what they have while they join: if every assignor can do so."""
-        return all(assignor.is_cooperative for assignor in self.assignors)
-
-
-@dataclass(frozen=True, slots=True)
 class Demand:
     """What the application shall do: give partitions back, then take others. `is_lost`: others may have
     them already, so there is nothing left to commit."""
@@ -67,6 +52,13 @@ class Demand:
     take: Places
     is_lost: bool
     membership: Membership
+
+
+class Notice(NamedTuple):
+    """Something that a person should read in a log."""
+
+    level: int
+    text: str
 
 
 class Member:
@@ -79,7 +71,7 @@ class Member:
         self.demand: Demand | None = None
         self.failure: OttlaError | None = None
         self.is_coordinator_doubtful = False
-        self.notices: list[str] = []
+        self.notices: list[Notice] = []
         self._requests = GroupRequests(
             config.group_id, config.session_timeout_ms, config.max_poll_interval_ms
         )
@@ -92,11 +84,13 @@ class Member:
         self._is_leader = False
         self._counts: Mapping[str, int] = {}  # what the last plan was made of
         self._plan: dict[str, bytes] = {}
+        self._is_plan_short = False  # partitions were withheld until those who have them give them up
         self._in_flight: Ask | None = None
         self._failures = 0
         self._retry_at_ms = 0.0
         self._heartbeat_at_ms = 0.0
         self._answered_at_ms = 0.0  # the last heartbeat, join or sync
+        self._synced_at_ms = 0.0
         self._polled_at_ms: float | None = None  # None: the application has to poll first
         self._rejoin_reason = ""
         self._is_evicted = False
@@ -173,6 +167,7 @@ class Member:
             return self._requests.join(self._membership, self._offered())
         if self.state is State.SYNCING:
             return self._requests.sync(self._membership, self._protocol, self._plan)
+        self._look_after_withheld(now_ms)
         if self._beats and now_ms >= self._heartbeat_at_ms:
             left_ms = self._answered_at_ms + self.config.session_timeout_ms - now_ms
             return self._requests.heartbeat(
@@ -216,7 +211,7 @@ class Member:
         try:
             self._accepted(response)
         except RemoteProtocolError as error:
-            self._fail(error)
+            self.fail(error)
 
     def _accepted(self, response: Response) -> None:
         if isinstance(response, JoinGroupResponse):
@@ -242,7 +237,7 @@ class Member:
         if reaction is Reaction.FAIL:
             remedy = REMEDIES.get(Code.of(code))
             context = f"group {self.config.group_id!r}" + (f" ({remedy})" if remedy else "")
-            self._fail(KafkaError(code, context))
+            self.fail(KafkaError(code, context))
         elif reaction is Reaction.TAKE_ID:
             self._membership = self._membership._replace(member_id=member_id)
         elif reaction is Reaction.REJOIN:
@@ -292,6 +287,8 @@ class Member:
         self._protocol = response.protocol_name or ""
         self._is_leader = response.leader == response.member_id
         self._plan = {}
+        # A leader that is told to keep the assignment, because it came back, cannot know what is in it.
+        self._is_plan_short = response.skip_assignment and self.config.is_cooperative
         self._participants = [
             Participant(one.member_id, decode_subscription(one.metadata), one.group_instance_id)
             for one in response.members
@@ -302,12 +299,11 @@ class Member:
         """Assign, as the leader: a topic without a count does not exist."""
         assignor = next((one for one in self.config.assignors if one.name == self._protocol), None)
         if assignor is None:
-            self._fail(
-                RemoteProtocolError(f"the coordinator chose {self._protocol!r}, which was not offered")
-            )
+            self.fail(RemoteProtocolError(f"the coordinator chose {self._protocol!r}, which was not offered"))
             return
         self._counts = dict(partition_counts)
         given = assignor.assign(self._participants, partition_counts)
+        self._is_plan_short = sum(map(len, given.values())) < sum(partition_counts.values())
         self._plan = {name: encode_assignment(Assignment(tuple(places))) for name, places in given.items()}
         self._move(Event.PLANNED)
 
@@ -324,8 +320,16 @@ class Member:
         give_back = self.held - given
         if give_back:
             self._rejoin_reason = f"it gave {len(give_back)} partitions back for others to take"
+        self._synced_at_ms = self._answered_at_ms
         self._move(Event.SYNCED)
         self._demand(give_back=give_back, take=given - self.held)
+
+    def _look_after_withheld(self, now_ms: float) -> None:
+        """Who gives partitions up joins again, and the rest follows. But a static member that dies before
+        it does, and comes back, joins without a new generation: then nobody would ever get them."""
+        if self._is_plan_short and now_ms - self._synced_at_ms >= self.config.session_timeout_ms:
+            self._is_plan_short = False
+            self._wish_to_rejoin("partitions were withheld, and nobody came to share them out")
 
     # --- leaving a generation
 
@@ -337,7 +341,7 @@ class Member:
 
     def _rebalance(self, reason: str) -> None:
         self._rejoin_reason = ""
-        self.notices.append(f"joins again: {reason}")
+        self.notices.append(Notice(INFO, f"joins again: {reason}"))
         self._move(Event.REBALANCE)
         keeps = self.config.is_cooperative
         give_back = frozenset(place for place in self.held if not (keeps and place.topic in self._topics))
@@ -347,7 +351,7 @@ class Member:
             self._move(Event.DONE)
 
     def _evict(self, reaction: Reaction, reason: str, now_ms: float) -> None:
-        self.notices.append(f"is out of the group: {reason}")
+        self.notices.append(Notice(WARNING, f"is out of the group: {reason}"))
         is_new = reaction is Reaction.FORGET_MEMBER
         member_id = "" if is_new else self._membership.member_id
         self._membership = self._membership._replace(member_id=member_id, generation=NO_GENERATION)
@@ -383,7 +387,8 @@ class Member:
         self._membership = self._membership._replace(generation=NO_GENERATION)
         return self._requests.leave(leaver) if leaver.member_id and leaver.instance_id is None else None
 
-    def _fail(self, error: OttlaError) -> None:
+    def fail(self, error: OttlaError) -> None:
+        """Nothing more can be done: the application is told, and may leave."""
         self.failure = error
         self._membership = self._membership._replace(generation=NO_GENERATION)
         self._move(Event.REFUSED)

@@ -1,7 +1,7 @@
 """KafkaOffsets: positions in `__consumer_offsets`, through the coordinator of the group.
 
-It commits as a consumer outside the group does (generation -1), which a coordinator allows only while the
-group has no members.
+Without a membership it commits as a consumer outside the group does (generation -1), which a coordinator
+allows only while the group has no members.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import ConnectionLost, OttlaError, RequestTimedOut
 from ottla.offsets.coordinator_messages import (
     NAMES_UNTIL,
+    NO_MEMBERSHIP,
+    Membership,
     commit_codes,
     commit_request,
     fetch_request,
@@ -43,10 +45,12 @@ class KafkaOffsets:
         metadata: ClusterMetadata | None = None,
         *,
         timeout_ms: float | None = None,
+        membership: Callable[[], Membership] = lambda: NO_MEMBERSHIP,
         clock: Clock = MONOTONIC,
     ) -> None:
         """`metadata` may be shared with others, who close it. `timeout_ms` bounds a call with all its tries;
-        without it, that is request.timeout.ms."""
+        without it, that is request.timeout.ms. `membership` tells for each request in whose name it is."""
+        self._membership = membership
         self._owns_metadata = metadata is None
         self._metadata = metadata or ClusterMetadata(config, clock)
         self._timeout_ms = config.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -92,7 +96,7 @@ class KafkaOffsets:
             return
 
         def ask(connection: Connection) -> Codes:
-            answer = connection.call(commit_request(group, left), at_most=NAMES_UNTIL)
+            answer = connection.call(commit_request(group, left, self._membership()), at_most=NAMES_UNTIL)
             codes = commit_codes(answer, left)
             for place, code in codes.items():
                 if not code:
