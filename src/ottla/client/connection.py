@@ -20,7 +20,7 @@ from ottla.client.link import Link
 from ottla.client.opening import Opened, Opener
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
-from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
+from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError
 from ottla.wire.client_connection import Answer
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
@@ -185,7 +185,7 @@ class Connection:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> R:
-        """Send, and wait for the answer; nothing may be in flight. A timeout closes the connection."""
+        """Send, and wait for the answer; nothing may be in flight. A timeout or Ctrl-C closes it."""
         if not expects_response(request):
             raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
         if self.in_flight_count and self.is_open:
@@ -196,8 +196,9 @@ class Connection:
         self.send(request, version=version, at_most=at_most)
         try:
             return cast(R, self.receive(timeout_ms).message)
-        except RequestTimedOut as error:
-            self._link.close(f"{error}")  # nobody would take the late answer
+        except BaseException as error:  # a timeout, Ctrl-C: nobody would take the late answer
+            if self.is_open:
+                self._link.close(str(error) or type(error).__name__)
             raise
 
     def _explained(self, error: ConnectionLost) -> ConnectionLost:
