@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from ottla.admin import Admin, AdminErrors, CreatedTopic, NewPartitions, NewTopic, topic_resource
@@ -161,6 +164,40 @@ def test_settings_are_checked_and_nothing_connects_before_it_must() -> None:
         Admin(zookeeper_connect="a b")
     with Admin({"bootstrap.servers": "127.0.0.1:1"}, default_api_timeout_ms=500):
         pass
+
+
+def test_what_is_of_another_kind_is_refused_here(admin: Admin) -> None:
+    for call in (
+        lambda: admin.create_topics(["orders"]),  # type: ignore[list-item]
+        lambda: admin.describe_topics([1]),  # type: ignore[list-item]
+        lambda: admin.describe_configs("orders"),  # type: ignore[call-overload]
+        lambda: admin.list_offsets([("orders", 0)]),  # type: ignore[list-item]
+        lambda: admin.list_offsets({("orders", 0): 0}),  # type: ignore[dict-item]
+        lambda: admin.delete_records({("orders", 0): 0}),  # type: ignore[dict-item]
+        lambda: admin.alter_group_offsets("g", {("orders", 0): 0}),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(ConfigError, match=r"is given where a .* is wanted"):
+            call()
+    with pytest.raises(ConfigError, match="2 topics are given under 1 names"):
+        admin.create_topics([NewTopic("t"), NewTopic("t")])
+    with pytest.raises(ConfigError, match="name each once"):
+        admin.create_partitions([NewPartitions("t", 2), NewPartitions("t", 3)])
+
+
+def test_ctrl_c_ends_a_call_and_leaves_the_admin_in_order(admin: Admin, brokers: EmbeddedBroker) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    here = os.getpid()
+    rule = brokers.delay("ListGroups", 60_000, when=lambda _: os.kill(here, signal.SIGALRM) is None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            admin.list_groups()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert rule.struck == 1
+    assert isinstance(admin.list_groups(), tuple)
 
 
 def test_a_cluster_that_is_not_there_is_told_at_once() -> None:

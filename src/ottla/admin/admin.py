@@ -10,7 +10,7 @@ from ottla.admin.access import ClusterAccess
 from ottla.admin.config import AdminConfig
 from ottla.admin.config_values import ConfigEntry, ConfigResource
 from ottla.admin.configs import ConfigCalls
-from ottla.admin.errors import all_results, answered, only
+from ottla.admin.errors import all_results, answered, checked, many, only
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -80,7 +80,7 @@ class Admin:
         """Make topics, and wait until their partitions have leaders; `validate_only` makes none."""
         if isinstance(topics, NewTopic):
             return only(self._topics.create([topics], validate_only=validate_only))
-        return all_results(self._topics.create(topics, validate_only=validate_only))
+        return all_results(self._topics.create(checked(topics, NewTopic), validate_only=validate_only))
 
     def delete_topics(self, topics: str | Iterable[str]) -> None:
         """Delete topics. Brokers before 0.10.1 do it some time after this call."""
@@ -93,7 +93,9 @@ class Admin:
         if isinstance(partitions, NewPartitions):
             only(self._topics.add_partitions([partitions], validate_only=validate_only))
         else:
-            all_results(self._topics.add_partitions(partitions, validate_only=validate_only))
+            all_results(
+                self._topics.add_partitions(checked(partitions, NewPartitions), validate_only=validate_only)
+            )
 
     def list_topics(self, *, include_internal: bool = True) -> tuple[str, ...]:
         """The names of all topics."""
@@ -175,6 +177,7 @@ class Admin:
             return only(self._logs.offsets({partitions: at}, committed_only=committed_only))
         failed: dict[str, OttlaError] = {}
         if isinstance(partitions, Mapping):
+            checked(partitions, TopicAndPartition)
             moments = dict(partitions)
         else:
             places, failed = self._places(partitions, "offsets of logs")
@@ -183,6 +186,7 @@ class Admin:
 
     def delete_records(self, before: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
         """Delete what lies before an offset (END_OF_LOG: everything); where each log begins now."""
+        checked(before, TopicAndPartition)
         return all_results(self._logs.delete_records(before))
 
     def _places(
@@ -190,8 +194,9 @@ class Admin:
     ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
         """Topics as all their partitions, and the errors of those that are not there."""
         listed = [partitions] if isinstance(partitions, str) else list(partitions)
-        named = [one for one in listed if isinstance(one, TopicAndPartition)]
-        found, failed = self._logs.partitions([one for one in listed if isinstance(one, str)], wish)
+        topics = [one for one in listed if isinstance(one, str)]
+        named = many((one for one in listed if not isinstance(one, str)), TopicAndPartition)
+        found, failed = self._logs.partitions(topics, wish)
         return list(dict.fromkeys(named + found)), failed
 
     # --- groups
@@ -234,6 +239,7 @@ class Admin:
         self, group: str, offsets: Mapping[TopicAndPartition, int], *, kind: GroupKind | None = None
     ) -> None:
         """Write the next offsets of a group that has no members."""
+        checked(offsets, TopicAndPartition)
         all_results(self._groups.alter_offsets(group, offsets, kind))
 
     def reset_group_offsets(
@@ -261,7 +267,7 @@ class Admin:
         self, group: str, partitions: Iterable[TopicAndPartition], *, kind: GroupKind | None = None
     ) -> None:
         """Forget what a group has committed of partitions that none of its members reads."""
-        all_results(self._groups.delete_offsets(group, list(dict.fromkeys(partitions)), kind))
+        all_results(self._groups.delete_offsets(group, many(partitions, TopicAndPartition), kind))
 
     @overload
     def group_lag(self, groups: str, *, kind: GroupKind | None = ...) -> GroupLag: ...  # type: ignore[overload-overlap]  # one name

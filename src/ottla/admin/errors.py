@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import ConfigError, KafkaError, OttlaError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -41,7 +41,7 @@ class AdminErrors(OttlaError):
 
 def _shown(name: object, error: OttlaError) -> str:
     text = str(error)
-    return text if str(name) in text else f"{name}: {text}"
+    return text if str(name).lower() in text.lower() else f"{name}: {text}"
 
 
 def all_results(
@@ -70,7 +70,21 @@ def answered(
     """By the convention: the result for one of `kind`, a dict for many of them."""
     if isinstance(asked, kind):
         return only(do([asked]))
-    return all_results(do(list(dict.fromkeys(asked))))  # type: ignore[arg-type]  # not of `kind`, so many
+    return all_results(do(many(asked, kind)))  # type: ignore[arg-type]  # not of `kind`, so many
+
+
+def many(asked: Iterable[K], kind: type[K]) -> list[K]:
+    """Each once. Raises ConfigError for what is of another kind."""
+    return list(dict.fromkeys(checked(asked, kind)))
+
+
+def checked(asked: Iterable[V], kind: type[V]) -> list[V]:
+    """All of them. Raises ConfigError for what is of another kind."""
+    listed = list(asked)
+    for one in listed:
+        if not isinstance(one, kind):
+            raise ConfigError(f"{one!r:.200} is given where a {kind.__name__} is wanted")
+    return listed
 
 
 def each(names: Iterable[K], do: Callable[[K], V]) -> dict[K, V | OttlaError]:

@@ -46,7 +46,7 @@ class GroupCalls:
         """The groups of ZooKeeper, and of each broker."""
         found: Outcomes[tuple[GroupListing, ...]] = {}
         if self._access.has_zookeeper:
-            found["zookeeper"] = self._keeper("listing groups").listings()
+            found |= each(["zookeeper"], lambda _: self._keeper("listing groups").listings())
         if self._access.has(ListGroupsRequest.API):
             brokers = self._access.metadata.refresh((), reason="listing groups").brokers
             told = self._access.settle(
@@ -210,8 +210,11 @@ class GroupCalls:
             outcomes = self._keeper(f"group {group!r}").write_offsets(group, offsets)
         else:
             outcomes = self._offsets.commit(group, offsets)
-        moved = ", ".join(f"{place}={offsets[place]}" for place, told in outcomes.items() if told is None)
-        log.info("offsets of group %s written: %s", group, moved or "none")
+        log.info(
+            "group %s: offsets of %d partitions written",
+            group,
+            sum(told is None for told in outcomes.values()),
+        )
         return outcomes
 
     def delete_offsets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
@@ -19,9 +19,10 @@ from ottla.admin.topic_values import (
 )
 from ottla.admin.zookeeper_topics import INTERNAL_TOPICS, ZooKeeperTopics
 from ottla.client.clock import Deadline
+from ottla.client.retry import Action, action_for
 from ottla.model.cluster_view import NO_EPOCH, NO_LEADER, NO_TOPIC_ID, TopicView
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -58,9 +59,10 @@ class TopicCalls:
 
     # --- making
 
-    def create(self, topics: Iterable[NewTopic], *, validate_only: bool) -> Outcomes[CreatedTopic]:
+    def create(self, topics: Collection[NewTopic], *, validate_only: bool) -> Outcomes[CreatedTopic]:
         """Make topics, and wait until all their partitions have leaders."""
         wanted = {topic.name: topic for topic in topics}
+        _check_once(wanted, topics)
         deadline = self._access.deadline()
         if self._access.has(CreateTopicsRequest.API):
             outcomes = self._access.settle(
@@ -100,9 +102,10 @@ class TopicCalls:
         answer = connection.call(request, version=version)
         return {one.name: _created(one, by_name.get(one.name), version) for one in answer.topics}
 
-    def add_partitions(self, wanted: Iterable[NewPartitions], *, validate_only: bool) -> Outcomes[int]:
+    def add_partitions(self, wanted: Collection[NewPartitions], *, validate_only: bool) -> Outcomes[int]:
         """Raise the number of partitions, and wait until all have leaders."""
         by_topic = {one.topic: one for one in wanted}
+        _check_once(by_topic, wanted)
         deadline = self._access.deadline()
         outcomes: Outcomes[int]
         if self._access.has(CreatePartitionsRequest.API):
@@ -157,7 +160,11 @@ class TopicCalls:
         pending = dict(made)
         outcomes: Outcomes[V] = {}
         for _ in self._access.tries(deadline) if pending else ():
-            view = self._access.view_once(list(pending), "waiting for leaders")
+            try:
+                view = self._access.view_once(list(pending), "waiting for leaders")
+            except OttlaError as error:
+                log.info("no news of new partitions: %s", error)
+                continue
             for name in list(pending):
                 if _is_led(view.topics.get(name), counts[name]):
                     outcomes[name] = pending.pop(name)
@@ -229,6 +236,11 @@ class TopicCalls:
         return ZooKeeperTopics(self._access.zookeeper(wish, self._access.lack(call.API)))
 
 
+def _check_once(names: Collection[str], given: Collection[object]) -> None:
+    if len(names) != len(given):
+        raise ConfigError(f"{len(given)} topics are given under {len(names)} names: name each once")
+
+
 def _wire_topic(topic: NewTopic, version: int) -> CreateTopic:
     is_open = topic.assignment is None and None in {topic.partitions, topic.replication_factor}
     if is_open and version < _DEFAULTS_SINCE:
@@ -263,6 +275,8 @@ def _created(told: CreatedTopicAnswer, asked: NewTopic | None, version: int) -> 
 
 
 def _is_led(topic: TopicView | None, count: int | None) -> bool:
+    if topic is not None and action_for(topic.error) is Action.FAIL:
+        return True  # it is there, and who may make topics need not be allowed to see them
     return (
         topic is not None
         and not topic.error

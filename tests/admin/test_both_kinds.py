@@ -1,0 +1,125 @@
+"""The embedded broker beside a real ZooKeeper: taken for one of 0.9, and two groups under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import Producer
+from ottla.admin import (
+    Admin,
+    AdminErrors,
+    At,
+    GroupKind,
+    NewPartitions,
+    NewTopic,
+    TopicAndPartition,
+    topic_resource,
+)
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.model.errors import BrokerUnreachable, KafkaError
+from ottla.zookeeper import paths
+from ottla.zookeeper.consumer_znodes import ConsumerRegistration, SubscriptionPattern, encode_registration
+from ottla.zookeeper.errors import ConnectionLost, ServerFailed
+from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
+from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
+from ottla.zookeeper.session import CreateMode
+from tests.admin.conftest import until
+
+FAST = ServerSettings(tick_ms=200, fsync=False)
+
+
+@pytest.fixture(scope="module")
+def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """zookeeper.connect of a server with nothing in it."""
+    try:
+        java_command()
+        zookeeper_jars()
+    except ServerFailed as missing:
+        pytest.skip(f"needs a real ZooKeeper server: {missing}")
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), settings=FAST) as server:
+        yield f"{server.connect}/kafka"
+
+
+@pytest.fixture(scope="module")
+def broker(keeper: str) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties={"zookeeper.connect": keeper, "offsets.topic.num.partitions": "1"}) as one:
+        yield one
+
+
+@pytest.fixture
+def admin(broker: EmbeddedBroker, keeper: str) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.bootstrap, zookeeper_connect=keeper) as one:
+        yield one
+
+
+def test_orders_that_are_left_in_zookeeper_are_carried_out(
+    broker: EmbeddedBroker, keeper: str, admin: Admin, name: str
+) -> None:
+    one = topic_resource(name)
+    with Admin(zookeeper_connect=keeper, broker_version="0.9") as old:
+        assert [node.port for node in old.describe_cluster().brokers] == [broker.port]
+        old.create_topics(NewTopic(name, 2, 1, configs={"flush.ms": 5}))
+        old.create_partitions(NewPartitions(name, 3))
+        until(lambda: len(admin.describe_topics(name).partitions) == 3)
+        assert admin.describe_configs(one)["flush.ms"].value == "5"
+        old.alter_configs(one, {"flush.ms": None, "segment.ms": 77_000})
+        assert set(old.describe_configs(one)) == {"segment.ms"}
+        until(lambda: admin.describe_configs(one)["segment.ms"].value == "77000")
+        old.delete_topics(name)
+    until(lambda: name not in admin.list_topics())
+
+
+def test_a_name_stands_for_the_group_that_has_members(
+    broker: EmbeddedBroker, keeper: str, admin: Admin, name: str
+) -> None:
+    admin.create_topics(NewTopic(name, 2, 1))
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(20):
+            producer.send(name, b"x", partition=number % 2)
+    first, second = TopicAndPartition(name, 0), TopicAndPartition(name, 1)
+    admin.alter_group_offsets(name, {first: 3, second: 4}, kind=GroupKind.ZOOKEEPER)
+    lag = admin.group_lag(name)  # there is only this one as yet
+    assert (lag.group.kind, lag.total) == (GroupKind.ZOOKEEPER, 13)
+    admin.alter_group_offsets(name, {first: 9}, kind=GroupKind.KAFKA)
+    assert admin.describe_groups(name).kind is GroupKind.KAFKA  # neither has members
+    assert [row.kind for row in admin.list_groups() if row.group_id == name] == [
+        GroupKind.KAFKA,
+        GroupKind.ZOOKEEPER,
+    ]
+    with KazooZooKeeperSession(KazooSettings(keeper, connection_timeout_ms=20_000)) as session:
+        registration = encode_registration(ConsumerRegistration({name: 1}, SubscriptionPattern.STATIC))
+        path = paths.consumer(name, f"{name}_here-1-a")
+        session.create_with_parents(path, registration, CreateMode.EPHEMERAL)
+        assert admin.describe_groups(name).kind is GroupKind.ZOOKEEPER
+        rows = admin.group_lag([name])[name].partitions
+        assert [(row.committed, row.stored_in) for row in rows] == [
+            (9, GroupKind.KAFKA),  # as Kafka's tools do: the coordinator's offset comes first
+            (4, GroupKind.ZOOKEEPER),
+        ]
+        with pytest.raises(KafkaError, match="stop them first"):
+            admin.reset_group_offsets(name, name, At.EARLIEST)
+    admin.delete_groups(name, kind=GroupKind.ZOOKEEPER)
+    assert [row.kind for row in admin.list_groups() if row.group_id == name] == [GroupKind.KAFKA]
+
+
+def test_a_zookeeper_that_is_not_there_is_told_in_time(broker: EmbeddedBroker, keeper: str) -> None:
+    nowhere = "127.0.0.1:1"
+    hasty = {"zookeeper.connection.timeout.ms": 300}
+    with (
+        Admin(hasty, zookeeper_connect=nowhere) as admin,
+        pytest.raises(ConnectionLost, match=r"no ZooKeeper server at 127\.0\.0\.1:1 answered within 300 ms"),
+    ):
+        admin.list_topics()
+    with (
+        Admin(zookeeper_connect=f"{keeper}/nothing-here") as admin,
+        pytest.raises(BrokerUnreachable, match=r"the chroot of zookeeper.connect is not the brokers'"),
+    ):
+        admin.list_topics()
+    with Admin(hasty, bootstrap_servers=broker.bootstrap, zookeeper_connect=nowhere) as admin:
+        assert admin.list_topics() is not None  # what needs no ZooKeeper works without it
+        with pytest.raises(AdminErrors, match="1 of 2 failed: no ZooKeeper server") as caught:
+            admin.list_groups()
+        assert list(caught.value.results) == ["broker 0"]
