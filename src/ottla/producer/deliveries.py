@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -135,8 +135,10 @@ class Submission:
         "_changed",
         "_left",
         "_places",
+        "_run_numbers",
         "callbacks",
         "count",
+        "has_failed",
         "is_seen",
         "on_done",
         "settled",
@@ -151,10 +153,12 @@ class Submission:
         self.timestamps: npt.NDArray[np.int64] = NO_TIMES
         self.callbacks: dict[int, OnDelivery] = {}
         self.on_done: OnBatchDelivery | None = None
+        self.has_failed = False  # some row has
         self.is_seen = False  # somebody has looked at a failure
         self._left: int | None = None
         self._changed = threading.Condition()
         self._places: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None = None
+        self._run_numbers: npt.NDArray[np.int32] | None = None
 
     def close(self, count: int) -> None:
         """There are so many rows, and no more come."""
@@ -169,16 +173,11 @@ class Submission:
         """Whether every row is settled."""
         return self._left == 0
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether any row failed so far."""
-        return any(one.error is not None for one in self.settled)
-
-    def settle(self, runs: Iterable[Settled]) -> None:
+    def settle(self, runs: Sequence[Settled]) -> None:
         """Tell what became of rows; each row is told of once. Runs their callbacks."""
-        runs = list(runs)
         with self._changed:
             self.settled += runs
+            self.has_failed = self.has_failed or any(run.error is not None for run in runs)
             if self._left is not None:
                 self._left -= sum(len(run.rows) for run in runs)
             self._changed.notify_all()
@@ -207,7 +206,10 @@ class Submission:
 
     def find(self, row: int) -> tuple[Settled, int] | None:
         """The run that has a row, and its place in it; None if it is not settled."""
-        for run in self.settled:
+        candidates: Sequence[Settled] = self.settled
+        if self.is_done:  # then it is looked up, since many rows may ask
+            candidates = (self.settled[self._numbers_of_runs()[row]],)
+        for run in candidates:
             rows = run.rows
             if isinstance(rows, range):
                 if row in rows:
@@ -217,6 +219,15 @@ class Submission:
                 if at < len(rows) and rows[at] == row:
                     return run, at
         return None
+
+    def _numbers_of_runs(self) -> npt.NDArray[np.int32]:
+        """Of each row, when all are settled."""
+        if self._run_numbers is None:
+            numbers = np.empty(self.count, np.int32)
+            for number, run in enumerate(self.settled):
+                numbers[_selection(run.rows)] = number
+            self._run_numbers = numbers
+        return self._run_numbers
 
     def wait_row(self, row: int, timeout: float | None) -> tuple[Settled, int]:
         """As `find`, but waits. Raises TimeoutError."""
@@ -245,7 +256,7 @@ class Submission:
             partitions = np.empty(self.count, np.int32)
             offsets = np.empty(self.count, np.int64)
             for run in self.settled:
-                rows = slice(run.rows.start, run.rows.stop) if isinstance(run.rows, range) else run.rows
+                rows = _selection(run.rows)
                 partitions[rows] = run.partition
                 if run.base_offset < 0:
                     offsets[rows] = UNKNOWN_OFFSET
@@ -253,6 +264,11 @@ class Submission:
                     offsets[rows] = np.arange(run.base_offset, run.base_offset + len(run.rows))
             self._places = partitions, offsets
         return self._places
+
+
+def _selection(rows: Rows) -> slice | npt.NDArray[np.int64]:
+    """Rows as NumPy takes them."""
+    return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
 _running = threading.local()

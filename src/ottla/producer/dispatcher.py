@@ -20,7 +20,7 @@ from ottla.model.errors import OttlaError
 from ottla.producer.accumulator import Accumulator, Place
 from ottla.producer.batches import Outcome
 from ottla.producer.config import ProducerConfig
-from ottla.producer.deliveries import Submission
+from ottla.producer.deliveries import Settled, Submission
 from ottla.producer.errors import DeliveryExpired, ProducerClosed
 from ottla.producer.inboxes import SEALED_BYTES
 from ottla.producer.memory import MemoryBudget
@@ -256,15 +256,20 @@ class Dispatcher:
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Tell submissions, and give their memory back. Without any lock: callbacks are user code."""
         failed: dict[Place, tuple[int, OttlaError]] = {}
+        told: dict[int, tuple[Submission, list[Settled]]] = {}
+        freed = 0
         for outcome in outcomes:
             if outcome.error is not None:
                 place = (outcome.parts[0].submission.topic, outcome.partition)
                 count, error = failed.get(place, (0, outcome.error))
                 failed[place] = count + sum(part.count for part in outcome.parts), error
             for part, run in outcome.runs():
-                self.memory.release(part.size)
-                part.submission.settle([run])
-                self.closed(part.submission)
+                freed += part.size
+                told.setdefault(id(part.submission), (part.submission, []))[1].append(run)
+        self.memory.release(freed)
+        for submission, runs in told.values():
+            submission.settle(runs)
+            self.closed(submission)
         for (topic, partition), (count, error) in failed.items():
             LOG.warning("%s-%d: %d records failed: %s", topic, partition, count, error)
 

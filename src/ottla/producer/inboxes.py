@@ -339,7 +339,7 @@ class TopicInbox:
             if partition is None:
                 groups = self._grouped(columns, rows, known, submission, created_ms)
             else:
-                groups = [(partition, self._parts(columns, rows, submission, created_ms))]
+                groups = [(partition, self._parts(columns, rows, Sizes(columns), submission, created_ms))]
             self._dispatcher.memory.release(size - sum(part.size for _, parts in groups for part in parts))
             is_accepted = self._dispatcher.submit(self.topic, groups)
         for failed, run in failures:
@@ -361,25 +361,30 @@ class TopicInbox:
         if PARTITION in columns.schema.names:
             columns = columns.select([name for name in COLUMNS if name in columns.schema.names])
         if isinstance(chosen, int):
-            return [(chosen, self._parts(columns, rows, submission, created_ms))]
+            return [(chosen, self._parts(columns, rows, Sizes(columns), submission, created_ms))]
         order, runs = by_partition(chosen)
         placed = columns.take(pa.array(order))
+        sizes = Sizes(placed)
         numbers: npt.NDArray[np.int64] = order + rows.start if isinstance(rows, range) else rows[order]
         return [
-            (
-                partition,
-                self._parts(placed.slice(first, last - first), numbers[first:last], submission, created_ms),
-            )
+            (partition, self._parts(placed, numbers, sizes, submission, created_ms, first, last))
             for partition, first, last in runs
         ]
 
     def _parts(
-        self, columns: pa.RecordBatch, rows: Rows, submission: Submission, created_ms: float
+        self,
+        columns: pa.RecordBatch,
+        rows: Rows,
+        sizes: Sizes,
+        submission: Submission,
+        created_ms: float,
+        first: int = 0,
+        last: int | None = None,
     ) -> list[Part]:
-        """Pieces of at most a batch."""
+        """Pieces of at most a batch, of the records first to last."""
         wall_ms = int(time.time() * 1000)
         limit = self._dispatcher.part_bytes
         return [
             Part(columns.slice(start, end - start), rows[start:end], size, submission, created_ms, wall_ms)
-            for start, end, size in Sizes(columns).runs(limit)
+            for start, end, size in sizes.runs(limit, first, last)
         ]
