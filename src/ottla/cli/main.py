@@ -32,7 +32,10 @@ FOR_PEOPLE = {
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
-KAFKAS_TOOLS: dict[str, Command] = {}
+KAFKAS_TOOLS = {
+    "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
+    "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
+}
 COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 
 

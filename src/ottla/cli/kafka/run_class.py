@@ -1,0 +1,31 @@
+"""kafka-run-class: a tool by the name of its Java class, in whatever package a version of Kafka has it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib import import_module
+
+from ottla.cli.kafka.tool import show
+
+CLASSES = {
+    "GetOffsetShell": "get_offsets",
+}
+"""Class names without their packages, and our modules."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the class with the arguments behind its name."""
+    words = list(arguments)
+    if not words or words[0] in ("-h", "--help"):
+        lines = ["usage: kafka-run-class CLASS [options]", "", "The classes, with or without a package:"]
+        show("\n".join([*lines, *(f"  {name}" for name in sorted(CLASSES))]), is_error=not words)
+        raise SystemExit(0 if words else 1)
+    name = words[0].rpartition(".")[2]
+    if name not in CLASSES:
+        near = difflib.get_close_matches(name, CLASSES, 1)
+        hint = f", but there is {near[0]}" if near else ""
+        show(f"Error: Could not find or load main class {words[0]}{hint}", is_error=True)
+        return 1
+    code: int = import_module(f"ottla.cli.kafka.{CLASSES[name]}").run(words[1:])
+    return code

@@ -1,0 +1,83 @@
+"""How a tool runs: its flags are read, its work is done, and what is wrong is told as Kafka tells it."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, parse, switch
+
+_FLAG_WIDTH, _DOC_WIDTH = 38, 62
+_HELP = switch("help", "Print usage information.")
+_VERSION = switch("version", "Display Kafka version.")
+
+
+class Tool(NamedTuple):
+    """A tool: what help says of it, its flags, what it does with them, and how its errors begin."""
+
+    name: str
+    about: str
+    flags: tuple[Flag, ...]
+    act: Callable[[Options], int]
+    errors_begin: str = ""
+
+
+class Refused(Exception):
+    """A tool ends with a text of Kafka's on standard error, and an exit code."""
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
+    """Run a tool; its exit code."""
+    if not arguments or {"--help", "-help"} & set(arguments):
+        show(usage(tool), is_error=not arguments)
+        raise SystemExit(0 if arguments else 1)
+    try:
+        options = parse((*tool.flags, _HELP, _VERSION), arguments)
+        return tool.act(options)
+    except WrongFlags as error:
+        show(f"{tool.errors_begin}{error}\n`{tool.name} --help` tells the options.", is_error=True)
+        return 1
+    except Refused as error:
+        show(str(error), is_error=True)
+        return error.code
+
+
+def usage(tool: Tool) -> str:
+    """All flags with their meaning."""
+    lines = [f"usage: {tool.name} [options]", "", tool.about, ""]
+    for flag in sorted((*tool.flags, _HELP), key=lambda one: one.name):
+        wanted = {Value.NONE: "", Value.NEEDED: " <value>", Value.OPTIONAL: " [value]"}[flag.value]
+        head = f"  --{flag.name}{wanted}"
+        doc = textwrap.wrap(flag.doc, _DOC_WIDTH) or [""]
+        if len(head) >= _FLAG_WIDTH:
+            lines.append(head)
+            head = ""
+        lines.append(f"{head:{_FLAG_WIDTH}}{doc[0]}")
+        lines += [" " * _FLAG_WIDTH + line for line in doc[1:]]
+    return "\n".join(lines)
+
+
+def require(options: Options, *names: str) -> None:
+    """Raise WrongFlags for a flag that must be there and is not."""
+    for name in names:
+        if not options.has(name):
+            raise WrongFlags(f'Missing required argument "[{name}]"')
+
+
+def one_action(options: Options, names: Iterable[str], message: str) -> str:
+    """The one of several flags that was given. Raises WrongFlags with the message if it is not just one."""
+    given = options.any_of(*names)
+    if len(given) != 1:
+        raise WrongFlags(message)
+    return given[0]
+
+
+def show(text: str, *, is_error: bool = False) -> None:
+    """A line of output."""
+    print(text, file=sys.stderr if is_error else sys.stdout)

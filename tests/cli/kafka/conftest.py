@@ -1,0 +1,78 @@
+"""A real Kafka of each era with its own tools in one Java process, and ours beside them, in this process."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from compatibility.clients.tool_process import Run, ToolProcess
+from ottla.cli.main import main
+from tools.peer_cache import java_classes, program
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable, kafka_libs
+
+RUNNER = Path(__file__).parents[2] / "compatibility" / "clients" / "java" / "ToolRunner.java"
+JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+JAVA += ["--add-opens=java.base/java.lang=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+
+
+def ours(name: str, *arguments: str, text: str = "") -> Run:
+    """What our tool does and prints."""
+    printed, complaints = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    given = io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
+    with redirect_stdout(printed), redirect_stderr(complaints), patch.object(sys, "stdin", given):
+        code = main([name, *arguments])
+    printed.flush()
+    return Run(code, printed.buffer.getvalue().decode(), complaints.getvalue())  # type: ignore[attr-defined]
+
+
+class Era:
+    """A cluster and Kafka's own tools of the same version."""
+
+    def __init__(self, kafka: RealKafka, java: ToolProcess) -> None:
+        self.kafka = kafka
+        self.java = java
+
+    def tool(self, main_class: str, *arguments: str, text: str = "") -> Run:
+        """What Kafka's own tool does and prints."""
+        return self.java.attempt(main_class, *arguments, text=text)
+
+
+def _era(version: str, options: list[str]) -> Iterator[Era]:
+    try:
+        classes = f"{java_classes(RUNNER, version)}{os.pathsep}{kafka_libs(version)}{os.sep}*"
+        with RealKafka(version) as kafka:
+            java = ToolProcess([program("java"), *JAVA, *options, "-cp", classes])
+            try:
+                yield Era(kafka, java)
+            finally:
+                java.close()
+    except Unavailable as error:
+        pytest.skip(f"Kafka {version} cannot be run here: {error}")
+
+
+@pytest.fixture(scope="package")
+def new() -> Iterator[Era]:
+    """Kafka 4."""
+    yield from _era(KAFKA_4, [])
+
+
+@pytest.fixture(scope="package")
+def shared_old() -> Iterator[Era]:
+    yield from _era(KAFKA_0_9, ["-Djava.security.manager=allow"])
+
+
+@pytest.fixture
+def old(shared_old: Era, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Era:
+    """Kafka 0.9, with a profile that saves finding out that it is 0.9."""
+    profiles = tmp_path / "config.toml"
+    profiles.write_text('[profiles.old]\nbroker.version = "0.9"\n')
+    monkeypatch.setenv("OTTLA_CONFIG", str(profiles))
+    monkeypatch.setenv("OTTLA_PROFILE", "old")
+    return shared_old
