@@ -219,7 +219,7 @@ class Replay:
 
     def _next(self) -> FetchedDataChunk | None:
         """The next chunk of a partition that is not at its end; None if there is none left."""
-        waited_ms, seen = 0.0, self._positions()
+        waited_ms, seen = 0.0, list[int]()
         while self._parts and not self._news.is_closed:
             begun_ms = MONOTONIC.now_ms()
             try:
@@ -233,14 +233,11 @@ class Replay:
             if chunk is not None:
                 return chunk
             self._finish_passed()
-            waited_ms = waited_ms + MONOTONIC.now_ms() - begun_ms if self._positions() == seen else 0.0
-            seen = self._positions()
+            before, seen = seen, [part.feed.position for part in self._parts.values()]
+            waited_ms = waited_ms + MONOTONIC.now_ms() - begun_ms if seen == before else 0.0
             if waited_ms >= self._stall_timeout_ms:
                 raise self._stalled()
         return None
-
-    def _positions(self) -> list[int]:
-        return [part.feed.position for part in self._parts.values()]
 
     def _finish_passed(self) -> None:
         for place, part in list(self._parts.items()):
