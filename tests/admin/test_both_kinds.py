@@ -105,6 +105,22 @@ def test_a_name_stands_for_the_group_that_has_members(
     assert [row.kind for row in admin.list_groups() if row.group_id == name] == [GroupKind.KAFKA]
 
 
+def test_a_broker_of_0_8_2_knows_groups_by_their_offsets(
+    broker: EmbeddedBroker, keeper: str, admin: Admin, name: str
+) -> None:
+    admin.create_topics(NewTopic(name, 2, 1))
+    place = TopicAndPartition(name, 1)
+    with Admin(bootstrap_servers=broker.bootstrap, zookeeper_connect=keeper, broker_version="0.8.2") as old:
+        old.alter_group_offsets(name, {place: 0}, kind=GroupKind.KAFKA)
+        assert old.group_offsets(name) == admin.group_offsets(name)
+        assert (old.describe_groups(name).state, old.group_lag(name).total) == ("Empty", 0)
+        with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+            old.describe_groups("missing")
+        old.alter_group_offsets(f"{name}-classic", {place: 0}, kind=GroupKind.ZOOKEEPER)
+        assert {one.kind for one in old.list_groups()} == {GroupKind.ZOOKEEPER}
+        assert f"{name}-classic" in {one.group_id for one in old.list_groups()}
+
+
 def test_a_zookeeper_that_is_not_there_is_told_in_time(broker: EmbeddedBroker, keeper: str) -> None:
     nowhere = "127.0.0.1:1"
     hasty = {"zookeeper.connection.timeout.ms": 300}

@@ -62,7 +62,7 @@ def test_a_group_with_a_member(admin: Admin, brokers: EmbeddedBroker, places: Pl
         assert (one.client_id, one.host) == ("reader", "127.0.0.1")
         assert one.assignment == tuple(places)
         assert one.subscription == (places[0].topic,)
-        assert GroupListing(name, GroupKind.KAFKA, "consumer", "Stable") in admin.list_groups()
+        assert GroupListing(name, GroupKind.KAFKA, "consumer", "Stable", "classic") in admin.list_groups()
         lag = admin.group_lag(name)
         assert [row.topic_partition for row in lag.partitions] == places
         assert {row.member for row in lag.partitions} == {one}

@@ -13,6 +13,7 @@ from ottla.admin.errors import Unsupported
 from ottla.admin.group_values import CommittedOffset
 from ottla.admin.logs import Outcomes, by_topic
 from ottla.client.connection import Connection
+from ottla.client.retry import Action, action_for
 from ottla.model.cluster_view import NO_EPOCH
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
@@ -128,7 +129,7 @@ class KafkaGroupOffsets:
         return self._access.pool.to_coordinator(group)
 
     def _told(self, group: str, codes: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
-        if Code.NOT_COORDINATOR in codes.values():
+        if any(action_for(code) is Action.FIND_COORDINATOR for code in codes.values()):
             self._access.pool.forget_coordinator(group)
         return {place: group_error(group, code, str(place)) for place, code in codes.items()}
 

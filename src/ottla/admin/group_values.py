@@ -20,12 +20,14 @@ class GroupKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group that there is. `state` is "" where brokers do not tell it in a list (before 2.6)."""
+    """A group that there is. What brokers do not tell in a list is "": `state` before 2.6, `group_type`
+    ("classic" or "consumer", KIP-848) before 3.8."""
 
     group_id: str
     kind: GroupKind
     protocol_type: str = ""
     state: str = ""
+    group_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ Offsets = Mapping[TopicAndPartition, CommittedOffset]
 class PartitionLag:
     """How far a group is behind in a partition. `lag` is None without a committed offset or a log's end.
 
-    `stored_in` says where the committed offset was found; `error` why the log's end is not known.
+    `stored_in` says where the committed offset was found; `error` why the log's end is not known. `owner` is
+    what a classic group's znode has: member and stream.
     """
 
     topic_partition: TopicAndPartition
@@ -78,6 +81,7 @@ class PartitionLag:
     member: GroupMember | None = None
     stored_in: GroupKind | None = None
     error: OttlaError | None = None
+    owner: str = ""
 
     @property
     def lag(self) -> int | None:

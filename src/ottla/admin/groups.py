@@ -62,7 +62,9 @@ class GroupCalls:
         if answer.error_code:
             raise KafkaError(answer.error_code, f"groups of broker {broker_id}")
         return tuple(
-            GroupListing(one.group_id, GroupKind.KAFKA, one.protocol_type, one.group_state)
+            GroupListing(
+                one.group_id, GroupKind.KAFKA, one.protocol_type, one.group_state, one.group_type.lower()
+            )
             for one in answer.groups
         )
 
@@ -228,6 +230,6 @@ class GroupCalls:
     def _is_kept(self, group: str, kind: GroupKind | None) -> bool:
         return (kind or self.kind_of(group)) is GroupKind.ZOOKEEPER
 
-    def classic_topics(self, group: str) -> tuple[str, ...]:
-        """Topics of a group in ZooKeeper."""
-        return self._keeper(f"group {group!r}").topics(group)
+    def classic(self) -> ZooKeeperGroups:
+        """The groups in ZooKeeper."""
+        return self._keeper("classic groups")

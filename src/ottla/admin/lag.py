@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ottla.admin.errors import all_results
 from ottla.admin.group_values import (
@@ -23,6 +24,15 @@ Committed = Mapping[TopicAndPartition, tuple[CommittedOffset, GroupKind]]
 Ends = Mapping[TopicAndPartition, LogOffset | OttlaError]
 
 
+class _Wanted(NamedTuple):
+    """What a group's lag is made of, but for the ends of logs."""
+
+    group: GroupDescription
+    committed: Committed
+    places: set[TopicAndPartition]
+    owners: Mapping[TopicAndPartition, str]
+
+
 class LagCalls:
     """Composed of groups and logs."""
 
@@ -33,19 +43,29 @@ class LagCalls:
     def lags(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[GroupLag]:
         """The lag of each group; the ends of all logs are asked for at once."""
         outcomes: Outcomes[GroupLag] = {}
-        wanted: dict[str, tuple[GroupDescription, Committed, set[TopicAndPartition]]] = {}
+        wanted: dict[str, _Wanted] = {}
         for name, told in self._groups.describe(groups, kind).items():
             try:
                 if isinstance(told, OttlaError):
                     raise told
-                committed = self._committed(told)
-                wanted[name] = (told, committed, self._places(told, committed))
+                wanted[name] = self._wanted(told)
             except OttlaError as error:
                 outcomes[name] = error
-        ends = self._logs.offsets(dict.fromkeys(set().union(*(one[2] for one in wanted.values())), At.LATEST))
-        for name, (group, committed, places) in wanted.items():
-            outcomes[name] = _lag(group, committed, places, ends)
+        places = {place for one in wanted.values() for place in one.places}
+        ends = self._logs.offsets(dict.fromkeys(places, At.LATEST))
+        outcomes |= {name: _lag(one, ends) for name, one in wanted.items()}
         return outcomes
+
+    def _wanted(self, group: GroupDescription) -> _Wanted:
+        """What was committed or is assigned; of a classic group also what nobody owns of its topics."""
+        committed = self._committed(group)
+        places = set(committed) | {place for member in group.members for place in member.assignment}
+        if group.kind is GroupKind.KAFKA:
+            return _Wanted(group, committed, places, {})
+        keeper = self._groups.classic()
+        found, _ = self._logs.partitions(keeper.topics(group.group_id), "lag")
+        owners = {place: str(owner) for place, owner in keeper.owners(group.group_id).items()}
+        return _Wanted(group, committed, places | set(found), owners)
 
     def _committed(self, group: GroupDescription) -> Committed:
         """As Kafka's own tools look: with the coordinator, then in ZooKeeper for classic groups."""
@@ -54,13 +74,6 @@ class LagCalls:
             return _marked(self._groups.offsets([name], GroupKind.KAFKA)[name], GroupKind.KAFKA)
         kept = _marked(self._groups.offsets([name], GroupKind.ZOOKEEPER)[name], GroupKind.ZOOKEEPER)
         return {**kept, **_marked(self._groups.offsets_in_kafka([name])[name], GroupKind.KAFKA)}
-
-    def _places(self, group: GroupDescription, committed: Committed) -> set[TopicAndPartition]:
-        """What was committed or is assigned; of a classic group also what nobody owns of its topics."""
-        places = set(committed) | {place for member in group.members for place in member.assignment}
-        if group.kind is GroupKind.ZOOKEEPER:
-            places |= set(self._logs.partitions(self._groups.classic_topics(group.group_id), "lag")[0])
-        return places
 
     # --- resets
 
@@ -109,16 +122,14 @@ def _marked(
     return {place: (offset, kind) for place, offset in told.items()}
 
 
-def _lag(
-    group: GroupDescription, committed: Committed, places: Iterable[TopicAndPartition], ends: Ends
-) -> GroupLag:
+def _lag(wanted: _Wanted, ends: Ends) -> GroupLag:
     readers: dict[TopicAndPartition, GroupMember] = {
-        place: member for member in group.members for place in member.assignment
+        place: member for member in wanted.group.members for place in member.assignment
     }
     rows = []
-    for place in sorted(places):
+    for place in sorted(wanted.places):
         end = ends[place]
-        offset, kind = committed.get(place, (None, None))
+        offset, kind = wanted.committed.get(place, (None, None))
         rows.append(
             PartitionLag(
                 topic_partition=place,
@@ -127,6 +138,7 @@ def _lag(
                 member=readers.get(place),
                 stored_in=kind,
                 error=end if isinstance(end, OttlaError) else None,
+                owner=wanted.owners.get(place, ""),
             )
         )
-    return GroupLag(group, tuple(rows))
+    return GroupLag(wanted.group, tuple(rows))

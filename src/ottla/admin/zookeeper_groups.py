@@ -14,6 +14,7 @@ from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import (
+    PartitionOwner,
     decode_offset,
     decode_owner,
     decode_registration,
@@ -61,8 +62,8 @@ class ZooKeeperGroups:
         if not self.exists(group):
             raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"group {group!r} in ZooKeeper")
         owned: dict[str, list[TopicAndPartition]] = defaultdict(list)
-        for place, consumer_id in self.owners(group).items():
-            owned[consumer_id].append(place)
+        for place, owner in self.owners(group).items():
+            owned[owner.consumer_id].append(place)
         members = tuple(
             GroupMember(
                 member_id=name,
@@ -85,14 +86,14 @@ class ZooKeeperGroups:
             return ()
         return tuple(registration.subscription) if registration is not None else ()
 
-    def owners(self, group: str) -> dict[TopicAndPartition, str]:
-        """Which member owns a partition."""
-        found: dict[TopicAndPartition, str] = {}
+    def owners(self, group: str) -> dict[TopicAndPartition, PartitionOwner]:
+        """Which stream of which member owns a partition."""
+        found: dict[TopicAndPartition, PartitionOwner] = {}
         for place, path in self._partition_nodes(paths.owners(group)):
             node = read_if_present(self._session, path)
             if node is not None:
                 try:
-                    found[place] = decode_owner(path, node.data).consumer_id
+                    found[place] = decode_owner(path, node.data)
                 except ZnodeError as error:
                     log.warning("partition without an owner: %s", error)
         return found
