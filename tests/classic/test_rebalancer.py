@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_the_group_is_roused_less_and_less_often(stable: Rebalancer) -> None:
             stable.balanced(now_ms)
             stable.renewed()
             roused.append(now_ms)
-    gaps = [later - earlier for earlier, later in zip(roused, roused[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(roused)]
     assert roused[0] == 10_000
     assert gaps == sorted(gaps)
     assert max(gaps) <= 80_000

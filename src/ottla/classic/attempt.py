@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from ottla.classic.assignors import Assignment, Assignor
 from ottla.classic.effects import (
     AbandonFetching,
+    AskBrokers,
     Children,
     CommitOffsets,
+    Delete,
     FetchOffsets,
     FindUnfetched,
     Read,
@@ -55,6 +57,8 @@ class Inspection:
     unowned: frozenset[TopicAndPartition]
     stolen: frozenset[TopicAndPartition]
     unfetched: frozenset[TopicAndPartition]
+    has_news: bool = False
+    """Whether the brokers tell of other partitions than before, where no watch does."""
 
     @property
     def missing(self) -> frozenset[TopicAndPartition]:
@@ -127,9 +131,12 @@ def _take(ownership: Ownership, wanted: Mine, assignment: Assignment) -> Steps[N
 
 
 def leave(ownership: Ownership) -> Steps[None]:
-    """Give up everything, for a shutdown: commit first, then release."""
+    """Give up everything, and be no member any more: commit first, then release."""
     yield from _give_up(ownership, tuple(sorted(ownership.owned)))
     yield from release(ownership, tuple(sorted(ownership.doubtful)))
+    path = paths.consumer(ownership.group_id, ownership.consumer)
+    if ownership.is_ours((yield Read(path))):
+        yield Delete(path)
 
 
 def drop(ownership: Ownership) -> Steps[None]:
@@ -152,7 +159,7 @@ def confirm(ownership: Ownership) -> Steps[None]:
         raise NotRegistered(f"{path}: the registration is gone or another session's")
 
 
-def inspect(ownership: Ownership, balance: Balance) -> Steps[Inspection]:
+def inspect(rules: ViewRules, ownership: Ownership, balance: Balance) -> Steps[Inspection]:
     """Look at all partitions of our topics: whether each has an owner, and ours are ours and are read."""
     yield from confirm(ownership)
     unowned = set()
@@ -163,4 +170,13 @@ def inspect(ownership: Ownership, balance: Balance) -> Steps[Inspection]:
     stolen = ownership.owned.keys() - kept
     unfetched: frozenset[TopicAndPartition] = yield FindUnfetched()
     read_by_somebody = {place for place in unowned if place in balance.assignment}
-    return Inspection(frozenset(read_by_somebody), frozenset(stolen), unfetched)
+    has_news = rules.asks_brokers and (yield from _has_news(balance.view))
+    return Inspection(frozenset(read_by_somebody), frozenset(stolen), unfetched, has_news)
+
+
+def _has_news(view: GroupView) -> Steps[bool]:
+    names = None if view.topics is not None else tuple(view.partitions)
+    told: Mapping[str, tuple[int, ...]] = yield AskBrokers(names)
+    if view.topics is not None and set(told) != set(view.topics):
+        return True
+    return any(told.get(topic, ()) != partitions for topic, partitions in view.partitions.items())

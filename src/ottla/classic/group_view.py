@@ -30,13 +30,14 @@ class NotRegistered(OttlaError):
 class GroupView:
     """`members`: topic → number of streams, by member. `partitions`: the sorted ones by topic.
 
-    `broken`: what could not be read, by path.
+    `broken`: what could not be read, by path. `topics`: all that there are, if a filter had to be applied.
     """
 
     members: Mapping[ConsumerIdString, Mapping[str, int]]
     partitions: Mapping[str, tuple[int, ...]]
     has_brokers: bool
     broken: Mapping[str, str] = field(default_factory=dict)
+    topics: tuple[str, ...] | None = None
 
     def assignment_input(self) -> AssignmentInput:
         """As assignors want it."""
@@ -69,22 +70,22 @@ def read_group(rules: ViewRules) -> Steps[GroupView]:
     counts = yield from _topic_counts(rules, broken)
     if rules.consumer not in counts:
         raise NotRegistered(f"{paths.consumer(rules.group_id, rules.consumer)}: the registration is gone")
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] | None = None
     if any(count.is_wildcard for count in counts.values()):
         topics = yield from _topics(rules)
     members = {
-        consumer: count.stream_counts(topics, exclude_internal_topics=rules.exclude_internal_topics)
+        consumer: count.stream_counts(topics or (), exclude_internal_topics=rules.exclude_internal_topics)
         for consumer, count in counts.items()
     }
     wanted = chain.from_iterable(members.values()) if rules.needs_all_topics else members[rules.consumer]
     names = tuple(sorted(set(wanted)))
     if rules.asks_brokers:
-        return GroupView(members, (yield AskBrokers(names)), has_brokers=True, broken=broken)
+        return GroupView(members, (yield AskBrokers(names)), has_brokers=True, broken=broken, topics=topics)
     partitions = {}
     for topic in names:
         partitions[topic] = yield from _partitions(topic, broken)
     has_brokers = yield from _has_brokers()
-    return GroupView(members, partitions, has_brokers, broken)
+    return GroupView(members, partitions, has_brokers, broken, topics)
 
 
 def _topics(rules: ViewRules) -> Steps[tuple[str, ...]]:
@@ -104,8 +105,10 @@ def _topic_counts(rules: ViewRules, broken: dict[str, str]) -> Steps[dict[Consum
             continue  # it left after we listed it, and the watch will tell
         try:
             counts[name] = topic_count_of(decode_registration(path, node.data))
-        except (ZnodeError, ConfigError) as error:
+        except ZnodeError as error:
             broken[path] = str(error)
+        except ConfigError as error:
+            broken[path] = f"{path}: {error}"
     return counts
 
 

@@ -119,7 +119,7 @@ class Member:
 
     def _inspect(self) -> Steps[None]:
         if self.balance is not None:
-            found = yield from inspect(self.ownership, self.balance)
+            found = yield from inspect(self._rules, self.ownership, self.balance)
             self._rebalancer.inspected(found.missing, self._now_ms())
-            if found.stolen:
-                self.group_changed()  # at once: another may read these any moment
+            if found.stolen or found.has_news:
+                self.group_changed()  # at once: another may read what was stolen any moment
