@@ -3,7 +3,7 @@
 One broker of ours in a process of its own serves everybody. Records have 8 B keys and 100 B or 1 KB values in
 batches of 16 KB, in one partition and in eight. Every contender reads through all partitions and touches
 nothing: ours gets Arrow columns, the others get messages. Slower ones read less; they take turns, and the
-best round of each counts.
+best round of each counts. How cost grows with the number of partitions is a benchmark of its own.
 
 confluent-kafka is measured with fetch.queue.backoff.ms=1: by default it pauses for a second whenever its
 queue is full. The bare loop asks for 1 MB at a time, receives it into one buffer and looks at nothing: it is
@@ -32,7 +32,7 @@ from benchmarks.workload import Shape, record_sets
 from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.fetching import FetchConfig, FetchEngine, Inbox, TopicAndPartition
-from ottla.model.address import Address
+from ottla.model.address import Address, parse_address
 from ottla.records.reader import decode
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -51,6 +51,7 @@ IN_FLIGHT = 20
 # Of all records, by how fast the contender is.
 CONFLUENT_SHARE, AIOKAFKA_SHARE, KAFKA_PYTHON_SHARE = 8, 16, 64
 NAMED_FETCH, NAMED_PRODUCE = 4, 9
+GROWTH_VALUE_BYTES, GROWTH_PARTITIONS = 100, (10, 100, 1000)
 TARGETS = {100: (10, 20, 80, 0.6), 1000: (3, 7, None, None)}
 """For confluent-kafka, aiokafka, kafka-python and the bare loop, by the size of the values."""
 
@@ -62,20 +63,27 @@ Meter = Callable[[Read, int], float]
 class Log:
     """A topic that has been filled: the same batches over and over in each partition."""
 
-    server: Server
+    bootstrap: str
     topic: str
     partitions: int
     records: int
     set_bytes: tuple[int, ...]
     set_records: int
+    broker_version: str = ""
 
     @property
-    def bootstrap(self) -> str:
+    def client(self) -> ClientConfig:
+        """How ours connects; old brokers are not asked for their version, which takes them seconds."""
+        pin = {"broker.version": self.broker_version} if self.broker_version else {}
+        return ClientConfig.from_properties({"bootstrap.servers": self.bootstrap, **pin})
+
+    @property
+    def address(self) -> Address:
         """Where it is."""
-        return self.server.bootstrap
+        return parse_address(self.bootstrap)
 
 
-@benchmark("consume")
+@benchmark("consume-columns")
 def consume(effort: Effort) -> Iterator[Case]:
     """Small and large records in one and in eight partitions, by both clocks."""
     with ottla() as server:
@@ -84,6 +92,19 @@ def consume(effort: Effort) -> Iterator[Case]:
             for meter, clock in ((by_wall, "by the clock"), (by_cpu, "per CPU second of the client")):
                 name = f"consume {value_bytes} B values, {counted(partitions, 'partition')}, {clock}"
                 yield _case(name, log, meter, value_bytes, effort)
+
+
+@benchmark("consume-growth")
+def growth(effort: Effort) -> Iterator[Case]:
+    """The same bytes in more and more partitions, beside one partition and beside confluent-kafka."""
+    with ottla() as server:
+        single = _filled(server, GROWTH_VALUE_BYTES, 1, 4 * effort.server_mb)
+        alone = Peer("ottla, 1 partition", "", _measure(read_ottla, single, by_cpu, 1))
+        for partitions in GROWTH_PARTITIONS:
+            log = _filled(server, GROWTH_VALUE_BYTES, partitions, 4 * effort.server_mb)
+            name = f"consume {GROWTH_VALUE_BYTES} B values, {partitions} partitions, per CPU second"
+            peers = [alone, _peer("confluent-kafka", read_confluent, log, by_cpu, CONFLUENT_SHARE, None)]
+            yield Case(name, "records/s", _measure(read_ottla, log, by_cpu, 1), peers, effort.server_rounds)
 
 
 def _case(name: str, log: Log, meter: Meter, value_bytes: int, effort: Effort) -> Case:
@@ -132,9 +153,7 @@ def _rate(read: Read, records: int, clock: Callable[[], float]) -> float:
 
 def read_ottla(log: Log, records: int) -> None:
     """Ours, with the settings that users get."""
-    with FetchEngine(
-        ClientConfig.from_properties({"bootstrap.servers": log.bootstrap}), FetchConfig()
-    ) as engine:
+    with FetchEngine(log.client, FetchConfig()) as engine:
         inbox = Inbox()
         for partition in range(log.partitions):
             engine.add(TopicAndPartition(log.topic, partition), 0, inbox=inbox)
@@ -215,7 +234,7 @@ def read_bare(log: Log, records: int) -> None:
     head = memoryview(bytearray(4))
     room = memoryview(bytearray(2 * FETCH_BYTES))
     sets = len(log.set_bytes)
-    with connected(log.server.address) as connection:
+    with connected(log.address) as connection:
         for partition in range(log.partitions):
             offset, end = 0, records // log.partitions
             while offset < end:
@@ -259,6 +278,8 @@ def _filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -
     made = record_sets(shape, DIFFERENT_MB)
     topic = f"consume-{uuid.uuid4().hex[:12]}"
     rounds = max(1, megabytes // partitions)
+    set_batches = made.record_count // (DIFFERENT_MB * batch_records)
+    batches = max(1, min(set_batches, set_batches * megabytes // partitions))
     config = ClientConfig.from_properties({"bootstrap.servers": server.bootstrap})
     with Connection.open(Address(*server.address), config) as connection:
         # The records are of long ago, and nothing is to be removed while it is read.
@@ -268,23 +289,23 @@ def _filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -
         if created.error_code:
             raise RuntimeError(f"topic {topic}: error {created.error_code}")
         for partition, number in product(range(partitions), range(rounds)):
-            _write(connection, topic, partition, made.sets[number % DIFFERENT_MB])
-    set_records = made.record_count // DIFFERENT_MB
+            _write(connection, topic, partition, made.sets[number % DIFFERENT_MB], batches)
+    set_records = batches * batch_records
     sizes = tuple(map(len, made.sets))
-    return Log(server, topic, partitions, partitions * rounds * set_records, sizes, set_records)
+    return Log(server.bootstrap, topic, partitions, partitions * rounds * set_records, sizes, set_records)
 
 
-def _write(connection: Connection, topic: str, partition: int, records: bytes) -> None:
-    """All batches of a set; a request takes one."""
+def _write(connection: Connection, topic: str, partition: int, records: bytes, batches: int) -> None:
+    """So many batches of a set; a request takes one."""
     at = sent = 0
-    while at < len(records) or sent:
-        if at < len(records) and sent < IN_FLIGHT:
+    while batches or sent:
+        if batches and sent < IN_FLIGHT:
             end = at + 12 + struct.unpack_from(">i", records, at + 8)[0]
             # A producer counts from 0; the offset is outside the checksum.
             part = ProducePartition(index=partition, records=bytes(8) + records[at + 8 : end])
             data = [ProduceTopic(name=topic, partition_data=[part])]
             connection.send(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), version=NAMED_PRODUCE)
-            at, sent = end, sent + 1
+            at, sent, batches = end, sent + 1, batches - 1
             continue
         (answer,) = cast(ProduceResponse, connection.receive().message).responses[0].partition_responses
         sent -= 1
