@@ -11,6 +11,7 @@ import pytest
 from ottla import ConfigError, EmbeddedBroker, KafkaError
 from ottla.fetching import Reaction, TopicAndPartition
 from ottla.partition import PartitionConsumer
+from ottla.records.rows import RowMaker
 from tests.fetching.traffic import Writer, until
 from tests.partition.conftest import Consumers
 from tests.partition.rows import checked, column, offsets
@@ -146,6 +147,44 @@ def test_one_loop_takes_over_what_a_reader_left(topic: str, writer: Writer, cons
         assert offsets(reader.messages(), 40) == [*range(40)]
     rest = [(one.partition, one.offset) for one in islice(checked(consumer.messages()), 180)]
     assert sorted(rest) == [(number, offset) for number in range(3) for offset in range(40, 100)]
+
+
+def test_a_loop_over_all_may_read_single_partitions_in_between(
+    topic: str, writer: Writer, consumers: Consumers
+) -> None:
+    consumer = consumers(fetch_message_max_bytes=1000)
+    for place in places(topic)[:2]:
+        writer.write(place, 300, at_once=20)
+        consumer.consume_partition(*place, 0)
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for message in checked(consumer.messages()):
+        found[message.partition].append(message.offset)
+        other = consumer.readers[topic, 1 - message.partition]
+        found[other.partition] += offsets(other.messages(timeout_ms=0), 3)
+        if sum(map(len, found.values())) == 600:
+            break
+    assert found == {number: [*range(300)] for number in range(2)}
+
+
+@pytest.mark.parametrize("source", ["reader", "consumer"])
+def test_ctrl_c_between_taking_and_holding_a_chunk_loses_nothing(
+    topic: str, writer: Writer, consumers: Consumers, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write(places(topic)[0], 200, at_once=20)
+    consumer = consumers(fetch_message_max_bytes=1000)
+    reader = consumer.consume_partition(topic, 0, 0)
+    read = reader.messages if source == "reader" else consumer.messages
+    assert offsets(read(), 30) == [*range(30)]
+    with monkeypatch.context() as patch:
+        patch.setattr(RowMaker, "rows", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            list(read())
+    assert reader.position == 40  # a fetch brings one batch
+    assert offsets(read(), 160) == [*range(40, 200)]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_decoders_run_when_asked(topic: str, writer: Writer, consumers: Consumers) -> None:

@@ -68,6 +68,7 @@ class PartitionConsumer:
                 news=self._news,
                 lock=self._lock,
                 leave=self._leave,
+                start=start,
                 timeout_ms=self._config.timeout_ms,
             )
             self._readers[place] = reader
@@ -99,12 +100,9 @@ class PartitionConsumer:
 
     def _turns(self, timeout_ms: float | None) -> Iterator[Held]:
         limit_ms = self._config.timeout_ms if timeout_ms is None else limit(timeout_ms)
-        # Somebody may have stopped in the middle of a chunk, or of several.
-        begun = {id(one): one for one in (*self.readers.values(), self._last) if one is not None}
-        for reader in begun.values():
-            with self._lock:
-                held = reader.unfinished()
-            if held is not None:
+        # Readers may have been left in the middle of a chunk.
+        for reader in {id(one): one for one in (*self.readers.values(), self._last) if one}.values():
+            while (held := reader.unfinished()) is not None:
                 yield held
         while (held := self._next(limit_ms)) is not None:
             yield held
@@ -113,13 +111,29 @@ class PartitionConsumer:
         deadline = Deadline(MONOTONIC, timeout_ms)
         while not self._news.is_closed:
             with self._lock:
-                chunk = self._news.poll(0)
-                if chunk is not None:
-                    self._last = self._readers[chunk.topic_partition]
-                    return self._last.hold(chunk)
+                held = self._last.unfinished() if self._last is not None else None
+                if held is not None:
+                    return held
+                if self._has_taken():
+                    continue
             if not self._news.wait(deadline.left_ms()):
                 return None
         return None
+
+    def _has_taken(self) -> bool:
+        """Take the next chunk, if there is one."""
+        try:
+            chunk = self._news.poll(0)
+            if chunk is not None:
+                self._last = self._readers[chunk.topic_partition]
+                self._last.hold(chunk)
+        except Exception:
+            raise
+        except BaseException:
+            for reader in self._readers.values():
+                reader.go_back()
+            raise
+        return chunk is not None
 
     # --- the end
 

@@ -8,6 +8,7 @@ and new ones go on, in the middle of a chunk: nothing is lost and nothing comes 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -47,16 +48,18 @@ class PartitionReader:
         news: News,
         lock: threading.RLock,
         leave: Callable[[TopicAndPartition], None],
+        start: int,
         timeout_ms: float | None,
     ) -> None:
         """`leave` ends the feed; `lock` is held while chunks are taken, and is the consumer's."""
         self._feed = feed
+        self._start = start
         self._row_maker = rows
         self._news = news
         self._lock = lock
         self._leave = leave
         self._timeout_ms = timeout_ms
-        self._held: Held | None = None
+        self._held: deque[Held] = deque()
         self._is_ending = False
         self._is_over = False
 
@@ -103,8 +106,8 @@ class PartitionReader:
     def position(self) -> int:
         """The offset to go on at, to the row; -1 until the start has been looked up."""
         with self._lock:
-            rest = self._held.rows.rest() if self._held is not None else None
-            return rest.column("offset")[0].as_py() if rest else self._feed.position
+            held = self.unfinished()
+            return held.rows.rest().column("offset")[0].as_py() if held is not None else self._feed.position
 
     @property
     def high_watermark(self) -> int:
@@ -146,8 +149,9 @@ class PartitionReader:
         """Go on at another offset, "earliest" or "latest"; what stopped the partition is forgotten."""
         start = start_of(offset)
         with self._lock:
-            self._feed.seek(start)
+            self._start = start
             self._drop()
+            self._feed.seek(start)
 
     def skip(self) -> int:
         """Go on behind damaged records, at the offset that is returned. ConfigError if there are none."""
@@ -177,25 +181,34 @@ class PartitionReader:
     ) -> None:
         self.close()
 
-    # --- for the consumer, which has the lock
+    # --- for the consumer, who has the lock
 
-    def hold(self, chunk: FetchedDataChunk) -> Held:
+    def hold(self, chunk: FetchedDataChunk) -> None:
         """A chunk of this partition was taken."""
-        self._held = Held(replace(chunk, batch=None), self._row_maker.rows(chunk.batch))
+        self._held.append(Held(replace(chunk, batch=None), self._row_maker.rows(chunk.batch)))
         self._leave_if_done()
-        return self._held
 
     def unfinished(self) -> Held | None:
-        """What is held, if something of it is left."""
-        return self._held if self._held is not None and self._held.rows.rest() else None
+        """What is to be read next, of what is held."""
+        with self._lock:
+            while len(self._held) > 1 and not self._held[0].rows.rest():
+                self._held.popleft()
+            return self._held[0] if self._held and self._held[0].rows.rest() else None
+
+    def go_back(self) -> None:
+        """Ctrl-C may have come between the taking of a chunk and its being held: fetch that one again."""
+        reached = self._held[-1].chunk.next_offset if self._held else self._start
+        if self._feed.position != reached:
+            self._feed.seek(reached)
 
     def _leave_if_done(self) -> None:
         if self._is_ending and not self._feed.info().queued_chunks:
             self._leave(self._feed.topic_partition)
 
     def _drop(self) -> None:
-        if self._held is not None:
-            self._held.rows.drop()
+        for held in self._held:
+            held.rows.drop()
+        self._held.clear()
 
     # --- taking
 
@@ -215,9 +228,16 @@ class PartitionReader:
                 held = self.unfinished()
                 if held is not None or self._is_over:
                     return held
-                chunk = self._feed.poll(0)
-                if chunk is not None:
-                    return self.hold(chunk)
+                try:
+                    chunk = self._feed.poll(0)
+                    if chunk is not None:
+                        self.hold(chunk)
+                        continue
+                except Exception:
+                    raise
+                except BaseException:
+                    self.go_back()
+                    raise
                 if self._feed.is_closed:
                     return None
             if not self._news.wait_for(self._feed, deadline.left_ms()):
