@@ -52,14 +52,16 @@ class Client:
             max_poll_interval_ms=world.max_poll_ms,
             instance_id=instance,
         )
-        self.member = Member(config, world.some_topics(), lambda failures: 100 * failures)
+        # A coordinator does not look at the topics of an instance that comes back: it must want the same.
+        topics = world.some_topics() if instance is None else [*world.topics]
+        self.member = Member(config, topics, lambda failures: 100 * failures)
 
     def act(self) -> None:
         """What its two threads do next."""
         member, now_ms = self.member, self.world.loop.now_ms
         if self.asleep_until_ms <= now_ms:
             member.polled(now_ms)
-            demand = member.demand
+            demand = member.take_demand()
             if demand is not None and (self.world.is_calm or self.world.random.random() < 0.5):
                 self.world.check_demand(self, demand)
                 member.done()
@@ -181,7 +183,7 @@ class World:
 
     def subscribe(self) -> None:
         client = self.someone()
-        if client is not None:
+        if client is not None and client.member.config.instance_id is None:
             client.member.subscribe(self.some_topics())
 
     def grow(self) -> None:

@@ -10,7 +10,8 @@ from ottla.fetching import TopicAndPartition
 from ottla.grouped.assignors import ASSIGNORS
 from ottla.grouped.config import MemberConfig
 from ottla.grouped.consumer_protocol import Assignment, decode_subscription, encode_assignment
-from ottla.grouped.member import Demand, Member
+from ottla.grouped.demands import Demand
+from ottla.grouped.member import Member
 from ottla.grouped.member_state import MOVES, State
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
@@ -102,6 +103,23 @@ def test_who_is_out_of_the_group_loses_its_partitions(code: Code, left: str) -> 
     one.done()
     assert asked(one, 60_000).member_id == left
     assert "is out of the group" in one.notices[0].text
+
+
+def test_a_demand_that_is_not_begun_is_out_of_date_when_the_member_is_out() -> None:
+    one = member()
+    take(one, A0)
+    one.done()
+    beat(one, Code.REBALANCE_IN_PROGRESS, 3_000)
+    beat(one, Code.UNKNOWN_MEMBER_ID, 6_000)
+    demand = one.take_demand()
+    assert demand is not None
+    assert (demand.give_back, demand.is_lost) == ({A0}, True)
+    assert one.take_demand() == demand
+    other = member()
+    take(other, A0)
+    beat(other, Code.UNKNOWN_MEMBER_ID, 3_000)
+    assert other.take_demand() is None
+    assert (other.state, other.held) == (State.JOINING, frozenset())
 
 
 def test_who_is_out_while_it_takes_partitions_gives_them_back_at_once() -> None:

@@ -1,1 +1,12 @@
-"""Consumers whose partitions a group gives them: the coordinator protocol of Kafka 0.9 and later."""
+"""Consumers whose partitions a group gives them: the coordinator protocol of Kafka 0.9 and later.
+
+`GroupConsumer` is what applications hold. The pure core is `consumer_protocol`, `assignors`, `balance`,
+`member_state`, `member_requests` and `member`; threads and sockets are in `membership_thread` and `commits`.
+"""
+
+from ottla.grouped.config import GROUP_PROPERTIES
+from ottla.grouped.errors import ConsumerClosed, PartitionsLost
+from ottla.grouped.group_consumer import GroupConsumer
+from ottla.grouped.listener import RebalanceListener
+
+__all__ = ["GroupConsumer", "RebalanceListener", "PartitionsLost", "ConsumerClosed", "GROUP_PROPERTIES"]

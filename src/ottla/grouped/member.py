@@ -4,7 +4,7 @@ Its driver, which owns it, does three things in turns:
 
     ask = member.next(now_ms)                    # a request for the coordinator, if one is due
     member.answered(response, now_ms)            # or member.unanswered(now_ms)
-    member.demand                                # what the application shall do; then member.done()
+    member.take_demand()                         # what the application shall do; then member.done()
 
 and one more when `topics_wanted` is not None: the leader needs the topics' partition counts. `member_state`
 has the theory and the tables.
@@ -13,11 +13,8 @@ has the theory and the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from logging import INFO, WARNING
-from typing import NamedTuple
 
-from ottla.fetching.places import TopicAndPartition
 from ottla.grouped.assignors import Participant, Remembered
 from ottla.grouped.config import MemberConfig
 from ottla.grouped.consumer_protocol import (
@@ -29,36 +26,16 @@ from ottla.grouped.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from ottla.grouped.demands import NOTHING, Demand, Notice, Places
 from ottla.grouped.member_requests import Ask, GroupRequests
 from ottla.grouped.member_state import BEATING, MOVES, REMEDIES, Event, Reaction, State, reaction_to
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError, RemoteProtocolError
+from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.offsets.coordinator_messages import Membership
 from ottla.wire.api.heartbeat import HeartbeatResponse
 from ottla.wire.api.join_group import JoinGroupResponse
 from ottla.wire.api.sync_group import SyncGroupResponse
 from ottla.wire.schema import Response
-
-Places = frozenset[TopicAndPartition]
-NOTHING: Places = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What the application shall do: give partitions back, then take others. `is_lost`: others may have
-    them already, so there is nothing left to commit."""
-
-    give_back: Places
-    take: Places
-    is_lost: bool
-    membership: Membership
-
-
-class Notice(NamedTuple):
-    """Something that a person should read in a log."""
-
-    level: int
-    text: str
 
 
 class Member:
@@ -69,7 +46,7 @@ class Member:
         self.state = State.JOINING
         self.held = NOTHING
         self.demand: Demand | None = None
-        self.failure: OttlaError | None = None
+        self.failure: Exception | None = None
         self.is_coordinator_doubtful = False
         self.notices: list[Notice] = []
         self._requests = GroupRequests(
@@ -127,6 +104,14 @@ class Member:
         if wanted != self._topics:
             self._topics = wanted
             self._wish_to_rejoin("its subscription changed")
+
+    def take_demand(self) -> Demand | None:
+        """What the application does now, if anything. What it has not begun is out of date once the member
+        is out of the group: then all is lost instead."""
+        if self._is_evicted and self.demand is not None:
+            self.demand = None
+            self._proceed()
+        return self.demand
 
     def done(self) -> None:
         """The application has done what was demanded."""
@@ -387,7 +372,7 @@ class Member:
         self._membership = self._membership._replace(generation=NO_GENERATION)
         return self._requests.leave(leaver) if leaver.member_id and leaver.instance_id is None else None
 
-    def fail(self, error: OttlaError) -> None:
+    def fail(self, error: Exception) -> None:
         """Nothing more can be done: the application is told, and may leave."""
         self.failure = error
         self._membership = self._membership._replace(generation=NO_GENERATION)

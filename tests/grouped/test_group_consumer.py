@@ -1,0 +1,380 @@
+"""GroupConsumer on the embedded broker: one member, several, and what happens to them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.fetching import EARLIEST, TopicAndPartition
+from ottla.grouped import ConsumerClosed, GroupConsumer, PartitionsLost, RebalanceListener
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError, OttlaError
+from ottla.offsets import OffsetAndMetadata, OffsetCommitFailed
+from tests.fetching.traffic import PATIENCE_S, Writer
+from tests.grouped.conftest import Consumers
+
+Chunks = list[tuple[str, TopicAndPartition, int, int]]
+
+
+def places(topic: str, count: int = 4) -> list[TopicAndPartition]:
+    return [TopicAndPartition(topic, number) for number in range(count)]
+
+
+def fill(writer: Writer, topic: str, count: int = 100) -> None:
+    for place in places(topic):
+        writer.write(place, count)
+
+
+def poll_until(is_so: Callable[[], bool], *consumers: GroupConsumer) -> list[Any]:
+    """Poll in turns, each in the same thread, until something is so; the chunks that came."""
+    deadline = time.monotonic() + PATIENCE_S
+    found = []
+    while not is_so():
+        assert time.monotonic() < deadline, [(one._membership.state, one.assignment) for one in consumers]
+        for one in consumers:
+            chunk = one.poll(20)
+            if chunk is not None:
+                found.append(chunk)
+    return found
+
+
+def offsets_of(chunks: Sequence[Any]) -> Counter[tuple[TopicAndPartition, int]]:
+    return Counter(
+        (chunk.topic_partition, offset) for chunk in chunks for offset in chunk.batch["offset"].to_pylist()
+    )
+
+
+def all_offsets(topic: str, count: int = 100) -> Counter[tuple[TopicAndPartition, int]]:
+    return Counter((place, offset) for place in places(topic) for offset in range(count))
+
+
+def read_all(consumer: GroupConsumer, topic: str, count: int = 100) -> list[Any]:
+    chunks: list[Any] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(chunk.batch.num_rows for chunk in chunks) < 4 * count:
+        assert time.monotonic() < deadline
+        chunk = consumer.poll(1000)
+        if chunk is not None:
+            chunks.append(chunk)
+    return chunks
+
+
+def shared_out(topic: str, *consumers: GroupConsumer) -> Callable[[], bool]:
+    def is_so() -> bool:
+        parts = [one.assignment for one in consumers]
+        return all(parts) and sorted(place for part in parts for place in part) == places(topic)
+
+    return is_so
+
+
+class Notes(RebalanceListener):
+    """What a listener was told, in order."""
+
+    def __init__(self, act: Callable[[str, Any], None] = lambda *_: None) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.act = act
+
+    def on_revoked(self, partitions: Any) -> None:
+        self.note("revoked", partitions)
+
+    def on_assigned(self, partitions: Any) -> None:
+        self.note("assigned", partitions)
+
+    def on_lost(self, partitions: Any) -> None:
+        self.note("lost", partitions)
+
+    def note(self, kind: str, partitions: Any) -> None:
+        self.calls.append((kind, set(partitions)))
+        self.act(kind, partitions)
+
+
+def test_a_member_alone_reads_everything_and_goes_on_where_it_committed(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    fill(writer, topic)
+    first = consumer()
+    assert offsets_of(read_all(first, topic)) == all_offsets(topic)
+    assert first.assignment == set(places(topic))
+    first.commit()
+    first.close()
+    fill(writer, topic, 50)
+    second = consumer()
+    chunks = poll_until(lambda: len(second.assignment) == 4 and lag(second) == 0, second)
+    assert offsets_of(chunks) == all_offsets(topic, 150) - all_offsets(topic, 100)
+    assert second.committed() == {place: OffsetAndMetadata(100) for place in places(topic)}
+
+
+def lag(consumer: GroupConsumer) -> int:
+    infos = consumer._partitions._engine.infos()
+    return sum(100_000 if info.lag is None else info.lag for info in infos)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_unicast_in_a_group(consumer: Consumers, writer: Writer, topic: str, strategy: str) -> None:
+    """Each record goes to one member, through members that come and go, with a commit on revocation."""
+    fill(writer, topic)
+    chunks: list[Any] = []
+    members: list[GroupConsumer] = []
+
+    def member() -> GroupConsumer:
+        listener = Notes(lambda kind, _: one.commit() if kind == "revoked" else None)
+        one = consumer(listener=listener, partition_assignment_strategy=strategy)
+        members.append(one)
+        return one
+
+    first, second = member(), member()
+    chunks += poll_until(shared_out(topic, first), first)
+    chunks += poll_until(shared_out(topic, first, second), first, second)
+    fill(writer, topic)
+    third = member()
+    chunks += poll_until(shared_out(topic, first, second, third), first, second, third)
+    first.close()
+    fill(writer, topic)
+    chunks += poll_until(shared_out(topic, second, third), second, third)
+    chunks += poll_until(
+        lambda: len(offsets_of(chunks)) == 1200 or lag(second) + lag(third) == 0, second, third
+    )
+    assert offsets_of(chunks) == all_offsets(topic, 300)
+
+
+def test_multicast_across_groups(consumer: Consumers, writer: Writer, topic: str) -> None:
+    fill(writer, topic)
+    for group in ("one", "another"):
+        assert offsets_of(read_all(consumer(group_id=f"{group}-{topic}"), topic)) == all_offsets(topic)
+
+
+def test_a_group_is_global_to_the_cluster_and_not_to_a_topic(
+    broker: EmbeddedBroker, consumer: Consumers, topic: str
+) -> None:
+    broker.create_topic(f"{topic}-other", 2)
+    one, other = consumer(topic), consumer(f"{topic}-other")
+    poll_until(lambda: len(one.assignment) == 4 and len(other.assignment) == 2, one, other)
+    assert one._membership.membership.generation == other._membership.membership.generation
+
+
+def test_cooperative_members_keep_what_they_have(consumer: Consumers, topic: str) -> None:
+    notes = Notes()
+    first = consumer(listener=notes, partition_assignment_strategy="cooperative-sticky")
+    poll_until(shared_out(topic, first), first)
+    second = consumer(partition_assignment_strategy="cooperative-sticky")
+    poll_until(shared_out(topic, first, second), first, second)
+    revoked = [call[1] for call in notes.calls if call[0] == "revoked"]
+    assert [len(one) for one in revoked] == [2]
+    assert revoked[0] == second.assignment
+
+
+def test_rows_are_handed_out_one_by_one_and_positions_follow(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    fill(writer, topic)
+    one = consumer(value_decoder=bytes.decode)
+    seen = Counter[tuple[int, int]]()
+    rows = one.messages(PATIENCE_S * 1000)
+    for message in rows:
+        assert message.value.startswith(f"v{message.offset}-")
+        seen[message.partition, message.offset] += 1
+        place = TopicAndPartition(topic, message.partition)
+        assert one.position(place) == message.offset + 1
+        if sum(seen.values()) == 150:
+            break
+    one.commit()
+    done = Counter(number for number, _ in seen)
+    assert one.committed() == {
+        TopicAndPartition(topic, number): OffsetAndMetadata(count) for number, count in done.items()
+    }
+    for message in one.messages(PATIENCE_S * 1000):  # goes on in the middle of the chunk
+        seen[message.partition, message.offset] += 1
+        if sum(seen.values()) == 400:
+            break
+    assert set(seen.values()) == {1}
+
+
+def test_a_chunk_that_was_begun_by_rows_is_finished_by_poll(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    writer.write(places(topic)[0], 100)
+    one = consumer()
+    message = next(iter(one.messages(PATIENCE_S * 1000)))
+    assert message.offset == 0
+    chunk = one.poll(PATIENCE_S * 1000)
+    assert chunk is not None
+    assert chunk.batch["offset"].to_pylist() == list(range(1, 100))
+
+
+def test_commits_by_chunk_async_and_in_order(consumer: Consumers, writer: Writer, topic: str) -> None:
+    fill(writer, topic)
+    one = consumer()
+    told: list[tuple[Any, OttlaError | None]] = []
+    for chunk in read_all(one, topic):
+        one.commit_async(chunk, lambda offsets, error: told.append((offsets, error)))
+    one.commit({places(topic)[0]: OffsetAndMetadata(7, "by hand")})
+    assert {error for _, error in told} == {None}
+    expected = {place: OffsetAndMetadata(100) for place in places(topic)}
+    assert one.committed() == expected | {places(topic)[0]: OffsetAndMetadata(7, "by hand")}
+    with pytest.raises(OffsetCommitFailed, match=r"offset\.metadata\.max\.bytes"):
+        one.commit({places(topic)[0]: OffsetAndMetadata(7, "x" * 5000)})
+
+
+def test_auto_commit_by_polls_and_at_the_end(consumer: Consumers, writer: Writer, topic: str) -> None:
+    fill(writer, topic)
+    one = consumer(enable_auto_commit=True, auto_commit_interval_ms=1)
+    read_all(one, topic)
+    expected = {place: OffsetAndMetadata(100) for place in places(topic)}
+    poll_until(lambda: one.committed() == expected, one)
+    other = consumer(enable_auto_commit=True, group_id=f"other-{topic}")
+    read_all(other, topic)
+    assert other.committed() == {}
+    other.close()
+    assert consumer(group_id=f"other-{topic}").committed(places(topic)) == expected
+
+
+def test_seek_pause_and_resume(consumer: Consumers, writer: Writer, topic: str) -> None:
+    fill(writer, topic)
+    first, *rest = places(topic)
+    one = consumer(listener=Notes(lambda kind, _: one.seek(first, 90) if kind == "assigned" else None))
+    poll_until(lambda: len(one.assignment) == 4, one)
+    one.pause(*rest)
+    one.seek(first, 95)
+    assert one.position(first) == 95
+    chunks = poll_until(lambda: one.position(first) == 100, one)
+    assert [chunk.batch["offset"][0].as_py() for chunk in chunks if chunk.topic_partition == first][-1] == 95
+    one.seek(first, EARLIEST)
+    chunks = poll_until(lambda: one.position(first) == 100, one)
+    assert {chunk.topic_partition for chunk in chunks} == {first}
+    before = {place: one.position(place) for place in rest}
+    one.resume(*rest)
+    chunks = poll_until(lambda: all(one.position(place) == 100 for place in rest), one)
+    assert sum(chunk.batch.num_rows for chunk in chunks) == sum(100 - max(0, n) for n in before.values())
+    with pytest.raises(ConfigError, match="elsewhere-0 is not assigned to this member; it has "):
+        one.seek(TopicAndPartition("elsewhere", 0), 1)
+
+
+def test_a_pattern_finds_topics_that_come_later(
+    broker: EmbeddedBroker, consumer: Consumers, topic: str
+) -> None:
+    one = consumer(re.compile(f"{topic}(-later)?"), metadata_max_age_ms=100)
+    poll_until(lambda: len(one.assignment) == 4, one)
+    broker.create_topic(f"{topic}-later", 2)
+    broker.create_topic(f"{topic}-later-not", 2)
+    poll_until(lambda: len(one.assignment) == 6, one)
+    assert {place.topic for place in one.assignment} == {topic, f"{topic}-later"}
+
+
+def test_a_topic_that_is_made_later_is_found(broker: EmbeddedBroker, consumer: Consumers, topic: str) -> None:
+    one = consumer([topic, f"{topic}-later"], allow_auto_create_topics=False)
+    poll_until(lambda: len(one.assignment) == 4, one)
+    broker.create_topic(f"{topic}-later", 1)
+    poll_until(lambda: len(one.assignment) == 5, one)
+
+
+def test_who_does_not_poll_is_out_and_told_with_numbers(
+    consumer: Consumers, writer: Writer, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(writer, topic)
+    notes = Notes()
+    slow = consumer(listener=notes, max_poll_interval_ms=300, session_timeout_ms=10_000)
+    read_all(slow, topic)
+    other = consumer(group_id=f"group-of-{topic}")
+    with caplog.at_level(logging.WARNING, "ottla.grouped"):
+        poll_until(lambda: len(other.assignment) == 4, other)  # the slow one does nothing meanwhile
+    assert re.search(r"\d+ ms since the last poll, and max.poll.interval.ms is 300", caplog.text)
+    with pytest.raises(PartitionsLost, match=r"at 100 not committed: .*max.poll.interval.ms"):
+        slow.commit()
+    poll_until(shared_out(topic, slow, other), slow, other)  # and it comes back
+    assert [call[0] for call in notes.calls[:3]] == ["assigned", "lost", "assigned"]
+
+
+def test_a_listener_that_raises_does_not_keep_the_group_waiting(consumer: Consumers, topic: str) -> None:
+    def fails(kind: str, _: Any) -> None:
+        if kind == "revoked" and len(notes.calls) == 2:
+            raise ZeroDivisionError("in the listener")
+
+    notes = Notes(fails)
+    one = consumer(listener=notes)
+    poll_until(shared_out(topic, one), one)
+    other = consumer()
+    with pytest.raises(ZeroDivisionError, match="in the listener"):
+        poll_until(lambda: False, one, other)
+    poll_until(shared_out(topic, one, other), one, other)
+
+
+def test_a_static_member_comes_back_without_a_rebalance(consumer: Consumers, topic: str) -> None:
+    other_notes = Notes()
+    one = consumer(group_instance_id="i1")
+    other = consumer(group_instance_id="i2", listener=other_notes)
+    poll_until(shared_out(topic, one, other), one, other)
+    kept, generation = one.assignment, one._membership.membership.generation
+    one.close()
+    again = consumer(group_instance_id="i1")
+    told = len(other_notes.calls)
+    poll_until(lambda: again.assignment == kept, again, other)
+    assert again._membership.membership.generation == generation
+    assert len(other_notes.calls) == told
+
+
+def test_two_with_one_instance_id_are_told(consumer: Consumers, topic: str) -> None:
+    one = consumer(group_instance_id="same")
+    poll_until(shared_out(topic, one), one)
+    other = consumer(group_instance_id="same")
+    with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
+        poll_until(lambda: False, one, other)
+    assert one.assignment == set()
+
+
+@pytest.mark.parametrize("error", [Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS])
+def test_a_coordinator_that_moves_or_loads_is_found_again(
+    broker: EmbeddedBroker, consumer: Consumers, writer: Writer, topic: str, error: Code
+) -> None:
+    fill(writer, topic)
+    for api in ("JoinGroup", "SyncGroup", "OffsetFetch", "OffsetCommit"):
+        broker.fail(api, error, times=2)
+    one = consumer()
+    assert offsets_of(read_all(one, topic)) == all_offsets(topic)
+    broker.fail("Heartbeat", error, times=2)
+    one.commit()
+    poll_until(lambda: len(one.assignment) == 4, one)
+
+
+def test_connections_that_break_in_a_rebalance_cost_nothing(
+    broker: EmbeddedBroker, consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    fill(writer, topic)
+    for api in ("JoinGroup", "SyncGroup"):
+        broker.drop(api, handled=True)
+    one = consumer(session_timeout_ms=2_000)
+    assert offsets_of(read_all(one, topic)) == all_offsets(topic)
+
+
+def test_a_group_that_cannot_be_joined_is_an_error(consumer: Consumers, topic: str) -> None:
+    one = consumer(partition_assignment_strategy="range")
+    poll_until(shared_out(topic, one), one)
+    other = consumer(partition_assignment_strategy="sticky")
+    with pytest.raises(KafkaError, match=r"INCONSISTENT_GROUP_PROTOCOL|no assignor in common"):
+        poll_until(lambda: False, one, other)
+
+
+def test_closed_is_closed_and_mistakes_are_named(consumer: Consumers, topic: str) -> None:
+    one = consumer()
+    poll_until(shared_out(topic, one), one)
+    one.close()
+    one.close()
+    for use in (one.poll, one.commit):
+        with pytest.raises(ConsumerClosed, match="make another one"):
+            use()
+    with pytest.raises(ConfigError, match="no topics"):
+        consumer([])
+    with pytest.raises(ConfigError, match=r"group\.id is empty"):
+        consumer(group_id="")
+    with pytest.raises(ConfigError, match="clever is no assignor; there are range, roundrobin"):
+        consumer(partition_assignment_strategy="clever")
+    with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms=3000: it must be less"):
+        consumer(heartbeat_interval_ms=3000, session_timeout_ms=3000)
+    assert not [one for one in threading.enumerate() if topic in one.name]
