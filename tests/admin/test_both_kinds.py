@@ -111,6 +111,7 @@ def test_a_broker_of_0_8_2_knows_groups_by_their_offsets(
     admin.create_topics(NewTopic(name, 2, 1))
     place = TopicAndPartition(name, 1)
     with Admin(bootstrap_servers=broker.bootstrap, zookeeper_connect=keeper, broker_version="0.8.2") as old:
+        until(lambda: name in old.list_topics())  # the broker tells ZooKeeper of it a moment later
         old.alter_group_offsets(name, {place: 0}, kind=GroupKind.KAFKA)
         assert old.group_offsets(name) == admin.group_offsets(name)
         assert (old.describe_groups(name).state, old.group_lag(name).total) == ("Empty", 0)

@@ -58,7 +58,7 @@ class KafkaGroupOffsets:
         return _fetched(connection.call(request, version=version), group, version)
 
     def _all_partitions(self, group: str) -> list[OffsetFetchTopic]:
-        view = self._access.view(None, f"offsets of group {group!r}")
+        view = self._access.metadata.refresh_all(reason=f"offsets of group {group!r}")
         return [
             OffsetFetchTopic(name=name, partition_indexes=[one.index for one in topic.partitions])
             for name, topic in view.topics.items()
