@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.group_service import _records
+from ottla.broker.group_records import GroupRecords
 from ottla.broker.record_batches import StoredRecord, batch_of, batches_of
 from ottla.log.batch_header import header_at
 from ottla.log.partition_log import PartitionLog
@@ -97,7 +97,10 @@ def append_raw(log: PartitionLog, data: bytearray) -> None:
 
 
 def loaded(log: PartitionLog, end: int | None = None) -> list[tuple[bytes | None, bytes | None]]:
-    return [(one.key, one.value) for one in _records(log, log.high_watermark if end is None else end)]
+    records = GroupRecords(log.start_offset, log.high_watermark if end is None else end)
+    while piece := records.piece(log):
+        records.take(piece)
+    return [(one.key, one.value) for one in records.in_order()]
 
 
 def test_all_records_below_an_offset_are_loaded(tmp_path: Path) -> None:
