@@ -101,6 +101,9 @@ def test_a_name_stands_for_the_group_that_has_members(
         ]
         with pytest.raises(KafkaError, match="stop them first"):
             admin.reset_group_offsets(name, name, At.EARLIEST)
+    strange = f"{name} / of many"  # no classic group can be called so
+    admin.alter_group_offsets(strange, {first: 9})
+    assert admin.group_lag(strange).total == 1
     admin.delete_groups(name, kind=GroupKind.ZOOKEEPER)
     assert [row.kind for row in admin.list_groups() if row.group_id == name] == [GroupKind.KAFKA]
 

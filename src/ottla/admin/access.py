@@ -33,7 +33,6 @@ from ottla.model.errors import (
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.schema import Api
 from ottla.wire.versions import PeerVersions
-from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class ClusterAccess:
         self._clock = clock
         self._chance = random.Random()
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
-        self._session: KazooZooKeeperSession | None = None
+        self._session: ZooKeeperSession | None = None
         self._metadata: ClusterMetadata | None = None
         self._pool: ConnectionPool | None = None
         self._spoken: PeerVersions | None = None
@@ -96,6 +95,11 @@ class ClusterAccess:
             )
         if self._session is None:
             self._check_open()
+            from ottla.zookeeper.kazoo_session import (  # here, since it loads kazoo
+                KazooSettings,
+                KazooZooKeeperSession,
+            )
+
             session = KazooZooKeeperSession(
                 KazooSettings(
                     self.config.zookeeper_connect,
@@ -188,7 +192,7 @@ class ClusterAccess:
         *,
         is_repeatable: bool,
     ) -> dict[K, V | OttlaError]:
-        """Try until every key has a result or a final error, or default.api.timeout.ms is over.
+        """Try until every key has a result or a final error; after default.api.timeout.ms not any more.
 
         `is_repeatable`: doing it twice is the same as once, so that it is tried again where nobody knows
         whether it was done. Raises what `attempt` raises, unless some keys had an outcome before.
@@ -219,7 +223,7 @@ class ClusterAccess:
         log.info("trying again: %s", errors[0])
         if any(action_about(error) is Action.REFRESH for error in errors):
             try:
-                self.metadata.refresh(reason="an administrative call failed")
+                self.metadata.refresh((), reason="an administrative call failed")
             except OttlaError as error:
                 log.info("the cluster does not answer: %s", error)
 

@@ -37,7 +37,7 @@ ADMIN_PROPERTIES: tuple[Property, ...] = (
         "default.api.timeout.ms",
         INT,
         60_000,
-        "How long one call may take, with everything that is tried again.",
+        "How long what fails is tried again. A call that asks for several things may take it for each.",
         minimum=1,
     ),
 )

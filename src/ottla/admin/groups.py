@@ -26,6 +26,7 @@ from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest,
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.zookeeper import paths
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,15 @@ V = TypeVar("V")
 Outcomes = dict[str, V | OttlaError]
 
 DEAD = "Dead"
+
+
+def _is_classic_name(group: str) -> bool:
+    """Coordinators take any name, the classic consumer takes what makes a path."""
+    try:
+        paths.checked_group(group)
+    except ConfigError:
+        return False
+    return True
 
 
 class GroupCalls:
@@ -72,7 +82,7 @@ class GroupCalls:
 
     def kind_of(self, group: str) -> GroupKind:
         """Which of two groups a name stands for, if nobody says."""
-        if not self._access.has_zookeeper:
+        if not self._access.has_zookeeper or not _is_classic_name(group):
             return GroupKind.KAFKA
         keeper = self._keeper(f"group {group!r}")
         if not keeper.exists(group):
