@@ -3,8 +3,8 @@
     ledger = OffsetLedger(sqlite3.connect("results.db"), "billing")
     ledger.create_table()
     for place, offset in ledger.start(partitions).items():
-        engine.add(place, offset, inbox=inbox)
-    while chunk := inbox.poll():
+        consumer.consume_partition(*place, offset)
+    for chunk in consumer.chunks():
         with ledger.transaction() as cursor:
             cursor.executemany("INSERT INTO results VALUES (?, ?)", rows(chunk.batch))
             ledger.record(cursor, chunk.topic_partition, chunk.next_offset)
