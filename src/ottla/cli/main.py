@@ -33,6 +33,10 @@ FOR_PEOPLE = {
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
 KAFKAS_TOOLS = {
+    "kafka-console-consumer": Command("ottla.cli.kafka.console_consumer", "records of a topic, a line each"),
+    "kafka-console-producer": Command(
+        "ottla.cli.kafka.console_producer", "lines into a topic, a record each"
+    ),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
 }

@@ -9,6 +9,8 @@ from importlib import import_module
 from ottla.cli.kafka.tool import show
 
 CLASSES = {
+    "ConsoleConsumer": "console_consumer",
+    "ConsoleProducer": "console_producer",
     "GetOffsetShell": "get_offsets",
 }
 """Class names without their packages, and our modules."""

@@ -1,0 +1,211 @@
+"""kafka-console-consumer: records of a topic, a line each."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.message_formatters import Formatter, Record, formatter
+from ottla.cli.kafka.record_sources import Wish, records
+from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
+from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.model.errors import OttlaError
+
+FLAGS = (
+    Flag("topic", "The topic to read."),
+    Flag("include", "A Java regular expression for topics."),
+    Flag("whitelist", "The same, under its old name."),
+    Flag("blacklist", "A Java regular expression for topics that are not read (with --zookeeper)."),
+    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
+    Flag("zookeeper", "HOST:PORT,... of ZooKeeper: the classic consumer."),
+    Flag("group", "The group; if none is given, one of its own that stores no offsets."),
+    number("partition", "The partition to read, without a group."),
+    Flag("offset", "Where to begin in it: a number, earliest, or latest (default)."),
+    switch("from-beginning", "Begin with the first record that there is, if the group has no offset yet."),
+    number("max-messages", "End after so many."),
+    number("timeout-ms", "End when nothing has come for so long."),
+    switch("skip-message-on-error", "Go on behind a record that cannot be written."),
+    Flag("formatter", "Default-, NoOp- or ChecksumMessageFormatter."),
+    Flag("formatter-property", "key=value: print.key, print.timestamp, key.separator, null.literal, ..."),
+    Flag("property", "The same, under its old name."),
+    Flag("formatter-config", "A properties file for the formatter."),
+    Flag("key-deserializer", "String-, Long-, Integer- or ShortDeserializer."),
+    Flag("value-deserializer", "The same for values."),
+    Flag("command-property", "key=value for the consumer."),
+    Flag("consumer-property", "The same, under its old name."),
+    Flag("command-config", "A properties file for the consumer."),
+    Flag("consumer.config", "The same, under its old name."),
+    Flag("isolation-level", "read_uncommitted (default) or read_committed."),
+    switch("new-consumer", "Ignored: --zookeeper or --bootstrap-server tells which consumer is meant."),
+    switch("delete-consumer-offsets", "Forget the group in ZooKeeper first."),
+    switch("csv-reporter-enabled", "Ignored: there are no such metrics."),
+    Flag("metrics-dir", "Ignored: there are no such metrics."),
+    switch("enable-systest-events", "Say shutdown_complete at the end."),
+)
+_RENAMED = {
+    "consumer-property": "command-property",
+    "consumer.config": "command-config",
+    "property": "formatter-property",
+}
+_BAD_OFFSET = (
+    "The provided offset value '{}' is incorrect. Valid values are 'earliest', 'latest', or a "
+    "non-negative long."
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print records until there are enough of them, or nobody wants more."""
+    return run_tool(TOOL, arguments)
+
+
+def _act(options: Options) -> int:
+    wish = _wish(options)
+    write = _formatter(options)
+    if not options.has("zookeeper"):
+        for name in options.any_of(*_RENAMED):
+            show(
+                f"Option --{name} is deprecated and will be removed in a future version. "
+                f"Use --{_RENAMED[name]} instead."
+            )
+    most = options.whole("max-messages")
+    count = 0
+    with _left_at_sigterm(), records(wish) as found:
+        try:
+            sys.stdout.flush()
+            for record in islice(found, most if most >= 0 else None):
+                count += 1
+                _write(write, record, skips=options.has("skip-message-on-error"))
+        finally:
+            show(f"Processed a total of {count} messages", is_error=True)
+    if options.has("enable-systest-events"):
+        show("shutdown_complete")
+    return 0
+
+
+def _write(write: Formatter, record: Record, *, skips: bool) -> None:
+    try:
+        text = write(record)
+    except Refused as error:
+        if not skips:
+            raise
+        show(f"Error processing message, skipping this message: {error}", is_error=True)
+        return
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _left_at_sigterm() -> Iterator[None]:
+    """Whoever ends us has the count too, and the group is left at once."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- what is asked for
+
+
+def _wish(options: Options) -> Wish:
+    is_old = options.has("zookeeper")
+    _check(options, is_old=is_old)
+    given = {
+        **file_properties(options.value("consumer.config")),
+        **file_properties(options.value("command-config")),
+    }
+    more = pairs([*options.values("consumer-property"), *options.values("command-property")])
+    groups = [one for one in (options.value("group"), given.get("group.id"), more.get("group.id")) if one]
+    if len(set(groups)) > 1:
+        raise WrongFlags(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. "
+            f"Detected group ids: {', '.join(repr(one) for one in dict.fromkeys(groups))}"
+        )
+    if groups and options.has("partition"):
+        raise WrongFlags("Options group and partition cannot be specified together.")
+    properties: dict[str, object] = {"client.id": "console-consumer", **profile_properties(), **given, **more}
+    properties.pop("group.id", None)
+    if options.has("isolation-level"):
+        properties["isolation.level"] = options.text("isolation-level")
+    if options.has("bootstrap-server"):
+        properties["bootstrap.servers"] = check_addresses(options.text("bootstrap-server"))
+    if is_old:
+        properties["zookeeper.connect"] = options.text("zookeeper")
+    properties["include.headers"] = True
+    return Wish(
+        properties=properties,
+        topic=options.value("topic"),
+        pattern=options.value("include") or options.value("whitelist"),
+        excluded=options.value("blacklist"),
+        group=groups[0] if groups else f"console-consumer-{random.randrange(100_000)}",
+        is_group_made_up=not groups,
+        partition=options.whole("partition") if options.has("partition") else None,
+        start=_start(options, properties),
+        timeout_ms=options.whole("timeout-ms"),
+        deletes_group=options.has("delete-consumer-offsets"),
+    )
+
+
+def _check(options: Options, *, is_old: bool) -> None:
+    if is_old:
+        if len(options.any_of("topic", "whitelist", "blacklist")) != 1:
+            raise WrongFlags("Exactly one of whitelist/blacklist/topic is required.")
+        return
+    if len(options.any_of("topic", "include", "whitelist")) != 1:
+        raise WrongFlags("Exactly one of the following arguments is required: [topic], [include]")
+    require(options, "bootstrap-server")
+    if options.has("partition"):
+        if not options.has("topic"):
+            raise WrongFlags("The topic is required when partition is specified.")
+        if options.has("from-beginning") and options.has("offset"):
+            raise WrongFlags("Options from-beginning and offset cannot be specified together.")
+    elif options.has("offset"):
+        raise WrongFlags("The partition is required when offset is specified.")
+
+
+def _start(options: Options, properties: dict[str, object]) -> int | str:
+    """Where to begin: an offset, or "earliest" or "latest" where there is none."""
+    reset = properties.pop("auto.offset.reset", None)
+    if options.has("from-beginning") and reset not in (None, "earliest"):
+        raise Refused(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
+    if options.has("offset"):
+        text = options.text("offset")
+        if text.lower() in ("earliest", "latest"):
+            return text.lower()
+        if not text.isascii() or not text.isdigit():
+            raise WrongFlags(_BAD_OFFSET.format(text))
+        return int(text)
+    return "earliest" if options.has("from-beginning") else str(reset or "latest")
+
+
+def _formatter(options: Options) -> Formatter:
+    properties = file_properties(options.value("formatter-config"))
+    for side in ("key", "value"):
+        if options.value(f"{side}-deserializer"):
+            properties[f"{side}.deserializer"] = options.text(f"{side}-deserializer")
+    properties |= pairs([*options.values("property"), *options.values("formatter-property")])
+    try:
+        return formatter(options.text("formatter", "DefaultMessageFormatter"), properties)
+    except OttlaError as error:
+        raise WrongFlags(str(error)) from error
+
+
+TOOL = Tool(
+    "kafka-console-consumer",
+    "This tool helps to read data from Kafka topics and outputs it to standard output.",
+    FLAGS,
+    _act,
+)

@@ -1,0 +1,24 @@
+"""A session with ZooKeeper for the length of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.session import ZooKeeperSession
+
+TIMEOUT_MS = 30_000
+"""As Kafka's tools wait for it."""
+
+
+@contextmanager
+def keeper(connect: str) -> Iterator[ZooKeeperSession]:
+    """Connected; raises ConnectionLost if ZooKeeper does not answer."""
+    settings = KazooSettings(connect, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS)
+    session = KazooZooKeeperSession(settings)
+    try:
+        session.connect()
+        yield session
+    finally:
+        session.close()
