@@ -10,6 +10,22 @@ The pure core is `options`, `offset_json`, `positions`, `admission`, `range_plan
 `writer` run in the executors; `data_source` and `log_source` are what Spark sees.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ottla.spark.session import session
 
-__all__ = ["session"]
+if TYPE_CHECKING:
+    from ottla.spark.landing import land, land_stream
+
+__all__ = ["land", "land_stream", "session"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs Spark when it is asked for: workers import this package, too."""
+    if name in {"land", "land_stream"}:
+        from ottla.spark import landing
+
+        return getattr(landing, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

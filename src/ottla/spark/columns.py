@@ -15,26 +15,17 @@ from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 
 HEADERS = "headers"
-DDL = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    HEADERS: "array<struct<key:string,value:binary>>",
-}
+NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
 REPEATED_ROWS = 1 << 16
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
-_BY_NAME = {name.lower(): name for name in DDL}
+_BY_NAME = {name.lower(): name for name in NAMES}
 
 
 def chosen(columns: Iterable[str], *, has_headers: bool) -> list[str]:
     """The columns of a table: those of the option `columns`, or all. Raises ConfigError."""
     names = [_known(name) for name in columns]
     if not names:
-        return [name for name in DDL if name != HEADERS or has_headers]
+        return [name for name in NAMES if name != HEADERS or has_headers]
     if len(set(names)) < len(names):
         raise ConfigError(f"columns={','.join(names)}: a column is named twice")
     if HEADERS in names and not has_headers:
@@ -42,15 +33,10 @@ def chosen(columns: Iterable[str], *, has_headers: bool) -> list[str]:
     return names
 
 
-def ddl(names: Iterable[str]) -> str:
-    """A schema as Spark reads it."""
-    return ", ".join(f"{name} {DDL[name]}" for name in names)
-
-
 def _known(name: str) -> str:
     found = _BY_NAME.get(name.strip().lower())
     if found is None:
-        raise ConfigError(f"columns has {name!r}; there are {', '.join(DDL)}")
+        raise ConfigError(f"columns has {name!r}; there are {', '.join(NAMES)}")
     return found
 
 

@@ -6,6 +6,8 @@ Spark makes these objects in short-lived processes of the driver, pickles them, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -83,7 +85,11 @@ class OttlaDataSource(DataSource):
 
 def schema_of(given: Given) -> StructType:
     """The table's schema, of includeHeaders and columns."""
-    names = chosen(given.values["columns"], has_headers=given.values["includeHeaders"])
+    return struct_of(chosen(given.values["columns"], has_headers=given.values["includeHeaders"]))
+
+
+def struct_of(names: Iterable[str]) -> StructType:
+    """A schema of these columns."""
     return StructType([StructField(name, TYPES[name]) for name in names])
 
 

@@ -1,0 +1,263 @@
+"""Raw landing: topics → parquet files, inside the tasks that read. Rows never visit the JVM.
+
+    ottla.spark.land(spark, {"kafka.bootstrap.servers": …, "subscribe": "orders"}, "tables/orders")
+    ottla.spark.land_stream(spark, {…}, "tables/orders", "state/orders").awaitTermination()
+
+Spark plans, schedules, retries and keeps the offsets; a task hands back a line for each file instead of
+its rows. The files' names make it exactly once (`landing_files`). The path must be one that all executors
+share.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from ottla.client.properties import TEXT, Property
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.columns import RowMaker, chosen
+from ottla.spark.data_source import arrow_schema, struct_of
+from ottla.spark.landing_files import LandedFile, LandingFile, is_there, landed, within
+from ottla.spark.options import SOURCE_OPTIONS, parse_options
+from ottla.spark.range_planner import OffsetRange, Task
+from ottla.spark.readers import TopicReader, TopicStreamReader
+from ottla.spark.source_options import Mode, SourceOptions, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+FORMAT = "ottla-landing"
+LANDING_OPTIONS = (
+    Property("path", TEXT, "", "Where the files go."),
+    Property(
+        "compression",
+        TEXT,
+        "snappy",
+        "The files' codec.",
+        choices=("snappy", "zstd", "gzip", "lz4", "none"),
+    ),
+)
+REPORT = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("start", pa.int64()),
+        pa.field("end", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("path", pa.string()),
+    ]
+)
+_KINDS = {pa.string(): StringType(), pa.int32(): IntegerType(), pa.int64(): LongType()}
+IN_DIRECTORIES = {"topic", "partition"}
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What the tasks are told. `replaces`: files within a range give way to a new one (batch queries)."""
+
+    source: SourceOptions
+    root: str
+    compression: str
+    schema: pa.Schema
+    replaces: bool
+
+
+def landing(options: Mapping[str, str], mode: Mode) -> Landing:
+    """Parse and check. Raises ConfigError."""
+    names = {row.name for row in LANDING_OPTIONS}
+    own = parse_options(LANDING_OPTIONS, {name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    given = parse_options(SOURCE_OPTIONS, rest)
+    for name in ("minPartitions", "maxRecordsPerPartition", "dropRepeatedRows"):
+        if given.is_given(name):
+            raise ConfigError(f"{name}: a batch lands as one file for each partition; leave it out")
+    if not own.values["path"]:
+        raise ConfigError("path is not set: give the directory that the files go to")
+    has_headers = given.values["includeHeaders"]
+    columns = [
+        name
+        for name in chosen(given.values["columns"], has_headers=has_headers)
+        if name not in IN_DIRECTORIES
+    ]
+    return Landing(
+        source=source_options(rest, mode),
+        root=own.values["path"].removeprefix("file:"),
+        compression=own.values["compression"],
+        schema=arrow_schema(struct_of(columns), has_headers=has_headers),
+        replaces=mode is Mode.BATCH,
+    )
+
+
+class LandingDataSource(DataSource):
+    """A table of the files that were written: it is written by reading it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """A row for each file."""
+        return StructType([StructField(field.name, _KINDS[field.type]) for field in REPORT])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a bounded range."""
+        return LandingReader(landing(self.options, Mode.BATCH), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """For a stream."""
+        return LandingStreamReader(landing(self.options, Mode.STREAM), schema)
+
+
+class LandingReader(TopicReader):
+    """Plans as any reader of topics."""
+
+    def __init__(self, told: Landing, _: StructType) -> None:
+        super().__init__(told.source, told.schema)
+        self._told = told
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In an executor."""
+        return land_task(partition.value, self._told)
+
+
+class LandingStreamReader(TopicStreamReader):
+    """The same for streams."""
+
+    def __init__(self, told: Landing, _: StructType) -> None:
+        super().__init__(told.source, told.schema)
+        self._told = told
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In an executor."""
+        return land_task(partition.value, self._told)
+
+
+# --- in the executors
+
+
+def land_task(task: Task | None, told: Landing) -> Iterator[pa.RecordBatch]:
+    """Write the ranges of a task, and tell of the files."""
+    root = Path(told.root)
+    there = {one.topic_partition: landed(root, one.topic_partition) for one in task or ()}
+    replaced = {one: within(there[one.topic_partition], one) for one in task or () if told.replaces}
+    wanted = tuple(
+        one for one in task or () if told.replaces or not _is_done(one, there[one.topic_partition])
+    )
+    report = [_written(file, replaced.get(file.wanted, [])) for file in _files(wanted, told)]
+    if report:
+        yield pa.RecordBatch.from_pylist(report, schema=REPORT)
+
+
+def _is_done(one: OffsetRange, files: list[LandedFile]) -> bool:
+    """Whether an earlier try of the batch has written the range. Raises ConfigError for another overlap."""
+    if is_there(files, one):
+        log.info("%s: offsets %d to %d are there already", one.topic_partition, one.start, one.end - 1)
+        return True
+    if within(files, one):
+        raise ConfigError(
+            f"{one.topic_partition}: files have some of the offsets {one.start} to {one.end - 1}; another"
+            " query writes to this path, or its checkpoint is lost: choose another path"
+        )
+    return False
+
+
+def _files(ranges: Task, told: Landing) -> Iterator[LandingFile]:
+    """A file for each range that has records, written to its end and still hidden."""
+    from ottla.spark.range_reader import freeze_once, read_ranges  # kernels: not for the driver
+
+    freeze_once()
+    maker = RowMaker(told.schema)
+    by_place = {one.topic_partition: one for one in ranges}
+    files: dict[TopicAndPartition, LandingFile] = {}
+    source = told.source
+    try:
+        for place, records in read_ranges(
+            ranges, source.client, source.fetch, patience_ms=source.poll_timeout_ms
+        ):
+            if place not in files:
+                files[place] = LandingFile(Path(told.root), by_place[place], told.schema, told.compression)
+            files[place].add(maker.rows(place, records))
+        yield from files.values()
+        files.clear()
+    finally:
+        for file in files.values():
+            file.abandon()
+
+
+def _written(file: LandingFile, replaced: list[LandedFile]) -> dict[str, object]:
+    size = file.finish()
+    for one in replaced:
+        if one.path != file.path:
+            one.path.unlink(missing_ok=True)
+    place, start, end, _ = file.wanted
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "start": start,
+        "end": end,
+        "rows": file.rows,
+        "bytes": size,
+        "path": str(file.path),
+    }
+
+
+# --- what users call
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What `land` has written."""
+
+    files: tuple[str, ...]
+    rows: int
+    nbytes: int
+
+
+def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> Landed:
+    """Write a bounded range of topics, by the options of a batch query.
+
+    What was written of that range before gives way to it, so it may be run again.
+    """
+    spark.dataSource.register(LandingDataSource)
+    rows = spark.read.format(FORMAT).options(**options).option("path", str(path)).load().collect()
+    done = Landed(
+        tuple(sorted(row["path"] for row in rows)),
+        sum(r["rows"] for r in rows),
+        sum(r["bytes"] for r in rows),
+    )
+    log.info("%d rows have landed in %d files of %s", done.rows, len(done.files), path)
+    return done
+
+
+def land_stream(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    path: str | Path,
+    checkpoint: str | Path,
+    *,
+    trigger: Mapping[str, object] | None = None,
+) -> StreamingQuery:
+    """Write topics as records come, each once, from where the checkpoint is.
+
+    `trigger` is Spark's: {"availableNow": True} ends when all is written, {"processingTime": "1 minute"}
+    makes a file for each partition in a minute.
+    """
+    spark.dataSource.register(LandingDataSource)
+    files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
+    writer = files.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    if trigger is not None:
+        writer = writer.trigger(**trigger)  # type: ignore[call-overload]
+    return writer.start()

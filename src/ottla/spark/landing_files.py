@@ -1,0 +1,126 @@
+"""Parquet files whose names say which records they hold.
+
+    PATH/topic=orders/partition=3/00000000000000000100-00000000000000000250.parquet       offsets 100 to 249
+
+A file appears whole or not at all. So records are there exactly once if no two files overlap, and nothing
+else has to be kept: a batch that is repeated after a crash finds its files, and leaves them as they are.
+The first two levels are columns for every reader of partitioned tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.range_planner import OffsetRange
+
+ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_ROWS = 1 << 20
+# What repeats is written once; bytes of messages and growing numbers do not repeat.
+DICTIONARY = ["key", "timestampType"]
+_NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
+
+
+class LandedFile(NamedTuple):
+    """A file that is there, with its offsets from `start` to before `end`."""
+
+    start: int
+    end: int
+    path: Path
+
+
+def directory_of(root: Path, place: TopicAndPartition) -> Path:
+    """Where the files of a partition are."""
+    return root / f"topic={place.topic}" / f"partition={place.partition}"
+
+
+def landed(root: Path, place: TopicAndPartition) -> list[LandedFile]:
+    """The files of a partition, by offset."""
+    try:
+        names = os.listdir(directory_of(root, place))
+    except FileNotFoundError:
+        return []
+    found = ((_NAME.fullmatch(name), name) for name in names)
+    directory = directory_of(root, place)
+    return sorted(LandedFile(int(m[1]), int(m[2]), directory / name) for m, name in found if m is not None)
+
+
+def is_there(files: Iterable[LandedFile], wanted: OffsetRange) -> bool:
+    """Whether one file has all records of a range."""
+    return any(one.start <= wanted.start and wanted.end <= one.end for one in files)
+
+
+def within(files: Iterable[LandedFile], wanted: OffsetRange) -> list[LandedFile]:
+    """The files that a new one for the range takes the place of.
+
+    Raises ConfigError if a file has some of the records and others, too.
+    """
+    inside = []
+    for one in files:
+        if wanted.start <= one.start and one.end <= wanted.end:
+            inside.append(one)
+        elif one.start < wanted.end and wanted.start < one.end:
+            raise ConfigError(
+                f"{one.path} has offsets {one.start} to {one.end - 1}, and {wanted.start} to {wanted.end - 1}"
+                " are to be written: choose a range that does not cut a file, or another path"
+            )
+    return inside
+
+
+class LandingFile:
+    """A file that is being written; it appears with `finish`. Rows are collected into large groups."""
+
+    def __init__(self, root: Path, wanted: OffsetRange, schema: pa.Schema, compression: str) -> None:
+        directory = directory_of(root, wanted.topic_partition)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.wanted = wanted
+        self.rows = 0
+        self.path = directory / f"{wanted.start:020d}-{wanted.end:020d}.parquet"
+        self._hidden = directory / f".{self.path.name}.{uuid.uuid4().hex}"
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = self._pending_rows = 0
+        names = [name for name in DICTIONARY if name in schema.names]
+        self._writer = pq.ParquetWriter(
+            self._hidden, schema, compression=compression, use_dictionary=names or False
+        )
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take some rows in, in the order of their offsets."""
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        self._pending_rows += rows.num_rows
+        self.rows += rows.num_rows
+        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
+            self._write()
+
+    def _write(self) -> None:
+        if self._pending:
+            self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=ROW_GROUP_ROWS)
+        self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+
+    def finish(self) -> int:
+        """Let it appear, under its name, for good; how many bytes it has."""
+        self._write()
+        self._writer.close()
+        descriptor = os.open(self._hidden, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        size = self._hidden.stat().st_size
+        os.replace(self._hidden, self.path)
+        return size
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._writer.close()
+        self._hidden.unlink(missing_ok=True)
