@@ -11,10 +11,12 @@ import pytest
 
 from ottla import EmbeddedBroker
 from ottla.classic import ConsumerConnector
+from ottla.zookeeper import paths
 from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
+from tests.classic.reading import wait_for
 from tests.fetching.traffic import Writer
 
 Connectors = Callable[..., ConsumerConnector]
@@ -76,9 +78,10 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def topic(broker: EmbeddedBroker, name: str) -> str:
-    """A new topic with four partitions."""
+def topic(broker: EmbeddedBroker, name: str, zookeeper: KazooZooKeeperSession) -> str:
+    """A new topic with four partitions, which is in ZooKeeper already."""
     broker.create_topic(name, 4)
+    wait_for(lambda: zookeeper.exists(paths.topic(name)), "the topic is registered")
     return name
 
 

@@ -1,0 +1,284 @@
+"""Sessions that end, a ZooKeeper that goes away, processes that are stopped and killed; all at random."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from ottla import EmbeddedBroker
+from ottla.classic import ConsumerConnector, ConsumerTimeout, Health
+from ottla.classic.topic_count import StaticTopicCount
+from ottla.fetching import TopicAndPartition
+from ottla.zookeeper import paths
+from ottla.zookeeper.consumer_znodes import encode_registration
+from ottla.zookeeper.errors import ConnectionLost
+from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
+from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
+from ottla.zookeeper.session import CreateMode
+from tests.classic.conftest import QUICK, Connectors, registered_at
+from tests.classic.reading import Reader, member, owners, seen_by, wait_for, written
+from tests.fetching.traffic import Writer
+
+FAULTS = int(os.environ.get("OTTLA_CHURN_FAULTS", "50"))
+ROOT = Path(__file__).parents[2]
+
+
+def expire(connector: ConsumerConnector, server: ZooKeeperServer) -> None:
+    """End its session: whoever has id and password can take it over, and say goodbye."""
+    try:
+        credentials = connector._connections.session.credentials
+    except ConnectionLost:
+        return  # it is between two sessions
+    thief = KazooClient(hosts=server.connect, client_id=credentials)
+    thief.start(30)
+    thief.stop()
+    thief.close()
+
+
+def fill(writer: Writer, topic: str, count: int) -> None:
+    for partition in range(4):
+        writer.write(TopicAndPartition(topic, partition), count)
+
+
+class ProcessMember:
+    """A member in another process."""
+
+    def __init__(self, connect: str, group: str, consumer_id: str, topic: str) -> None:
+        self.seen: Counter[tuple[str, int, int]] = Counter()
+        self._topic = topic
+        command = [sys.executable, "-m", "tests.classic.faulty_member", connect, group, consumer_id, topic]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def wait_ready(self) -> None:
+        assert self._ready.wait(60)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.split()
+            if words == [b"ready"]:
+                self._ready.set()
+            elif len(words) == 2:
+                self.seen[self._topic, int(words[0]), int(words[1])] += 1
+
+    def send(self, what: signal.Signals) -> None:
+        self.process.send_signal(what)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+        self._thread.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def test_a_lost_session_is_followed_by_a_new_one(
+    connector: Connectors,
+    writer: Writer,
+    topic: str,
+    name: str,
+    zookeeper: KazooZooKeeperSession,
+    zookeeper_server: ZooKeeperServer,
+) -> None:
+    fill(writer, topic, 10)
+    one = connector(consumer_id="one")
+    reader = member(one, topic)
+    wait_for(lambda: set(reader.seen) == written(writer.ends, topic), "all is read")
+    before = zookeeper.get(paths.owner(name, topic, 0)).stat.ephemeral_owner
+    expire(one, zookeeper_server)
+    wait_for(lambda: one.metrics().lost_sessions == 1, "the session is lost")
+    wait_for(lambda: one.health is Health.STABLE and len(owners(zookeeper, name, topic)) == 4, "it is back")
+    assert zookeeper.get(paths.owner(name, topic, 0)).stat.ephemeral_owner != before
+    fill(writer, topic, 10)
+    wait_for(lambda: set(reader.seen) == written(writer.ends, topic), "all is read")
+
+
+def test_without_zookeeper_nothing_is_handed_out_or_committed(tmp_path: Path) -> None:
+    """SUSPENDED: whether the partitions are ours is not known, so that others may have them."""
+    with (
+        ZooKeeperServer(tmp_path, settings=ServerSettings(tick_ms=200, fsync=False)) as server,
+        EmbeddedBroker(properties=registered_at(server.connect)) as broker,
+        Writer(broker.bootstrap) as writer,
+    ):
+        broker.create_topic("t", 4)
+        fill(writer, "t", 100)
+        given = {**QUICK, "zookeeper_connect": server.connect, "group_id": "g", "consumer_timeout_ms": 1000}
+        with ConsumerConnector(given) as one:
+            (stream,) = one.create_message_streams({"t": 1})["t"]
+            got = [next(stream) for _ in range(10)]
+            server.stop()
+            wait_for(lambda: one.health is Health.SUSPENDED, "it knows")
+            with pytest.raises(ConsumerTimeout):
+                next(stream)
+            with pytest.raises(ConnectionLost, match="nothing was committed"):
+                one.commit_offsets()
+            server.start()
+            wait_for(lambda: one.health is Health.STABLE, "it is back")
+            while len({(row.partition, row.offset) for row in got}) < 400:
+                got.append(next(stream))
+            one.commit_offsets()
+
+
+def test_a_node_that_somebody_deleted_is_claimed_again(
+    connector: Connectors, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
+) -> None:
+    """As Kafka's own consumer may do after it lost a session."""
+    one = connector()
+    reader = member(one, topic)
+    zookeeper.delete(paths.owner(name, topic, 2))
+    wait_for(lambda: len(owners(zookeeper, name, topic)) == 4, "the node is back")
+    zookeeper.delete(paths.consumer(name, one.consumer_id))
+    wait_for(lambda: zookeeper.exists(paths.consumer(name, one.consumer_id)), "the registration is back")
+    fill(writer, topic, 5)
+    wait_for(lambda: set(reader.seen) == written(writer.ends, topic), "all is read")
+
+
+def test_a_zombie_in_the_group_is_named_and_roused(
+    connector: Connectors,
+    topic: str,
+    name: str,
+    zookeeper: KazooZooKeeperSession,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A member that is registered and claims nothing: its partitions are nobody's, and that is said."""
+    zombie = paths.consumer(name, f"{name}_zombie")
+    data = encode_registration(StaticTopicCount({topic: 1}).registration(0))
+    zookeeper.create_with_parents(zombie, data, CreateMode.EPHEMERAL)
+    roused = threading.Event()
+    zookeeper.children(paths.consumer_ids(name), lambda _: roused.set())
+    one = connector(consumer_id="a")
+    member(one, topic)
+    assert one.metrics().owned_partitions == 2
+    wait_for(lambda: roused.is_set(), "the registration came")
+    roused.clear()
+    zookeeper.children(paths.consumer_ids(name), lambda _: roused.set())
+    wait_for(lambda: one.health is Health.DEGRADED, "it is said")
+    wait_for(lambda: roused.is_set(), "the group is roused")
+    assert f"nobody reads 2 partitions: {topic}-2, {topic}-3" in caplog.text
+    zookeeper.delete(zombie)
+    wait_for(lambda: one.metrics().owned_partitions == 4 and one.health is Health.STABLE, "all is ours")
+
+
+def test_a_process_that_is_killed_and_comes_back_at_once_under_the_same_name(
+    connect: str, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
+) -> None:
+    """Its own former registration stands in its way until the session is over."""
+    fill(writer, topic, 10)
+    first = ProcessMember(connect, name, "same", topic)
+    first.wait_ready()
+    first.kill()
+    second = ProcessMember(connect, name, "same", topic)
+    second.wait_ready()
+    fill(writer, topic, 10)
+    wait_for(lambda: set(first.seen + second.seen) == written(writer.ends, topic), "all is read")
+    assert len(owners(zookeeper, name, topic)) == 4
+    second.kill()
+
+
+def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
+    connect: str, connector: Connectors, writer: Writer, topic: str, name: str
+) -> None:
+    """It wakes with messages in its hands, of partitions that were given to another meanwhile."""
+    stopped = ProcessMember(connect, name, "a", topic)
+    stopped.wait_ready()
+    other = connector(consumer_id="b")
+    reader = member(other, topic)
+    wait_for(lambda: other.metrics().owned_partitions == 2, "they share")
+    fill(writer, topic, 10)
+    wait_for(lambda: set(stopped.seen + reader.seen) == written(writer.ends, topic), "all is read")
+    time.sleep(1.2)  # the stopped one commits what it has read
+    stopped.send(signal.SIGSTOP)
+    fill(writer, topic, 10)
+    wait_for(lambda: other.metrics().owned_partitions == 4, "the other has all")
+    wait_for(lambda: set(stopped.seen + reader.seen) == written(writer.ends, topic), "all is read")
+    stopped.send(signal.SIGCONT)
+    wait_for(lambda: other.metrics().owned_partitions == 2, "they share again")
+    assert set((stopped.seen + reader.seen).values()) == {1}
+    stopped.kill()
+
+
+# --- at random
+
+
+@pytest.fixture
+def churn(connect: str, topic: str, name: str) -> Iterator[list[ProcessMember]]:
+    processes: list[ProcessMember] = []
+    yield processes
+    for one in processes:
+        one.kill()
+
+
+def test_churn(
+    churn: list[ProcessMember],
+    connect: str,
+    writer: Writer,
+    topic: str,
+    name: str,
+    zookeeper: KazooZooKeeperSession,
+    zookeeper_server: ZooKeeperServer,
+) -> None:
+    """OTTLA_CHURN_FAULTS of them: nothing is lost, and no partition is unowned when they are over."""
+    seed = int(os.environ.get("OTTLA_CHURN_SEED", random.randrange(10**6)))
+    print(f"OTTLA_CHURN_SEED={seed}")  # noqa: T201  (of a failing test)
+    chance = random.Random(seed)
+    numbers = itertools.count()
+    readers: list[Reader] = []
+    with ExitStack() as stack:
+
+        def join() -> ConsumerConnector:
+            own = {"zookeeper_connect": connect, "group_id": name, "consumer_id": f"t{next(numbers)}"}
+            given = {**QUICK, **own}
+            one = stack.enter_context(ConsumerConnector(given))
+            readers.append(member(one, topic, streams=chance.choice([1, 2])))
+            return one
+
+        connectors = [join(), join()]
+        churn.append(ProcessMember(connect, name, "p0", topic))
+        for fault in range(FAULTS):
+            fill(writer, topic, 20)
+            what = chance.choice(["expire"] * 6 + ["leave"] * 4 + ["stop", "kill", "zookeeper"])
+            if what == "expire":
+                expire(chance.choice(connectors), zookeeper_server)
+            elif what == "leave":
+                connectors.pop(chance.randrange(len(connectors))).shutdown()
+                connectors.append(join())
+            elif what == "zookeeper":
+                zookeeper_server.stop()
+                zookeeper_server.start()
+            else:
+                churn[-1].send(signal.SIGSTOP)
+                time.sleep(chance.uniform(0.1, 6.0) if what == "stop" else 0.0)
+                churn[-1].send(signal.SIGCONT)
+                if what == "kill":
+                    churn[-1].kill()
+                    churn.append(ProcessMember(connect, name, f"p{fault % 2}", topic))
+            time.sleep(chance.uniform(0, 0.5))
+        fill(writer, topic, 20)
+
+        def seen() -> set[tuple[str, int, int]]:
+            total = seen_by(readers)
+            for one in churn:
+                total += one.seen
+            return set(total)
+
+        wait_for(lambda: len(owners(zookeeper, name, topic)) == 4, "every partition has an owner")
+        wait_for(lambda: seen() == written(writer.ends, topic), "nothing is lost")
+        wait_for(lambda: all(one.health is Health.STABLE for one in connectors), "everybody is content")
