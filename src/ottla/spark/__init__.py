@@ -12,20 +12,27 @@ The pure core is `options`, `offset_json`, `positions`, `admission`, `range_plan
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.spark.session import session
 
 if TYPE_CHECKING:
     from ottla.spark.landing import land, land_stream
+    from ottla.spark.pipeline import Pipeline
 
-__all__ = ["land", "land_stream", "session"]
+__all__ = ["Pipeline", "land", "land_stream", "session"]
+
+_LOADED_AT_FIRST_USE = {
+    "Pipeline": "ottla.spark.pipeline",
+    "land": "ottla.spark.landing",
+    "land_stream": "ottla.spark.landing",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load what needs Spark when it is asked for: workers import this package, too."""
-    if name in {"land", "land_stream"}:
-        from ottla.spark import landing
-
-        return getattr(landing, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _LOADED_AT_FIRST_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)
