@@ -6,21 +6,11 @@ a pool of their own: what is received is given back as soon as it is decoded.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from ottla.records.slabs import Lease, SlabPool
+from ottla.records.slabs import SlabPool
 
 PAGE_BYTES = 4096
 """The kernel copies out of whole pages. Where the target begins a few bytes into its page, as memory of
 malloc does (16), AMD processors take three to four times as long: on Zen 3, 2.5 against 9 GB/s."""
-
-
-class _Loan(np.ndarray[Any, np.dtype[np.uint8]]):
-    """A part of a slab. Views of it keep it, and it keeps the lease."""
-
-    lease: Lease
 
 
 class FrameMemory:
@@ -33,7 +23,4 @@ class FrameMemory:
     def allocate(self, size: int) -> memoryview:
         """Writable memory from the start of a page on, of undefined content."""
         lease = self._pool.lease(size + PAGE_BYTES)
-        start = -lease.slab.address % PAGE_BYTES
-        loan = lease.slab.array[start : start + size].view(_Loan)
-        loan.lease = lease
-        return memoryview(loan)  # type: ignore[arg-type]  # NumPy types no buffer before Python 3.12
+        return lease.view(-lease.slab.address % PAGE_BYTES, size)

@@ -17,6 +17,7 @@ from ottla import kernels
 from ottla.kernels import layout
 from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.compression import Arena, Codec, OverLimit
+from ottla.records.slabs import SlabPool
 
 U8Array = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
@@ -24,11 +25,14 @@ Row = npt.NDArray[np.int64]
 
 VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
 TABLE_ROWS_MIN = 64
-TABLE_ROWS_MAX = 1 << 16
+TABLE_GROWTH_MAX = 16
+"""A larger table is as large as the entries so far make likely, and at most so many times larger."""
 # An arena that one huge response blew up is not kept for the many normal ones after it.
 ARENA_KEPT_BYTES = 16 << 20
 NO_BYTES: U8Array = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
+# Every message of formats 0 and 1 is an entry: a megabyte of them has a table as large as itself.
+_TABLES = SlabPool(reserve_bytes=16 << 20)
 
 
 class Summary(NamedTuple):
@@ -91,21 +95,27 @@ def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) ->
     verify = VERIFY if verify_crc else layout.VERIFY_NOTHING
     progress = np.empty(2, np.int64)
     summary = np.empty(len(Summary._fields), np.int64)
-    tables: list[Table] = []
-    at, capacity, status = start, TABLE_ROWS_MIN, layout.FULL
+    table = np.empty((TABLE_ROWS_MIN, layout.ENTRY_COLUMNS), np.int64)
+    status = kernels.scan_entries(data, start, data.size, source, verify, table, progress, summary)
+    rows, at = progress.tolist()
+    is_whole = status != layout.FULL  # then the kernel has summed up all of it
     while status == layout.FULL:
-        table = np.empty((capacity, layout.ENTRY_COLUMNS), np.int64)
-        status = kernels.scan_entries(data, at, data.size, source, verify, table, progress, summary)
-        rows, at = progress.tolist()
-        tables.append(table[:rows])
-        capacity = min(capacity * 4, TABLE_ROWS_MAX)
-    damage = None
-    if status != layout.OK:
-        damage = _damage(table[rows], layout.REASONS[status])
-    if len(tables) == 1:
-        return Entries(data, tables[0], Summary(*summary.tolist()), at, damage)
-    table = np.concatenate(tables)
-    return Entries(data, table, summarize(table), at, damage)
+        table = _larger(table, rows, (data.size - start) / (at - start))
+        status = kernels.scan_entries(data, at, data.size, source, verify, table[rows:], progress, summary)
+        found, at = progress.tolist()
+        rows += found
+    damage = _damage(table[rows], layout.REASONS[status]) if status != layout.OK else None
+    table = table[:rows]
+    return Entries(data, table, Summary(*summary.tolist()) if is_whole else summarize(table), at, damage)
+
+
+def _larger(table: Table, rows: int, times: float) -> Table:
+    """A table with room for about so many times as many rows, and for one more."""
+    capacity = TABLE_ROWS_MIN + min(TABLE_GROWTH_MAX * rows, int(1.1 * times * rows))
+    size = capacity * layout.ENTRY_COLUMNS * table.itemsize
+    larger = np.frombuffer(_TABLES.lease(size).view(0, size), np.int64).reshape(capacity, -1)
+    larger[:rows] = table[:rows]
+    return larger
 
 
 def verified(entries: Entries) -> Entries:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,3 +101,15 @@ class Lease:
     def buffer(self, position: int, size: int) -> pa.Buffer:
         """These bytes of the slab as an Arrow buffer that holds this lease."""
         return pa.foreign_buffer(self.slab.address + position, size, self)
+
+    def view(self, position: int, size: int) -> memoryview:
+        """These bytes of the slab, to be written; whatever is made over the view holds this lease."""
+        loan = self.slab.array[position : position + size].view(_Loan)
+        loan.lease = self
+        return memoryview(loan)  # type: ignore[arg-type]  # NumPy types no buffer before Python 3.12
+
+
+class _Loan(np.ndarray[Any, np.dtype[np.uint8]]):
+    """A part of a slab. Views of it keep it, and it keeps the lease."""
+
+    lease: Lease
