@@ -55,6 +55,12 @@ def test_a_broker_that_is_not_there_is_told_in_time(brokers: EmbeddedBroker) -> 
         pytest.raises(BrokerUnreachable, match="broker 77 is not in the cluster"),
     ):
         hasty.describe_configs(broker_resource(77))
+    with (
+        Admin(bootstrap_servers=brokers.bootstrap, default_api_timeout_ms=300) as hasty,
+        pytest.raises(AdminErrors, match=r"1 of 2 failed: broker.*77 is not in the cluster") as caught,
+    ):
+        hasty.describe_configs([broker_resource(77), broker_resource(1)])
+    assert list(caught.value.results) == [broker_resource(1)]
 
 
 def test_settings_of_brokers_change(admin: Admin) -> None:

@@ -69,6 +69,8 @@ def test_of_many_each_has_its_own_outcome(admin: Admin, filled: str) -> None:
         admin.list_offsets(beyond)
     with pytest.raises(ConfigError, match="-9 is no time"):
         admin.list_offsets(filled, -9)
+    with pytest.raises(ConfigError, match=r"'noon' is no time: .* or a datetime"):
+        admin.list_offsets(filled, "noon")  # type: ignore[call-overload]
 
 
 def test_a_leader_that_has_moved_is_looked_up(admin: Admin, brokers: EmbeddedBroker, filled: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
 from ottla.admin.config_values import (
@@ -33,6 +34,7 @@ from ottla.wire.api.describe_configs import (
 
 log = logging.getLogger(__name__)
 
+V = TypeVar("V")
 Entries = dict[str, ConfigEntry]
 Changes = Mapping[str, ConfigValue | None]
 Outcomes = dict[ConfigResource, Entries | OttlaError]
@@ -67,27 +69,7 @@ class ConfigCalls:
         return {name: ConfigEntry(name, value, source) for name, value in sorted(found.items())}
 
     def _asked_to_describe(self, resources: list[ConfigResource]) -> Outcomes:
-        outcomes: Outcomes = {}
-        for connection, asked in self._by_broker(resources):
-            version = connection.version_for(DescribeConfigsRequest.API)
-            request = DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsResource(
-                        resource_type=int(one.kind), resource_name=one.name, configuration_keys=None
-                    )
-                    for one in asked
-                ]
-            )
-            if version >= _SOURCES_SINCE:
-                request.include_synonyms = True
-            for told in connection.call(request, version=version).results:
-                resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
-                outcomes[resource] = (
-                    told_error(told.error_code, told.error_message, str(resource))
-                    if told.error_code
-                    else {one.name: _entry(one, resource.kind, version) for one in told.configs}
-                )
-        return outcomes
+        return self._by_broker(resources, _described)
 
     def alter(self, resources: Iterable[ConfigResource], changes: Changes, *, validate_only: bool) -> Done:
         """Set some, and return those that are None to their defaults."""
@@ -118,7 +100,8 @@ class ConfigCalls:
         present = {} if is_incremental else self._asked_to_describe(resources)
         outcomes: Done = {one: told for one, told in present.items() if isinstance(told, OttlaError)}
         entries = {one: told for one, told in present.items() if not isinstance(told, OttlaError)}
-        for connection, asked in self._by_broker(one for one in resources if one not in outcomes):
+
+        def ask(connection: Connection, asked: list[ConfigResource]) -> Done:
             rows: list[changing.AlteredResource] | list[replacing.AlteredResource]
             if is_incremental:
                 change = _incremental_request(asked, changes)
@@ -128,11 +111,9 @@ class ConfigCalls:
                 whole = _replacing_request({one: entries[one] for one in asked}, changes)
                 whole.validate_only = validate_only
                 rows = connection.call(whole).responses
-            for told in rows:
-                resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
-                code = told.error_code
-                outcomes[resource] = told_error(code, told.error_message, str(resource)) if code else None
-        return outcomes
+            return dict(_altered(row) for row in rows)
+
+        return outcomes | self._by_broker([one for one in resources if one not in outcomes], ask)
 
     # --- whom to ask
 
@@ -161,17 +142,22 @@ class ConfigCalls:
         )
 
     def _by_broker(
-        self, resources: Iterable[ConfigResource]
-    ) -> list[tuple[Connection, list[ConfigResource]]]:
+        self,
+        resources: Iterable[ConfigResource],
+        ask: Callable[[Connection, list[ConfigResource]], dict[ConfigResource, V | OttlaError]],
+    ) -> dict[ConfigResource, V | OttlaError]:
         """A broker tells of its own settings only; of anything else any broker does."""
         by_broker: dict[int | None, list[ConfigResource]] = defaultdict(list)
         for one in resources:
             by_broker[_broker_id(one)].append(one)
+        outcomes: dict[ConfigResource, V | OttlaError] = {}
         pool = self._access.pool
-        return [
-            (pool.to_any() if number is None else pool.to(number), asked)
-            for number, asked in by_broker.items()
-        ]
+        for number, asked in by_broker.items():
+            try:
+                outcomes |= ask(pool.to_any() if number is None else pool.to(number), asked)
+            except OttlaError as error:
+                outcomes |= dict.fromkeys(asked, error)
+        return outcomes
 
 
 def _broker_id(resource: ConfigResource) -> int | None:
@@ -180,6 +166,37 @@ def _broker_id(resource: ConfigResource) -> int | None:
     if not (resource.name.isascii() and resource.name.isdigit()):
         raise ConfigError(f"{resource} is no broker: a broker is named by its number")
     return int(resource.name)
+
+
+def _described(connection: Connection, resources: list[ConfigResource]) -> Outcomes:
+    version = connection.version_for(DescribeConfigsRequest.API)
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=int(one.kind), resource_name=one.name, configuration_keys=None
+            )
+            for one in resources
+        ]
+    )
+    if version >= _SOURCES_SINCE:
+        request.include_synonyms = True
+    outcomes: Outcomes = {}
+    for told in connection.call(request, version=version).results:
+        resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
+        outcomes[resource] = (
+            told_error(told.error_code, told.error_message, str(resource))
+            if told.error_code
+            else {one.name: _entry(one, resource.kind, version) for one in told.configs}
+        )
+    return outcomes
+
+
+def _altered(
+    told: changing.AlteredResource | replacing.AlteredResource,
+) -> tuple[ConfigResource, OttlaError | None]:
+    resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
+    code = told.error_code
+    return resource, told_error(code, told.error_message, str(resource)) if code else None
 
 
 def _entry(told: DescribedConfig, kind: ConfigKind, version: int) -> ConfigEntry:

@@ -64,10 +64,12 @@ class LogOffset:
 
 def moment_ms(moment: Moment) -> int:
     """As the protocol writes it. Raises ConfigError."""
-    number = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else int(moment)
-    if number < At.MAX_TIMESTAMP:
-        raise ConfigError(f"{number} is no time: give At.LATEST, At.EARLIEST or milliseconds since 1970")
-    return number
+    number = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
+    if not isinstance(number, int) or number < At.MAX_TIMESTAMP:
+        raise ConfigError(
+            f"{moment!r:.100} is no time: give At.LATEST, At.EARLIEST, milliseconds since 1970 or a datetime"
+        )
+    return int(number)
 
 
 class LogCalls:
