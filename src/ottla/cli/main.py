@@ -39,6 +39,7 @@ KAFKAS_TOOLS = {
     ),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
+    "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
 }
 COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 

@@ -12,6 +12,7 @@ CLASSES = {
     "ConsoleConsumer": "console_consumer",
     "ConsoleProducer": "console_producer",
     "GetOffsetShell": "get_offsets",
+    "TopicCommand": "topics",
 }
 """Class names without their packages, and our modules."""
 
