@@ -14,6 +14,7 @@ from ottla import EmbeddedBroker
 from ottla.classic import (
     Blacklist,
     ConsumerConnector,
+    ConsumerRebalanceFailed,
     ConsumerThreadId,
     ConsumerTimeout,
     Health,
@@ -312,6 +313,17 @@ def test_a_listener_that_raises_fails_the_attempt_and_not_the_member(
     notes.raises = False
     wait_for(lambda: one.health is Health.STABLE, "it has recovered")
     assert one.metrics().owned_partitions == 4
+
+
+def test_by_policy_a_member_that_cannot_rebalance_leaves_and_raises(
+    connector: Connectors, topic: str, name: str, zookeeper: KazooZooKeeperSession
+) -> None:
+    """Somebody holds a partition for ever."""
+    zookeeper.create_with_parents(paths.owner(name, topic, 1), b"g_somebody-0")
+    one = connector(consumer_id="a", rebalance_failure_policy="raise", rebalance_backoff_ms=1100)
+    with pytest.raises(ConsumerRebalanceFailed, match="/1 is held by g_somebody-0"):
+        one.create_message_streams({topic: 1})
+    assert zookeeper.children(paths.consumer_ids(name)) == ()
 
 
 # --- streams and threads

@@ -169,6 +169,13 @@ def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
     )
     assert told.count(f"{group.name}_a-0") == 4
     assert told.count(f"{group.name}_d-0") == 4
+    where = ("--zookeeper", kafka.zookeeper, "--group", group.name)
+    told = run(libs, "kafka.admin.ConsumerGroupCommand", "--describe", *where)
+    assert told.count(f"{group.name}_a-0") == 4
+    told = run(
+        libs, "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", kafka.zookeeper, *where[2:]
+    )
+    assert "Rebalance operation successful" in told
     group.connectors["a"].shutdown()
     group.consoles["d"].stop()
     assert offsets(zookeeper, group.name, group.name) == dict.fromkeys(range(PARTITIONS), 60)

@@ -192,9 +192,8 @@ class ConsumerConnector:
 
     def _health_changed(self, health: Health) -> None:
         if health is Health.FAILED:
-            reason = self._thread.member.reason if self._thread else ""
             for stream in self._streams.values():
-                stream.fail(lambda: ConsumerRebalanceFailed(reason))
+                stream.fail(self._rebalance_failed)
         with self._changed:
             self._health = health
             self._changed.notify_all()
@@ -206,7 +205,11 @@ class ConsumerConnector:
             failed = self._health is Health.FAILED
         if failed:
             self.shutdown()
-            raise ConsumerRebalanceFailed(self._thread.member.reason if self._thread else "")
+            raise self._rebalance_failed()
+
+    def _rebalance_failed(self) -> ConsumerRebalanceFailed:
+        reason = self._thread.reason if self._thread is not None else ""
+        return ConsumerRebalanceFailed(f"{self.consumer_id} is no member of the group any more: {reason}")
 
     # --- offsets
 

@@ -76,6 +76,7 @@ class MemberThread:
         self.member = member
         self.counts = Counts()
         self.health = member.health
+        self.reason = ""
         self._around = around
         self._consumer = member.ownership.consumer
         self._tell = changed
@@ -149,15 +150,15 @@ class MemberThread:
                     self._do(steps)
                 self._judge()
             self._do(self.member.leave())
-        except Exception:
-            log.exception(
-                "[%s] the rebalancing thread ends by a fault of ours; nothing is read any more",
-                self._consumer,
-            )
-            self._around.gate.shut()
-            raise
-        finally:
             self._judge()
+        except Exception as error:
+            # A fault of ours: better no member than one that owns and does not read.
+            log.exception("[%s] the rebalancing thread ends", self._consumer)
+            self._around.gate.shut()
+            self.reason = f"the rebalancing thread ended by {error!r}"
+            self.health = Health.FAILED
+            self._tell(self.health)
+            self._around.session.close()
 
     def _take_news(self) -> None:
         while self._news:
@@ -251,6 +252,7 @@ class MemberThread:
             log.info("[%s] owns %d partitions: %s", self._consumer, len(owned), ", ".join(map(str, owned)))
         elif self.health in {Health.DEGRADED, Health.FAILED}:
             self.counts.degradations += 1
+            self.reason = self.member.reason
             log.error("[%s] %s: %s", self._consumer, self.health.name, self.member.reason)
         else:
             log.info("[%s] %s", self._consumer, self.health.value)
