@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
 import threading
 import time
 import warnings
@@ -17,13 +20,18 @@ from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.grouped import GroupConsumer, RebalanceListener
 from tests.fetching.traffic import PATIENCE_S
-from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable
+from tools.peer_cache import program
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable, kafka_libs
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of its way to read its own files
     import kafka
 
 PARTITIONS, RECORDS = 6, 3000
+JAVA_NAMES = {
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
 
 
 class Confluent:
@@ -120,6 +128,44 @@ class Ours:
         self._consumer.close()
 
 
+class Java:
+    """Kafka's own consumer, as its console tool, in a process of its own. What it holds it does not tell."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, strategy: str) -> None:
+        command = [program("java"), "-XX:+UseSerialGC", "-Xmx128m", "-cp", f"{kafka_libs(KAFKA_4)}/*"]
+        command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap]
+        command += ["--topic", topic, "--group", group, "--from-beginning"]
+        for name in ("print.partition=true", "print.offset=true", "print.value=false"):
+            command += ["--formatter-property", name]
+        for name in (f"partition.assignment.strategy={JAVA_NAMES[strategy]}", "heartbeat.interval.ms=200"):
+            command += ["--command-property", name]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._rest = b""
+
+    def poll(self) -> list[tuple[int, int]]:
+        assert self._process.stdout is not None
+        select.select([self._process.stdout], [], [], 0.05)
+        return self._rows(self._process.stdout.read() or b"")
+
+    def _rows(self, text: bytes) -> list[tuple[int, int]]:
+        *lines, self._rest = (self._rest + text).split(b"\n")
+        fields = [dict(one.split(":") for one in line.decode().split("\t")) for line in lines]
+        return [(int(one["Partition"]), int(one["Offset"])) for one in fields]
+
+    def held(self) -> set[int]:
+        return set()
+
+    def close(self) -> list[tuple[int, int]]:
+        self._process.terminate()
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), True)
+        text, errors = self._process.communicate(timeout=PATIENCE_S)
+        assert b"Exception" not in errors, errors.decode()
+        return self._rows(text)
+
+
 class Group:
     """Members, each with a thread; what they read."""
 
@@ -147,7 +193,9 @@ class Group:
                     self.read.update(rows)
                     self._held[number] = member.held()
                     self._changed.notify_all()
-            member.close()
+            rest = member.close()
+            with self._changed:
+                self.read.update(rest or ())
         except BaseException as error:  # noqa: BLE001 - the test raises it
             self.failures.append(error)
         finally:
@@ -242,6 +290,51 @@ def test_each_record_is_read_once_in_a_mixed_group(
 ) -> None:
     broker.create_topic(strategy, PARTITIONS)
     check_mixed(group, broker.bootstrap, strategy, strategy, others)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "leader"),
+    [("sticky", "java"), ("cooperative-sticky", "ottla")],
+    ids=["sticky", "cooperative"],
+)
+def test_each_record_is_read_once_with_kafkas_own_consumer(
+    broker: EmbeddedBroker, group: Group, strategy: str, leader: str
+) -> None:
+    """Java assigns to us by what we told it, or we to Java by what it told us."""
+    try:
+        kafka_libs(KAFKA_4)
+    except Unavailable as error:
+        pytest.skip(f"Kafka's consumer cannot be run here: {error}")
+    topic = f"java-{strategy}-{leader}"
+    broker.create_topic(topic, PARTITIONS)
+    produce(broker.bootstrap, topic, RECORDS)
+
+    def member(kind: Any) -> int:
+        return group.add(lambda: kind(broker.bootstrap, f"group-of-{topic}", topic, strategy))
+
+    def ours_have(*sizes: int) -> Callable[[dict[int, set[int]]], bool]:
+        return lambda held: sorted(len(part) for part in held.values() if part) == sorted(sizes)
+
+    if leader == "java":
+        java = member(Java)
+        group.until(lambda _: sum(group.read.values()) == RECORDS)  # it is in, and has all of it
+    first = member(Ours)
+    if leader == "ottla":
+        group.until(ours_have(PARTITIONS))
+        java = member(Java)
+    group.until(ours_have(PARTITIONS // 2))
+    member(Ours)
+    group.until(ours_have(2, 2))
+    produce(broker.bootstrap, topic, RECORDS)
+    group.leave(first)
+    group.until(ours_have(PARTITIONS // 2))
+    group.leave(java)
+    group.until(ours_have(PARTITIONS))
+    produce(broker.bootstrap, topic, RECORDS)
+    expected = {(n, offset) for n in range(PARTITIONS) for offset in range(3 * RECORDS // PARTITIONS)}
+    group.until(lambda _: group.read.keys() >= expected)
+    assert group.read.keys() == expected
+    assert set(group.read.values()) == {1}
 
 
 @pytest.mark.parametrize("version", [KAFKA_0_9, KAFKA_4])
