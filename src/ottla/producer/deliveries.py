@@ -134,6 +134,7 @@ class Submission:
     __slots__ = (
         "_changed",
         "_left",
+        "_lock",
         "_places",
         "_run_numbers",
         "callbacks",
@@ -156,13 +157,15 @@ class Submission:
         self.has_failed = False  # some row has
         self.is_seen = False  # somebody has looked at a failure
         self._left: int | None = None
-        self._changed = threading.Condition()
+        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._places: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None = None
         self._run_numbers: npt.NDArray[np.int32] | None = None
 
     def close(self, count: int) -> None:
         """There are so many rows, and no more come."""
-        with self._changed:
+        with self._lock:
             self.count = count
             self._left = count - sum(len(one.rows) for one in self.settled)
             self._changed.notify_all()
@@ -171,11 +174,11 @@ class Submission:
     @property
     def is_done(self) -> bool:
         """Whether every row is settled."""
-        return self._left == 0
+        return self._left is not None and self._left <= 0  # below: a Ctrl-C came between rows and their count
 
     def settle(self, runs: Sequence[Settled]) -> None:
         """Tell what became of rows; each row is told of once. Runs their callbacks."""
-        with self._changed:
+        with self._lock:
             self.settled += runs
             self.has_failed = self.has_failed or any(run.error is not None for run in runs)
             if self._left is not None:
@@ -189,7 +192,7 @@ class Submission:
     def _finish(self) -> None:
         if self.on_done is None or not self.is_done:
             return
-        with self._changed:
+        with self._lock:
             on_done, self.on_done = self.on_done, None
         if on_done is not None:
             self.is_seen = True
@@ -234,7 +237,7 @@ class Submission:
         found = self.find(row)
         if found is not None:
             return found
-        with self._changed:
+        with self._lock:
             if not self._changed.wait_for(lambda: self.find(row) is not None, timeout):
                 raise TimeoutError(f"a record for {self.topic} is not delivered after {timeout} s")
         found = self.find(row)
@@ -243,7 +246,7 @@ class Submission:
 
     def wait_all(self, timeout: float | None) -> None:
         """Wait for every row. Raises TimeoutError."""
-        with self._changed:
+        with self._lock:
             if not self._changed.wait_for(lambda: self.is_done, timeout):
                 raise TimeoutError(
                     f"{self._left or self.count:,} records for {self.topic} are not delivered"

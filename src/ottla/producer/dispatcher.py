@@ -153,7 +153,7 @@ class Dispatcher:
                 raise ProducerClosed(f"the producer was closed before {topic!r} was known")
             if self.gave_up_on(topic):
                 raise self.unknown_topic(topic)
-            with self.changed:
+            with self.lock:
                 if topic in self.wanted and not self.is_stopped:
                     until_ms = self.wanted[topic] + self.config.max_block_ms
                     self.changed.wait(max(0.0, until_ms - self.clock.now_ms()) / 1000.0)

@@ -7,12 +7,9 @@ is held while that happens, so that whoever hands in next is behind. Locks are t
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
-from array import array
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,91 +20,27 @@ from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows
 from ottla.producer.errors import ProducerClosed, RecordTooLarge
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
 from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes, batch_size
+from ottla.producer.rows import Bytes, Header, HeaderPairs, Notes, as_bytes
 from ottla.records.columns import HEADERS
 
 if TYPE_CHECKING:
     from ottla.producer.dispatcher import Dispatcher, KnownTopic
 
-Bytes: TypeAlias = bytes | bytearray | memoryview | str
-HeaderPairs: TypeAlias = "Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]"
-Header: TypeAlias = dict[str, Any]
 Groups: TypeAlias = "list[tuple[int, list[Part]]]"
 
 # What a row takes in memory beside its bytes: three objects' headers, three places in lists, its delivery.
 ROW_OVERHEAD = 160
+FIELDS = 4  # of a row
 CREDIT_BYTES = 64 * 1024
 SEALED_BYTES = 1 << 20
-TIMESTAMP_MAX = 1 << 60
 NEVER = float("inf")
 
 _time = time.time
 
 
-def as_bytes(value: object, name: str) -> bytes:
-    """A key or value as bytes; text as UTF-8. Raises ConfigError for anything else."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    raise ConfigError(f"{name} is of type {type(value).__name__}: bytes, text or None can be sent")
-
-
 def ended() -> ProducerClosed:
     """The error for records that come too late."""
     return ProducerClosed("the producer was closed before the records could be sent")
-
-
-def as_int(value: object, name: str) -> int:
-    """A number of a record. Raises ConfigError for anything else."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ConfigError(f"{name} is of type {type(value).__name__}: a whole number is wanted")
-    return operator.index(value)
-
-
-def header_rows(headers: HeaderPairs) -> list[Header]:
-    """A record's headers as Arrow takes them. Raises ConfigError."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    try:
-        rows = [{"key": key, "value": value} for key, value in pairs]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"headers={headers!r:.100}: pairs of a text and bytes are wanted") from error
-    for row in rows:
-        if not isinstance(row["key"], str):
-            raise ConfigError(f"headers={headers!r:.100}: a header's name is text, not {row['key']!r:.50}")
-        if row["value"] is not None:
-            row["value"] = as_bytes(row["value"], f"header {row['key']!r}")
-    return rows
-
-
-class Notes(NamedTuple):
-    """What most rows do not have."""
-
-    timestamp_ms: int | None
-    partition: int | None
-    headers: list[Header]
-    on_delivery: OnDelivery | None
-
-    @classmethod
-    def of(
-        cls,
-        timestamp_ms: int | None,
-        partition: int | None,
-        headers: HeaderPairs | None,
-        on_delivery: OnDelivery | None,
-    ) -> Notes:
-        """As a user gave them. Raises ConfigError."""
-        if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
-            raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
-        if partition is not None:
-            partition = as_int(partition, "partition")
-        return cls(timestamp_ms, partition, header_rows(headers) if headers else [], on_delivery)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the headers."""
-        return sum(len(row["key"]) + len(row["value"] or b"") for row in self.headers)
 
 
 class TopicInbox:
@@ -125,12 +58,9 @@ class TopicInbox:
 
     def _clear(self) -> None:
         self.due_ms = NEVER
-        self._values: list[bytes | None] = []
-        self._keys: list[bytes | None] = []  # up to the last row that has one
-        self._times = array("d")  # when rows were handed in, in seconds
-        self._given_times: dict[int, int] = {}  # what is to be their time instead, in milliseconds
-        self._partitions: dict[int, int] = {}
-        self._headers: dict[int, list[Header]] = {}
+        # Value, key, time in seconds and notes of each row, one behind the other: they come in by one
+        # operation, so that a Ctrl-C leaves all of a row here or nothing.
+        self._rows: list[Any] = []
         self._submission = Submission(self.topic)
         self._created_ms = 0.0
         self._granted = 0  # bytes of the memory budget that this inbox has got,
@@ -167,16 +97,11 @@ class TopicInbox:
             with self._lock:
                 if self._credit >= size:
                     self._credit -= size
-                    values = self._values
-                    row = len(values)
+                    rows = self._rows
+                    row = len(rows) // FIELDS
                     if not row:
                         self._begin()
-                    values.append(value)
-                    self._times.append(_time())
-                    if key is not None:
-                        self._note_key(row, key)
-                    if notes is not None:
-                        self._note(row, notes)
+                    rows += (value, key, _time(), notes)
                     delivery = Delivery()
                     delivery.submission = self._submission
                     delivery.row = row
@@ -192,22 +117,6 @@ class TopicInbox:
                 f"{config.max_request_size:,} or buffer.memory={config.buffer_memory:,}; raise them, and"
                 " max.message.bytes of the topic"
             )
-
-    def _note_key(self, row: int, key: bytes) -> None:
-        keys = self._keys
-        if len(keys) < row:
-            keys += [None] * (row - len(keys))
-        keys.append(key)
-
-    def _note(self, row: int, notes: Notes) -> None:
-        if notes.timestamp_ms is not None:
-            self._given_times[row] = notes.timestamp_ms
-        if notes.partition is not None:
-            self._partitions[row] = notes.partition
-        if notes.headers:
-            self._headers[row] = notes.headers
-        if notes.on_delivery is not None:
-            self._submission.callbacks[row] = notes.on_delivery
 
     def _begin(self) -> None:
         """The first row of a piece."""
@@ -240,21 +149,18 @@ class TopicInbox:
     def fail(self, error: OttlaError) -> None:
         """Give up the rows that wait here."""
         with self._lock:
-            failures = self._take_failed(error) if self._values else []
+            failures = self._take_failed(error) if self._rows else []
         for submission, run in failures:
             submission.settle([run])
             self._dispatcher.closed(submission)
 
     def _seal(self) -> list[tuple[Submission, Settled]]:
-        if not self._values:
-            self._dispatcher.memory.release(self._credit)
-            self._granted = self._credit = 0
-            return []
+        if not self._rows:
+            return self._put_away()
         known = self._dispatcher.known(self.topic)
         if known is None:
             return []
         submission, created_ms, held = self._submission, self._created_ms, self._granted - self._credit
-        submission.timestamps = self._timestamps()
         failures: list[tuple[Submission, Settled]] = []
         try:
             columns, rows, failures = self._placeable(known)
@@ -263,7 +169,7 @@ class TopicInbox:
             return self._take_failed(error)
         except Exception as error:  # noqa: BLE001 - a user's partitioner
             return self._take_failed(ConfigError(f"{self.topic}: the partitioner failed: {error!r}"))
-        submission.close(len(self._values))
+        submission.close(len(self._rows) // FIELDS)
         sent = sum(part.size for _, parts in groups for part in parts)
         spare = self._credit + held - sent
         self._clear()
@@ -276,50 +182,76 @@ class TopicInbox:
             ]
         return failures
 
+    def _put_away(self) -> list[tuple[Submission, Settled]]:
+        """No rows: give the memory back, and end what a row began that a Ctrl-C kept from coming."""
+        granted, submission, was_begun = self._granted, self._submission, self.due_ms != NEVER
+        if was_begun:
+            submission.close(0)
+        self._clear()
+        self._dispatcher.memory.release(granted)
+        return [(submission, Settled(range(0), -1, UNKNOWN_OFFSET, -1, None))] if was_begun else []
+
     def _placeable(self, known: KnownTopic) -> tuple[pa.RecordBatch, Rows, list[tuple[Submission, Settled]]]:
         """The columns of all rows but those for partitions that there are not, which fail alone."""
-        columns, count = self._columns(), len(self._values)
-        wrong = {row: at for row, at in self._partitions.items() if not 0 <= at < known.partition_count}
-        if not wrong:
+        columns = self._columns()
+        count = columns.num_rows
+        if PARTITION not in columns.schema.names:
             return columns, range(count), []
-        rows = np.delete(np.arange(count), list(wrong))
+        chosen = columns.column(PARTITION).fill_null(0).to_numpy()
+        wrong = np.flatnonzero((chosen < 0) | (chosen >= known.partition_count))
+        if not len(wrong):
+            return columns, range(count), []
+        rows = np.delete(np.arange(count), wrong)
         failures = [
             (self._submission, Settled(range(row, row + 1), at, UNKNOWN_OFFSET, -1, error))
-            for row, at in wrong.items()
+            for row, at in zip(wrong.tolist(), chosen[wrong].tolist(), strict=True)
             for error in [no_such_partition(self.topic, at, known.partition_count, "send()")]
         ]
         return columns.take(pa.array(rows)), rows, failures
 
     def _take_failed(self, error: OttlaError) -> list[tuple[Submission, Settled]]:
-        submission, count = self._submission, len(self._values)
-        submission.timestamps = self._timestamps()
+        submission, count = self._submission, len(self._rows) // FIELDS
+        self._note(self._noted())
         submission.close(count)
         self._dispatcher.memory.release(self._granted)
         self._clear()
         return [(submission, Settled(range(count), -1, UNKNOWN_OFFSET, -1, error))]
 
     def _columns(self) -> pa.RecordBatch:
-        count = len(self._values)
+        """All rows; and tells the submission of their times and callbacks."""
+        rows, noted = self._rows, self._noted()
+        self._note(noted)
+        keys = rows[1::FIELDS]
         arrays = {
-            "value": pa.array(self._values, pa.binary()),
+            "value": pa.array(rows[::FIELDS], pa.binary()),
             "timestamp": pa.array(self._submission.timestamps),
         }
-        if self._keys:
-            missing = [None] * (count - len(self._keys))
-            arrays["key"] = pa.array(self._keys + missing, pa.binary())
-        if self._headers:
-            rows = [self._headers.get(row, []) for row in range(count)]
-            arrays["headers"] = pa.array(rows, HEADERS)
-        if self._partitions:
-            chosen = [self._partitions.get(row) for row in range(count)]
+        if keys.count(None) < len(keys):
+            arrays["key"] = pa.array(keys, pa.binary())
+        if any(notes.headers for notes in noted.values()):
+            none: list[Header] = []
+            of_rows = [noted[row].headers if row in noted else none for row in range(len(keys))]
+            arrays["headers"] = pa.array(of_rows, HEADERS)
+        if any(notes.partition is not None for notes in noted.values()):
+            chosen = [noted[row].partition if row in noted else None for row in range(len(keys))]
             arrays[PARTITION] = pa.array(chosen, pa.int32())
         return pa.record_batch(arrays)
 
-    def _timestamps(self) -> npt.NDArray[np.int64]:
-        times = (np.frombuffer(self._times) * 1000.0).astype(np.int64)
-        if self._given_times:
-            times[list(self._given_times)] = list(self._given_times.values())
-        return times
+    def _noted(self) -> dict[int, Notes]:
+        """The notes of the rows that have any."""
+        noted = self._rows[3::FIELDS]
+        if noted.count(None) == len(noted):
+            return {}
+        return {row: notes for row, notes in enumerate(noted) if notes is not None}
+
+    def _note(self, noted: dict[int, Notes]) -> None:
+        times = (np.array(self._rows[2::FIELDS]) * 1000.0).astype(np.int64)
+        for row, notes in noted.items():
+            if notes.timestamp_ms is not None:
+                times[row] = notes.timestamp_ms
+            if notes.on_delivery is not None:
+                self._submission.callbacks[row] = notes.on_delivery
+        self._submission.timestamps = times
 
     # ---- columns
 

@@ -19,7 +19,9 @@ class MemoryBudget:
         self._free = limit
         self._waiters = 0
         self._is_closed = False
-        self._changed = threading.Condition()
+        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
 
     @property
     def used(self) -> int:
@@ -33,7 +35,7 @@ class MemoryBudget:
 
     def try_reserve(self, size: int) -> bool:
         """Take so many bytes if they are free and nobody waits for them."""
-        with self._changed:
+        with self._lock:
             if self._free < size or self._waiters:
                 return False
             self._free -= size
@@ -46,18 +48,18 @@ class MemoryBudget:
         """
         if self.try_reserve(size):
             return
-        with self._changed:
+        with self._lock:
             self._waiters += 1
         try:
             hurry()
             self._wait(size)
         finally:
-            with self._changed:
+            with self._lock:
                 self._waiters -= 1
 
     def _wait(self, size: int) -> None:
         deadline = Deadline(self._clock, self._max_block_ms)
-        with self._changed:
+        with self._lock:
             while self._free < size:
                 if self._is_closed:
                     raise ProducerClosed("the producer was closed while send() waited for memory")
@@ -74,13 +76,13 @@ class MemoryBudget:
     def release(self, size: int) -> None:
         """Give bytes back."""
         if size:
-            with self._changed:
+            with self._lock:
                 self._free += size
                 if self._waiters:
                     self._changed.notify_all()
 
     def close(self) -> None:
         """Who waits gets ProducerClosed."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()

@@ -34,7 +34,7 @@ from ottla.producer.deliveries import (
 )
 from ottla.producer.dispatcher import Dispatcher, KnownTopic
 from ottla.producer.errors import BufferFull, ProducerClosed
-from ottla.producer.inboxes import Bytes, HeaderPairs, TopicInbox
+from ottla.producer.inboxes import TopicInbox
 from ottla.producer.partitioners import (
     Choice,
     ColumnPartitioner,
@@ -43,6 +43,7 @@ from ottla.producer.partitioners import (
     no_such_partition,
 )
 from ottla.producer.parts import PARTITION, Sizes, taken
+from ottla.producer.rows import Bytes, HeaderPairs
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
 from ottla.producer.upkeep import Upkeep
