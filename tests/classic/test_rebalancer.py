@@ -60,7 +60,7 @@ def test_many_events_are_one_rebalance_after_a_short_pause(stable: Rebalancer) -
 
 def test_a_failed_attempt_comes_again_after_the_backoff_or_with_the_next_event(stable: Rebalancer) -> None:
     stable.group_changed(0)
-    stable.failed(FAILURE, 100)
+    stable.failed(Action.REBALANCE, FAILURE, 100)
     assert stable.next_action(1500) is None
     assert stable.next_action(2100) is Action.REBALANCE
     stable.group_changed(200)
@@ -70,14 +70,14 @@ def test_a_failed_attempt_comes_again_after_the_backoff_or_with_the_next_event(s
 def test_a_member_that_fails_again_and_again_says_so_and_goes_on(stable: Rebalancer) -> None:
     now_ms = 0.0
     for _ in range(4):
-        stable.failed(FAILURE, now_ms)
+        stable.failed(Action.REBALANCE, FAILURE, now_ms)
         now_ms = stable.next_due_ms() if stable.next_due_ms() > now_ms else now_ms + 2000
         stable.confirmed(now_ms)
-    stable.failed(FAILURE, now_ms)
+    stable.failed(Action.REBALANCE, FAILURE, now_ms)
     assert stable.health is Health.DEGRADED
     assert "no luck" in stable.reason
     for _ in range(10):
-        stable.failed(FAILURE, now_ms)
+        stable.failed(Action.REBALANCE, FAILURE, now_ms)
     assert stable.next_action(now_ms + 8 * 2000) is not None
     stable.balanced(now_ms)
     assert stable.health is Health.STABLE
@@ -87,7 +87,7 @@ def test_events_do_not_use_the_retries_up_before_a_dead_members_session_can_expi
     stable: Rebalancer,
 ) -> None:
     for now_ms in range(0, 1000, 100):
-        stable.failed(FAILURE, now_ms)
+        stable.failed(Action.REBALANCE, FAILURE, now_ms)
     assert stable.health is not Health.DEGRADED
 
 
@@ -96,9 +96,26 @@ def test_by_policy_it_ends_instead() -> None:
     member = Rebalancer(times, random.Random(1))
     member.session_changed(SessionState.CONNECTED, 0)
     member.registered(0)
-    member.failed(FAILURE, 10)
+    member.failed(Action.REBALANCE, FAILURE, 10)
     assert member.health is Health.FAILED
     assert member.next_action(1e9) is None
+
+
+@pytest.mark.parametrize("action", [Action.INSPECT, Action.CONFIRM, Action.RENEW])
+def test_what_is_not_about_the_group_may_fail_and_comes_again_later(
+    stable: Rebalancer, action: Action
+) -> None:
+    for now_ms in range(0, 20_000, 2000):
+        stable.failed(action, FAILURE, now_ms)
+        assert stable.next_action(now_ms + 1000) is not action
+        assert stable.health is Health.STABLE
+        assert stable.next_due_ms() <= now_ms + 2000
+
+
+def test_an_action_that_lost_its_session_does_not_come_again_at_once(stable: Rebalancer) -> None:
+    stable.interrupted(Action.CONFIRM, 2000)
+    assert stable.next_action(2000) is None
+    assert stable.health is Health.REBALANCING
 
 
 def test_suspended_it_waits_and_comes_back_with_a_look(stable: Rebalancer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.classic import attempt, ownership
 from ottla.classic.effects import CreateEphemeral, Read, Start, Steps, WatchBook, WatchKey
 from ottla.classic.gate import DeliveryGate
-from ottla.classic.rebalancer import Rebalancer
+from ottla.classic.rebalancer import Action, Rebalancer
 from ottla.fetching.places import TopicAndPartition
 from ottla.zookeeper.errors import NodeExists
 from ottla.zookeeper.session import Watch
@@ -126,11 +126,11 @@ def test_finds_members_that_miss_events(monkeypatch: pytest.MonkeyPatch) -> None
 def test_finds_members_that_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zombies, as Kafka's own consumer has them."""
 
-    def failed(self: Rebalancer, error: Exception, now_ms: float) -> None:
+    def failed(self: Rebalancer, action: Action, error: Exception, now_ms: float) -> None:
         self._failures += 1
         pause_ms = 2000 if self._failures < 4 else float("inf")
-        for action in self._due:
-            self._due[action] = now_ms + pause_ms
+        for due in self._due:
+            self._due[due] = now_ms + pause_ms
 
     monkeypatch.setattr(Rebalancer, "failed", failed)
     monkeypatch.setattr(Rebalancer, "group_changed", lambda *_: None)

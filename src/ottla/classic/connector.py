@@ -150,17 +150,20 @@ class ConsumerConnector:
                 raise MessageStreamsExist("streams are created once; make another connector for more")
             self._is_created = True
             self._streams = streams
-            session = self._connections.session
-            session.connect()
             try:
-                times = self._config.for_session(session.session_timeout_ms)
-            except OttlaError:
-                session.close()
+                times = self._connect()
+            except BaseException:
+                self._connections.close()
                 raise
             self._thread = self._new_thread(count, times)
             self._thread.start()
             self._start_committer()
         self._await_balance()
+
+    def _connect(self) -> RebalanceTimes:
+        session = self._connections.session
+        session.connect()
+        return self._config.for_session(session.session_timeout_ms)
 
     def _new_thread(self, count: TopicCount, times: RebalanceTimes) -> MemberThread:
         config = self._config

@@ -70,7 +70,7 @@ class Member:
     def work(self) -> Steps[None] | None:
         """What is to be done now, if anything. Raises nothing."""
         action = self._rebalancer.next_action(self._now_ms())
-        return None if action is None else self._guarded(self._work[action])
+        return None if action is None else self._guarded(action, self._work[action])
 
     def group_changed(self) -> None:
         """A watch fired."""
@@ -86,20 +86,20 @@ class Member:
     def leave(self) -> Steps[None]:
         """Give everything back, in good order; there is no work any more."""
         self._rebalancer.close()
-        return self._guarded(partial(leave, self.ownership))
+        return self._guarded(Action.REBALANCE, partial(leave, self.ownership))
 
-    def _guarded(self, work: Callable[[], Steps[None]]) -> Steps[None]:
+    def _guarded(self, action: Action, work: Callable[[], Steps[None]]) -> Steps[None]:
         try:
             yield from work()
         except (ConnectionLost, SessionLost, SessionClosed) as error:
             self.last_error = error
-            self._rebalancer.interrupted(self._now_ms())
+            self._rebalancer.interrupted(action, self._now_ms())
         except (NotRegistered, NoNode) as error:
             self.last_error = error
             self._rebalancer.unregistered()
         except OttlaError as error:
             self.last_error = error
-            self._rebalancer.failed(error, self._now_ms())
+            self._rebalancer.failed(action, error, self._now_ms())
 
     def _register(self) -> Steps[None]:
         yield from register(self.ownership, self._registration)

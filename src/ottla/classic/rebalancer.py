@@ -168,8 +168,11 @@ class Rebalancer:
         if not self._missing_since_ms:
             self._is_trouble_told = False
 
-    def failed(self, error: Exception, now_ms: float) -> None:
-        """A registration or an attempt failed. What is due is due again, after a pause."""
+    def failed(self, action: Action, error: Exception, now_ms: float) -> None:
+        """An action failed, and is due again after a pause. To register and to rebalance are what counts."""
+        if action not in {Action.REGISTER, Action.REBALANCE}:
+            self._due[action] = now_ms + self._times.backoff_ms
+            return
         self._failures += 1
         self._failing_since_ms = min(self._failing_since_ms, now_ms)
         # Watches make attempts come sooner than backoffs; a dead member's session still has to expire first.
@@ -179,11 +182,11 @@ class Rebalancer:
             self._give_up_hope(f"{self._failures} attempts to rebalance failed; the last: {error}")
         many = max(0, self._failures - self._times.max_retries)
         pause_ms = self._times.backoff_ms * min(2.0**many, BACKOFFS_MAX) * self._chance.uniform(0.75, 1.0)
-        action = Action.REBALANCE if self._is_registered else Action.REGISTER
         self._due[action] = now_ms + pause_ms
 
-    def interrupted(self, now_ms: float) -> None:
+    def interrupted(self, action: Action, now_ms: float) -> None:
         """The session went away under an action: that is nobody's failure, and due again when it is back."""
+        self._due[action] = now_ms + self._times.coalesce_ms
         self.group_changed(now_ms)
 
     def inspected(self, missing: Iterable[TopicAndPartition], now_ms: float) -> None:
