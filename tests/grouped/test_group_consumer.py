@@ -33,10 +33,12 @@ def fill(writer: Writer, topic: str, count: int = 100) -> None:
         writer.write(place, count)
 
 
-def poll_until(is_so: Callable[[], bool], *consumers: GroupConsumer) -> list[Any]:
-    """Poll in turns, each in the same thread, until something is so; the chunks that came."""
+def poll_until(
+    is_so: Callable[[], bool], *consumers: GroupConsumer, into: list[Any] | None = None
+) -> list[Any]:
+    """Poll in turns, all in this thread, until something is so; the chunks that came."""
     deadline = time.monotonic() + PATIENCE_S
-    found = []
+    found = [] if into is None else into
     while not is_so():
         assert time.monotonic() < deadline, [(one._membership.state, one.assignment) for one in consumers]
         for one in consumers:
@@ -122,26 +124,22 @@ def test_unicast_in_a_group(consumer: Consumers, writer: Writer, topic: str, str
     """Each record goes to one member, through members that come and go, with a commit on revocation."""
     fill(writer, topic)
     chunks: list[Any] = []
-    members: list[GroupConsumer] = []
 
     def member() -> GroupConsumer:
         listener = Notes(lambda kind, _: one.commit() if kind == "revoked" else None)
         one = consumer(listener=listener, partition_assignment_strategy=strategy)
-        members.append(one)
         return one
 
     first, second = member(), member()
-    chunks += poll_until(shared_out(topic, first), first)
-    chunks += poll_until(shared_out(topic, first, second), first, second)
+    poll_until(shared_out(topic, first), first, into=chunks)
+    poll_until(shared_out(topic, first, second), first, second, into=chunks)
     fill(writer, topic)
     third = member()
-    chunks += poll_until(shared_out(topic, first, second, third), first, second, third)
+    poll_until(shared_out(topic, first, second, third), first, second, third, into=chunks)
     first.close()
     fill(writer, topic)
-    chunks += poll_until(shared_out(topic, second, third), second, third)
-    chunks += poll_until(
-        lambda: len(offsets_of(chunks)) == 1200 or lag(second) + lag(third) == 0, second, third
-    )
+    poll_until(shared_out(topic, second, third), second, third, into=chunks)
+    poll_until(lambda: len(offsets_of(chunks)) == 1200, second, third, into=chunks)
     assert offsets_of(chunks) == all_offsets(topic, 300)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 from ottla.client.clock import MONOTONIC, Deadline
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 Offsets = Mapping[TopicAndPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, OttlaError | None], None]
 
+GOODBYE_S = 5.0
+"""How long a close waits for commits that were submitted."""
+
 _LOST = {Reaction.FORGET_GENERATION, Reaction.FORGET_MEMBER}
 
 
@@ -41,7 +44,7 @@ class Group(Protocol):
 
 
 class Commits:
-    """`submit` may be called by any thread; callbacks run in the thread that calls `tell`."""
+    """Belongs to the application's thread: callbacks run in `tell`. The store is closed with it."""
 
     def __init__(self, config: ClientConfig, group_id: str, group: Group, store: KafkaOffsets) -> None:
         self._config = config
@@ -49,11 +52,13 @@ class Commits:
         self._group = group
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ottla-commits-{group_id}")
+        self._last: Future[None] | None = None
         self._told: deque[tuple[OnCommit, Offsets, OttlaError | None]] = deque()
 
     def submit(self, offsets: Offsets, on_commit: OnCommit | None = None) -> Future[None]:
         """Commit behind what was submitted before."""
-        return self._thread.submit(self._perform, dict(offsets), on_commit)
+        self._last = self._thread.submit(self._perform, dict(offsets), on_commit)
+        return self._last
 
     def tell(self) -> None:
         """Call the callbacks of commits that are done."""
@@ -62,7 +67,10 @@ class Commits:
             on_commit(offsets, error)
 
     def close(self) -> None:
-        """Wait for what was submitted; the store's close ends that sooner."""
+        """Wait for what was submitted, but not for long, and close the store."""
+        if self._last is not None:
+            wait([self._last], GOODBYE_S)
+        self._store.close()
         self._thread.shutdown()
         self.tell()
 

@@ -259,7 +259,6 @@ class GroupConsumer:
         with contextlib.ExitStack() as stack:
             # Backwards: what was submitted is committed, then the group is left, then the rest ends.
             stack.callback(self._metadata.close)
-            stack.callback(self._store.close)
             stack.callback(self._partitions.close)
             stack.callback(self._membership.stop)
             stack.callback(self._commits.close)

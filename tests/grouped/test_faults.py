@@ -1,0 +1,122 @@
+"""Members through what happens to brokers, to connections, and to themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.client.config import ClientConfig
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
+from ottla.fetching import TopicAndPartition
+from ottla.grouped import GroupConsumer
+from ottla.offsets import OffsetAndMetadata
+from tests.fetching.traffic import Writer, until
+from tests.grouped.test_group_consumer import (
+    all_offsets,
+    fill,
+    offsets_of,
+    places,
+    poll_until,
+    read_all,
+    shared_out,
+)
+
+QUICK = {
+    "auto_offset_reset": "smallest",
+    "heartbeat_interval_ms": 50,
+    "fetch_wait_max_ms": 50,
+    "retry_backoff_ms": 10,
+    "refresh_leader_backoff_ms": 20,
+    "enable_auto_commit": False,
+}
+
+
+@pytest.fixture
+def brokers() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(brokers=3, properties={"offsets.topic.num.partitions": "3"}) as three:
+        three.create_topic("t", 4, replication_factor=3)
+        yield three
+
+
+def test_a_group_follows_its_coordinator(brokers: EmbeddedBroker) -> None:
+    config = ClientConfig.from_properties({"bootstrap.servers": brokers.bootstrap})
+    with (
+        Writer(brokers.bootstrap) as writer,
+        GroupConsumer("t", "g", bootstrap_servers=brokers.bootstrap, **QUICK) as one,
+        GroupConsumer("t", "g", bootstrap_servers=brokers.bootstrap, **QUICK) as other,
+    ):
+        poll_until(shared_out("t", one, other), one, other)
+        generation = one._membership.membership.generation
+        with ClusterMetadata(config) as metadata, ConnectionPool(config, metadata) as pool:
+            coordinator = pool.coordinator("g").broker_id
+        brokers.stop_broker(coordinator)
+        fill(writer, "t", 200)
+        chunks: list[Any] = []
+        poll_until(lambda: len(offsets_of(chunks)) == 800, one, other, into=chunks)
+        one.commit()
+        other.commit()
+        assert one.committed(places("t")) == dict.fromkeys(places("t"), OffsetAndMetadata(200))
+        assert shared_out("t", one, other)()
+        assert one._membership.membership.generation == generation  # nobody had to join again
+        assert offsets_of(chunks) == all_offsets("t", 200)
+
+
+def test_a_broker_that_is_restarted_has_its_group_back() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t", 4)
+        bootstrap = broker.bootstrap
+        with (
+            Writer(bootstrap) as writer,
+            GroupConsumer("t", "g", bootstrap_servers=bootstrap, **QUICK) as one,
+        ):
+            fill(writer, "t")
+            chunks = read_all(one, "t")
+            one.commit()
+            broker.stop()
+            broker.start()
+            fill(writer, "t")
+            chunks += read_all(one, "t")
+            one.commit()
+            assert offsets_of(chunks) == all_offsets("t", 200)
+            assert one.committed() == dict.fromkeys(places("t"), OffsetAndMetadata(200))
+
+
+def test_close_does_not_wait_for_a_broker_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    broker = EmbeddedBroker().start()
+    broker.create_topic("t", 4)
+    settings = QUICK | {"enable_auto_commit": True, "request_timeout_ms": 1000}
+    one = GroupConsumer("t", "g", bootstrap_servers=broker.bootstrap, **settings)
+    with Writer(broker.bootstrap) as writer:
+        fill(writer, "t")
+        read_all(one, "t")
+    broker.close()
+    one.close()
+    assert "left without telling" in caplog.text
+    assert "the last commit: offsets of group 'g'" in caplog.text
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla-group")]
+
+
+def test_ctrl_c_ends_a_poll_and_a_commit() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t", 4)
+        with GroupConsumer("t", "g", bootstrap_servers=broker.bootstrap, **QUICK) as one:
+            poll_until(shared_out("t", one), one)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                one.poll()
+            rule = broker.delay("OffsetCommit", 60_000)
+
+            def interrupt() -> None:
+                until(lambda: rule.struck == 1)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            threading.Thread(target=interrupt).start()
+            with pytest.raises(KeyboardInterrupt):
+                one.commit({TopicAndPartition("t", 0): 1})
