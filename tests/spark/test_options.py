@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -141,3 +143,17 @@ def test_settings_of_javas_machinery_are_accepted() -> None:
 def test_options_go_to_executors() -> None:
     got = parsed(startingOffsets='{"t":{"0":-2}}')
     assert pickle.loads(pickle.dumps(got)) == got
+
+
+@pytest.mark.parametrize("package", ["pyspark_ottla", "pyspark_ottla_log"])
+def test_finding_the_formats_is_light(package: str) -> None:
+    """Spark imports them in many short-lived processes: no compiler, no client, no ZooKeeper."""
+    heavy = "[m for m in ('numba', 'kazoo', 'ottla.client.pool', 'ottla.producer') if m in sys.modules]"
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys, {package}; print({package}.DefaultSource.name(), {heavy})"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name = package.removeprefix("pyspark_").replace("_", "-")
+    assert run.stdout.strip() == f"{name} []"

@@ -12,6 +12,7 @@ from ottla.client.clock import MonotonicClock
 from ottla.client.config import ClientConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata
+from ottla.spark.range_planner import OffsetRange
 from ottla.spark.source_options import Mode, source_options
 from ottla.spark.stream_planner import DataLost, StreamPlanner
 from tests.spark.conftest import Filled
@@ -35,7 +36,8 @@ def planner(broker: EmbeddedBroker, topic: str) -> Iterator[Planners]:
     made: list[StreamPlanner] = []
 
     def make(**options: str) -> StreamPlanner:
-        given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **options}
+        what = {} if "subscribePattern" in options else {"subscribe": topic}
+        given = {"kafka.bootstrap.servers": broker.bootstrap, **what, **options}
         made.append(StreamPlanner(source_options(given, Mode.STREAM), Stepping()))
         return made[-1]
 
@@ -124,18 +126,15 @@ def test_available_now_ends_at_what_there_was(planner: Planners, topic: str, fil
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_beginning(
-    broker: EmbeddedBroker, topic: str, fill: Filled
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
 ) -> None:
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": f"{topic}.*"}
-    one = StreamPlanner(source_options(given, Mode.STREAM), Stepping())
-    start = one.initial_offset()
-    at = go_on(one, start)
+    one = planner(subscribePattern=f"{topic}.*")
+    at = go_on(one, one.initial_offset())
     broker.create_topic(f"{topic}-more", 1)
     fill(f"{topic}-more", range(5), 1)
     end = go_on(one, at)
     assert end[f"{topic}-more"] == {"0": 5}
-    assert one.tasks(at, end) == [((TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
-    one.close()
+    assert one.tasks(at, end) == [(OffsetRange(TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
 
 
 def test_a_topic_made_anew_is_loss_or_is_read_from_its_beginning(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
@@ -72,6 +71,8 @@ class RowMaker:
         return records.column("timestamp").cast(_MICROSECONDS)
 
     def _headers(self, _: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        import pyarrow.compute as pc  # takes a while, and few want headers
+
         lists = records.column(HEADERS).cast(kind)
         return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, kind), lists)
 

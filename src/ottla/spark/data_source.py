@@ -1,7 +1,8 @@
 """format("ottla"): what Spark sees. Everything that is decided is decided elsewhere.
 
 Spark makes these objects in short-lived processes of the driver, pickles them, and calls `read` and
-`write` in the executors: they hold checked options and nothing that is open.
+`write` in the executors: they hold checked options and nothing that is open. Most of those processes only
+ask for the schema, so what reads and writes is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -32,9 +33,6 @@ from pyspark.sql.types import (
 from ottla.model.errors import ConfigError
 from ottla.spark.columns import HEADERS, chosen
 from ottla.spark.options import SOURCE_OPTIONS, Given, parse_options
-from ottla.spark.readers import TopicReader, TopicStreamReader
-from ottla.spark.source_options import Mode, source_options
-from ottla.spark.writer import TopicStreamWriter, TopicWriter, sink_options
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 TYPES: dict[str, DataType] = {
@@ -63,22 +61,32 @@ class OttlaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For batch queries."""
+        from ottla.spark.readers import TopicReader
+        from ottla.spark.source_options import Mode, source_options
+
         options = source_options(self.options, Mode.BATCH)
         return TopicReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """For streaming queries."""
+        from ottla.spark.readers import TopicStreamReader
+        from ottla.spark.source_options import Mode, source_options
+
         options = source_options(self.options, Mode.STREAM)
         return TopicStreamReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
         """For batches."""
+        from ottla.spark.writer import TopicWriter, sink_options
+
         if overwrite:
             raise ConfigError("mode overwrite: a topic cannot be overwritten; use mode append")
         return TopicWriter(sink_options(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """For streaming queries, whatever their output mode: every row is a new record."""
+        from ottla.spark.writer import TopicStreamWriter, sink_options
+
         del overwrite
         return TopicStreamWriter(sink_options(self.options, schema))
 

@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
 from ottla.log import file_names
 from ottla.log.batch_header import header_at
 from ottla.log.checkpoints import LOG_START, read_offsets
@@ -122,9 +120,9 @@ def _first_from(time_ms: int, entry: Buffer) -> int | None:
     from ottla.records.reader import decode  # kernels: only who asks for times needs them
 
     records = decode(entry).batch
-    young = pc.greater_equal(records.column("timestamp").cast("int64"), time_ms)
-    offsets = records.column("offset").filter(young.fill_null(False))  # noqa: FBT003
-    return int(offsets[0].as_py()) if len(offsets) else None
+    times = records.column("timestamp").cast("int64").fill_null(-1).to_numpy()
+    young = (times >= time_ms).nonzero()[0]
+    return int(records.column("offset")[int(young[0])].as_py()) if len(young) else None
 
 
 def _cuts(first: int, last: int, positions: Sequence[int], bytes_max: int) -> list[int]:

@@ -25,8 +25,7 @@ from ottla.spark.data_source import arrow_schema, schema_of
 from ottla.spark.log_segments import PartitionOnDisk, SegmentPiece, partitions_in, reading
 from ottla.spark.offset_json import parse_offsets
 from ottla.spark.options import LOG_OPTIONS, parse_options
-from ottla.spark.positions import TopicPattern, Topics, check_complete
-from ottla.spark.source_options import subscription
+from ottla.spark.positions import TopicPattern, Topics, check_complete, subscription
 
 BLOCK_BYTES = 4 << 20
 LOG_END = (1 << 63) - 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.offset_json import Offsets, shown
+from ottla.spark.offset_json import Offsets, parse_partitions, shown
 
 
 class Edge(Enum):
@@ -76,6 +78,25 @@ class Partitions:
 
 
 Subscription = Topics | TopicPattern | Partitions
+
+
+def subscription(values: Mapping[str, Any]) -> Subscription:
+    """Of the one option of three that is given. Raises ConfigError for none or several."""
+    names = [name for name in ("assign", "subscribe", "subscribePattern") if values.get(name)]
+    if len(names) != 1:
+        found = " and ".join(names) or "none"
+        raise ConfigError(
+            f"one of assign, subscribe and subscribePattern says what to read; there is {found}"
+        )
+    if names == ["assign"]:
+        return Partitions(parse_partitions(values["assign"], "assign"))
+    if names == ["subscribe"]:
+        return Topics(tuple(sorted(set(values["subscribe"]))))
+    try:
+        re.compile(values["subscribePattern"])
+    except re.error as error:
+        raise ConfigError(f"subscribePattern={values['subscribePattern']!r}: {error}") from None
+    return TopicPattern(values["subscribePattern"])
 
 
 def check_complete(what: str, given: Offsets, wanted: set[TopicAndPartition]) -> None:

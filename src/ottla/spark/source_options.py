@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,19 +13,17 @@ from ottla.client.properties import parse_properties
 from ottla.fetching.config import FETCH_PROPERTIES, FetchConfig, OffsetReset
 from ottla.model.errors import ConfigError
 from ottla.spark.admission import Limits
-from ottla.spark.offset_json import parse_offsets, parse_partitions
+from ottla.spark.offset_json import parse_offsets
 from ottla.spark.options import SOURCE_OPTIONS, Given, client_properties, parse_options
 from ottla.spark.positions import (
     AtOffsets,
     AtTime,
     AtTimes,
     Edge,
-    Partitions,
     Position,
     Subscription,
-    TopicPattern,
-    Topics,
     WithoutMatch,
+    subscription,
 )
 from ottla.spark.range_planner import TaskSizes
 
@@ -106,25 +103,6 @@ def source_options(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         partitions_ttl_ms=max(0, values["partition.metadata.cache.ttl.ms"]),
         repeated_rows=RepeatedRows(values["repeatedRowsLookback"]) if values["dropRepeatedRows"] else None,
     )
-
-
-def subscription(values: Mapping[str, Any]) -> Subscription:
-    """Of the one option of three that is given. Raises ConfigError for none or several."""
-    names = [name for name in ("assign", "subscribe", "subscribePattern") if values.get(name)]
-    if len(names) != 1:
-        found = " and ".join(names) or "none"
-        raise ConfigError(
-            f"one of assign, subscribe and subscribePattern says what to read; there is {found}"
-        )
-    if names == ["assign"]:
-        return Partitions(parse_partitions(values["assign"], "assign"))
-    if names == ["subscribe"]:
-        return Topics(tuple(sorted(set(values["subscribe"]))))
-    try:
-        re.compile(values["subscribePattern"])
-    except re.error as error:
-        raise ConfigError(f"subscribePattern={values['subscribePattern']!r}: {error}") from None
-    return TopicPattern(values["subscribePattern"])
 
 
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
