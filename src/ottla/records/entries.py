@@ -24,7 +24,7 @@ Table = npt.NDArray[np.int64]
 Row = npt.NDArray[np.int64]
 
 VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
-TABLE_ROWS_MIN = 64
+TABLE_ROWS_MIN = 192  # batches of 16 KB, which most producers make, in an answer of 2 MB
 TABLE_GROWTH_MAX = 16
 """A larger table is as large as the entries so far make likely, and at most so many times larger."""
 # An arena that one huge response blew up is not kept for the many normal ones after it.
