@@ -3,7 +3,8 @@
 python -m tests.grouped.member_process BOOTSTRAP STRATEGY DIRECTORY
 
 For each line of its input, a number, it forks a member and prints its pid. The member notes what it reads in
-the file of that number, "generation partition first last" for every chunk, and commits it. SIGTERM: it leaves.
+the file of that number, "generation partition first last" for every chunk, and commits it. With SIGTERM it
+leaves.
 """
 
 from __future__ import annotations

@@ -219,6 +219,8 @@ def test_commits_by_chunk_async_and_in_order(consumer: Consumers, writer: Writer
     assert one.committed() == expected | {places(topic)[0]: OffsetAndMetadata(7, "by hand")}
     with pytest.raises(OffsetCommitFailed, match=r"offset\.metadata\.max\.bytes"):
         one.commit({places(topic)[0]: OffsetAndMetadata(7, "x" * 5000)})
+    one.poll(200)  # which is no reason to leave the group
+    assert one.assignment == set(places(topic))
 
 
 def test_auto_commit_by_polls_and_at_the_end(consumer: Consumers, writer: Writer, topic: str) -> None:
@@ -278,12 +280,12 @@ def test_who_does_not_poll_is_out_and_told_with_numbers(
 ) -> None:
     fill(writer, topic)
     notes = Notes()
-    slow = consumer(listener=notes, max_poll_interval_ms=300, session_timeout_ms=10_000)
+    slow = consumer(listener=notes, max_poll_interval_ms=1_000, session_timeout_ms=10_000)
     read_all(slow, topic)
     other = consumer(group_id=f"group-of-{topic}")
     with caplog.at_level(logging.WARNING, "ottla.grouped"):
         poll_until(lambda: len(other.assignment) == 4, other)  # the slow one does nothing meanwhile
-    assert re.search(r"\d+ ms since the last poll, and max.poll.interval.ms is 300", caplog.text)
+    assert re.search(r"\d+ ms since the last poll, and max.poll.interval.ms is 1000", caplog.text)
     with pytest.raises(PartitionsLost, match=r"at 100 not committed: .*max.poll.interval.ms"):
         slow.commit()
     poll_until(shared_out(topic, slow, other), slow, other)  # and it comes back

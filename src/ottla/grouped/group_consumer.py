@@ -74,6 +74,7 @@ class GroupConsumer:
         self._commits = Commits(client, group_id, self._membership, self._store)
         self._committed_at_ms = MONOTONIC.now_ms()
         self._auto_committed: dict[TopicAndPartition, int] = {}
+        self._wait_ms = min(WAIT_MS, self._config.member.max_poll_interval_ms / 3)
         self._is_closed = False
 
     # --- reading
@@ -87,7 +88,7 @@ class GroupConsumer:
         deadline = Deadline(MONOTONIC, timeout_ms)
         while True:
             self._attend()
-            chunk = self._partitions.take(deadline.capped_ms(WAIT_MS))
+            chunk = self._partitions.take(deadline.capped_ms(self._wait_ms))
             if chunk is not None or deadline.passed:
                 return chunk
 
@@ -208,9 +209,13 @@ class GroupConsumer:
         if interval_ms is None or now_ms - self._committed_at_ms < interval_ms:
             return
         self._committed_at_ms = now_ms
-        positions = self._changed_positions()
-        self._auto_committed |= positions
-        self.commit_async(positions, self._log_failure)
+        self.commit_async(self._changed_positions(), self._auto_commit_told)
+
+    def _auto_commit_told(self, offsets: Offsets, error: OttlaError | None) -> None:
+        self._log_failure(offsets, error)
+        if error is None:
+            stored = {place: one.offset for place, one in offsets.items() if place in self.assignment}
+            self._auto_committed |= stored
 
     def _commit_finally(self) -> None:
         """Before partitions go. A failure must not keep the group waiting: it is logged."""

@@ -28,7 +28,16 @@ from ottla.grouped.consumer_protocol import (
 )
 from ottla.grouped.demands import NOTHING, Demand, Notice, Places
 from ottla.grouped.member_requests import Ask, GroupRequests
-from ottla.grouped.member_state import BEATING, MOVES, REMEDIES, Event, Reaction, State, reaction_to
+from ottla.grouped.member_state import (
+    BEATING,
+    MEMBERSHIP_ERRORS,
+    MOVES,
+    REMEDIES,
+    Event,
+    Reaction,
+    State,
+    reaction_to,
+)
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.offsets.coordinator_messages import Membership
@@ -213,8 +222,8 @@ class Member:
         self._back_off(now_ms)
 
     def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
-        """A commit in this member's name learned what the next heartbeat would tell."""
-        if membership == self._membership and self.state in BEATING:
+        """A commit in this member's name may have learned what the next heartbeat would tell."""
+        if membership == self._membership and self.state in BEATING and code in MEMBERSHIP_ERRORS:
             self._refused(code, now_ms)
 
     def _refused(self, code: int, now_ms: float, member_id: str = "") -> None:

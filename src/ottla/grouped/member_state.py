@@ -107,6 +107,17 @@ _REACTIONS = {
 }
 
 
+MEMBERSHIP_ERRORS = frozenset(
+    {
+        Code.REBALANCE_IN_PROGRESS,
+        Code.ILLEGAL_GENERATION,
+        Code.UNKNOWN_MEMBER_ID,
+        Code.FENCED_INSTANCE_ID,
+    }
+)
+"""Those of a commit that are about the member, and not about what it commits."""
+
+
 def reaction_to(code: int) -> Reaction:
     """By the table; what is not in it is repeated if Kafka calls it retriable."""
     known = Code.of(code)

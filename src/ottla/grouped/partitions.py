@@ -141,9 +141,10 @@ class AssignedPartitions:
             rest = self._open[1].rest()
             if rest.num_rows:
                 return int(rest.column("offset")[0].as_py())
-        known = self._positions.get(place)
-        if known is not None:
-            return known
+        if place in self._positions:
+            return self._positions[place]
+        if place in self._held_back:
+            return self._held_back[place][0].fetch_offset
         return self._feeds[place].position if place in self._feeds else self._start(place)
 
     def _start(self, place: TopicAndPartition) -> int:

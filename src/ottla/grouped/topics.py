@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.metadata import ClusterMetadata
 from ottla.model.cluster_view import ClusterView
+from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
 
 Wanted = str | Iterable[str] | re.Pattern[str]
@@ -47,5 +48,6 @@ def partition_counts(metadata: ClusterMetadata, topics: Iterable[str], reason: s
     """How many partitions topics have now; those that do not exist (yet) are missing."""
     names = sorted(topics)
     view = metadata.refresh(names, reason=reason) if names else metadata.view
-    found = {name: view.topics[name] for name in names if name in view.topics}
-    return {name: len(topic.partitions) for name, topic in found.items() if topic.partitions}
+    found = [view.topics[name] for name in names if name in view.topics]
+    there = [one for one in found if one.error != Code.UNKNOWN_TOPIC_OR_PARTITION and one.partitions]
+    return {topic.name: len(topic.partitions) for topic in there}
