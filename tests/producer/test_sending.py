@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from itertools import pairwise
@@ -441,36 +440,3 @@ def test_librdkafka_reads_what_was_sent(broker: EmbeddedBroker, topic: str) -> N
         assert found[7].headers() == [("n", b"7")]
     finally:
         consumer.close()
-
-
-def test_a_signal_in_the_middle_of_a_send_spoils_no_record(broker: EmbeddedBroker, topic: str) -> None:
-    is_due = threading.Event()
-
-    def interrupt(*_: object) -> None:
-        is_due.clear()  # for Python drops what is raised in a finalizer
-        raise KeyboardInterrupt
-
-    sent = 0
-    before = signal.signal(signal.SIGVTALRM, interrupt)
-    try:
-        with producer(broker, linger_ms=1) as one:
-            for burst in range(60):
-                is_due.set()
-                try:
-                    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0005 + burst * 0.00005)
-                    while is_due.is_set():  # the signal comes at any place
-                        sent += 1
-                        text = b"%d" % sent
-                        one.send(topic, text, text, 0, timestamp_ms=sent, headers={"n": text})
-                except KeyboardInterrupt:
-                    pass
-            one.flush(TIMEOUT_S)
-    finally:
-        signal.signal(signal.SIGVTALRM, before)
-    found = read_topic(broker.bootstrap, topic)[0]
-    numbers = [int(record.value or b"") for record in found]
-    assert numbers == sorted(set(numbers))
-    assert sent - len(numbers) <= 60, "one at most is missing for each signal"
-    for record in found:
-        text = record.value
-        assert (record.key, record.headers, record.timestamp_ms) == (text, (("n", text),), int(text or b""))
