@@ -1,21 +1,27 @@
-"""Kafka 0.9.0.1's own consumers and ours in one group, on Apache Kafka 0.9.0.1 with its ZooKeeper."""
+"""Kafka 0.9.0.1's own consumers and ours in one group, on Apache Kafka 0.9.0.1 and on a broker of ours."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ottla import EmbeddedBroker
 from ottla.classic import ConsumerConnector
+from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.fetching import TopicAndPartition
 from ottla.records.messages import Message, MessageSet
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.server import ZooKeeperServer
 from tests.broker.registration.kafka_commands import run
+from tests.classic.conftest import registered_at
 from tests.classic.reading import Reader, offsets, owners, wait_for
 from tests.classic.scala_consumer import ScalaConsumer
 from tests.fetching.real_traffic import client, is_written
@@ -33,62 +39,88 @@ def libs() -> Path:
         pytest.skip(f"Kafka {KAFKA_0_9} is not here: {missing}")
 
 
-@pytest.fixture(scope="module")
-def kafka(libs: Path) -> Iterator[RealKafka]:
+@dataclass(frozen=True)
+class Cluster:
+    """Where the group's topics are, and how we write to them and read."""
+
+    zookeeper: str
+    client: ClientConfig
+    magic: int
+    settings: Mapping[str, str]
+
+
+@contextmanager
+def apache_kafka() -> Iterator[Cluster]:
+    """0.9.0.1 cannot tell its versions, so they are pinned."""
     try:
         with RealKafka(KAFKA_0_9, properties={"num.partitions": str(PARTITIONS)}) as one:
-            yield one
+            yield Cluster(one.zookeeper, client(one), 0, {"broker_version": "0.9"})
     except Unavailable as error:
         pytest.skip(f"Kafka {KAFKA_0_9} cannot be run here: {error}")
 
 
+@contextmanager
+def ottla_broker(server: ZooKeeperServer) -> Iterator[Cluster]:
+    where = f"{server.connect}/mixed"
+    with EmbeddedBroker(properties={**registered_at(where), "num.partitions": str(PARTITIONS)}) as one:
+        config = ClientConfig.from_properties({"bootstrap.servers": one.bootstrap})
+        yield Cluster(where, config, 2, {})
+
+
+@pytest.fixture(scope="module", params=["Apache Kafka", "ottla"])
+def cluster(
+    request: pytest.FixtureRequest, libs: Path, zookeeper_server: ZooKeeperServer
+) -> Iterator[Cluster]:
+    with apache_kafka() if request.param == "Apache Kafka" else ottla_broker(zookeeper_server) as one:
+        yield one
+
+
 @pytest.fixture
-def zookeeper(kafka: RealKafka) -> Iterator[KazooZooKeeperSession]:
-    with KazooZooKeeperSession(KazooSettings(kafka.zookeeper, connection_timeout_ms=30_000)) as session:
+def zookeeper(cluster: Cluster) -> Iterator[KazooZooKeeperSession]:
+    with KazooZooKeeperSession(KazooSettings(cluster.zookeeper, connection_timeout_ms=30_000)) as session:
         yield session
 
 
 class Group:
     """A topic and a group of the test's own, and what its members have seen."""
 
-    def __init__(self, kafka: RealKafka, libs: Path, work: Path, name: str, stack: ExitStack) -> None:
+    def __init__(self, cluster: Cluster, libs: Path, work: Path, name: str, stack: ExitStack) -> None:
         self.name = name
         self.written = 0
         self.connectors: dict[str, ConsumerConnector] = {}
         self.readers: list[Values] = []
         self.consoles: dict[str, ScalaConsumer] = {}
-        self._kafka, self._libs, self._work, self._stack = kafka, libs, work, stack
+        self._cluster, self._libs, self._work, self._stack = cluster, libs, work, stack
 
     def write(self, count: int) -> None:
         """So many messages in each partition; each has a value of its own."""
-        config = client(self._kafka)
+        config = self._cluster.client
         with ClusterMetadata(config) as metadata:
             places = [TopicAndPartition(self.name, one.index) for one in metadata.partitions(self.name)]
             assert len(places) == PARTITIONS
             for place in places:
                 rows = [Message(f"{place.partition}-{self.written + row}".encode()) for row in range(count)]
-                data = bytes(MessageSet.of(rows, magic=0).data)
+                data = bytes(MessageSet.of(rows, magic=self._cluster.magic).data)
                 until(partial(is_written, metadata, config, place, data, self.written))
         self.written += count
 
-    def join(self, name: str, streams: int = 1, **more: object) -> ConsumerConnector:
+    def join(self, name: str) -> ConsumerConnector:
         """One of ours."""
         one = self._stack.enter_context(
             ConsumerConnector(
                 group_id=self.name,
                 consumer_id=name,
-                zookeeper_connect=self._kafka.zookeeper,
-                broker_version="0.9",
+                zookeeper_connect=self._cluster.zookeeper,
                 auto_offset_reset="smallest",
                 zookeeper_session_timeout_ms=4000,
                 zookeeper_connection_timeout_ms=30_000,
                 rebalance_backoff_ms=2000,
                 auto_commit_interval_ms=300,
-                **more,
+                **self._cluster.settings,
             )
         )
         self.connectors[name] = one
-        self.readers.append(Values(one.create_message_streams({self.name: streams})[self.name]))
+        self.readers.append(Values(one.create_message_streams({self.name: 1})[self.name]))
         return one
 
     def join_scala(self, name: str) -> ScalaConsumer:
@@ -96,7 +128,7 @@ class Group:
         one = ScalaConsumer(
             self._libs,
             self._work,
-            zookeeper=self._kafka.zookeeper,
+            zookeeper=self._cluster.zookeeper,
             group=self.name,
             topic=self.name,
             name=name,
@@ -130,10 +162,10 @@ class Values(Reader):
 
 
 @pytest.fixture
-def group(kafka: RealKafka, libs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
-    name = request.node.name.replace("_", "-")[:60]
+def group(cluster: Cluster, libs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name)[:60]
     with ExitStack() as stack:
-        yield Group(kafka, libs, tmp_path, name, stack)
+        yield Group(cluster, libs, tmp_path, name, stack)
 
 
 def shares(zookeeper: KazooZooKeeperSession, group: Group) -> Counter[str]:
@@ -144,7 +176,7 @@ def shares(zookeeper: KazooZooKeeperSession, group: Group) -> Counter[str]:
 
 
 def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
-    group: Group, zookeeper: KazooZooKeeperSession, libs: Path, kafka: RealKafka
+    group: Group, zookeeper: KazooZooKeeperSession, libs: Path, cluster: Cluster
 ) -> None:
     def shared(**expected: int) -> Callable[[], bool]:
         return lambda: shares(zookeeper, group) == expected
@@ -165,15 +197,15 @@ def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
     group.write(20)
     wait_for(lambda: set(group.seen()) == group.expected(), "all is read")
     told = run(
-        libs, "kafka.tools.ConsumerOffsetChecker", "--zookeeper", kafka.zookeeper, "--group", group.name
+        libs, "kafka.tools.ConsumerOffsetChecker", "--zookeeper", cluster.zookeeper, "--group", group.name
     )
     assert told.count(f"{group.name}_a-0") == 4
     assert told.count(f"{group.name}_d-0") == 4
-    where = ("--zookeeper", kafka.zookeeper, "--group", group.name)
+    where = ("--zookeeper", cluster.zookeeper, "--group", group.name)
     told = run(libs, "kafka.admin.ConsumerGroupCommand", "--describe", *where)
     assert told.count(f"{group.name}_a-0") == 4
     told = run(
-        libs, "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", kafka.zookeeper, *where[2:]
+        libs, "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", cluster.zookeeper, *where[2:]
     )
     assert "No owner" not in told
     # 0.9 compares owners, which are texts, with members, which are not: it finds none valid, of either kind.
