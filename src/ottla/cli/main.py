@@ -37,6 +37,10 @@ KAFKAS_TOOLS = {
     "kafka-console-producer": Command(
         "ottla.cli.kafka.console_producer", "lines into a topic, a record each"
     ),
+    "kafka-consumer-groups": Command(
+        "ottla.cli.kafka.consumer_groups", "list, describe, move, delete groups"
+    ),
+    "kafka-consumer-offset-checker": Command("ottla.cli.kafka.offset_checker", "the lag of a classic group"),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),

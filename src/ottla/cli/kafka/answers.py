@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from ottla.model.errors import KafkaError, OttlaError
 
-_JAVA_NAMES = {
-    "GROUP_ID_NOT_FOUND": "GroupIdNotFoundException",
-    "NON_EMPTY_GROUP": "GroupNotEmptyException",
-    "GROUP_SUBSCRIBED_TO_TOPIC": "GroupSubscribedToTopicException",
-    "UNKNOWN_TOPIC_OR_PARTITION": "UnknownTopicOrPartitionException",
-    "OFFSET_OUT_OF_RANGE": "OffsetOutOfRangeException",
-    "INVALID_GROUP_ID": "InvalidGroupIdException",
-    "GROUP_AUTHORIZATION_FAILED": "GroupAuthorizationException",
-    "TOPIC_AUTHORIZATION_FAILED": "TopicAuthorizationException",
-    "POLICY_VIOLATION": "PolicyViolationException",
+_JAVA_ERRORS = {
+    "GROUP_ID_NOT_FOUND": ("GroupIdNotFound", "The group id does not exist."),
+    "NON_EMPTY_GROUP": ("GroupNotEmpty", "The group is not empty."),
+    "GROUP_SUBSCRIBED_TO_TOPIC": (
+        "GroupSubscribedToTopic",
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it.",
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": (
+        "UnknownTopicOrPartition",
+        "This server does not host this topic-partition.",
+    ),
+    "OFFSET_OUT_OF_RANGE": (
+        "OffsetOutOfRange",
+        "The requested offset is not within the range of offsets maintained by the server.",
+    ),
+    "INVALID_GROUP_ID": ("InvalidGroupId", "The group id is invalid."),
+    "GROUP_AUTHORIZATION_FAILED": ("GroupAuthorization", "Group authorization failed."),
+    "TOPIC_AUTHORIZATION_FAILED": ("TopicAuthorization", "Topic authorization failed."),
 }
+"""How Java calls an error, and what it says if the broker says nothing."""
+
+_NO_MESSAGE = "answered with"
 _JAVA_PACKAGE = "org.apache.kafka.common.errors."
 
 
@@ -24,16 +35,16 @@ def broker_message(error: OttlaError) -> str:
         return str(error)
     ending = f"): {error.error.name} ({error.code}): {error.error.text}"
     text = str(error)
-    if not text.endswith(ending):
-        return error.error.text
-    return text.removesuffix(ending).partition(" (")[2]
+    message = text.removesuffix(ending).partition(" (")[2]
+    if not text.endswith(ending) or message.startswith(_NO_MESSAGE):
+        return _JAVA_ERRORS.get(error.error.name, ("", error.error.text))[1]
+    return message
 
 
 def java_error(error: OttlaError) -> str:
     """As Java prints an exception: its class and its message."""
     if not isinstance(error, KafkaError):
         return str(error)
-    name = _JAVA_NAMES.get(error.error.name)
-    if name is None:
-        name = "".join(word.capitalize() for word in error.error.name.split("_")) + "Exception"
-    return f"{_JAVA_PACKAGE}{name}: {broker_message(error)}"
+    words = "".join(word.capitalize() for word in error.error.name.split("_"))
+    name, _ = _JAVA_ERRORS.get(error.error.name, (words, ""))
+    return f"{_JAVA_PACKAGE}{name}Exception: {broker_message(error)}"

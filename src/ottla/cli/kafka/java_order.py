@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ottla.model.topic_partition import TopicAndPartition
+
+T = TypeVar("T")
 
 _SMALLEST_TABLE, _LOAD = 16, 0.75
+_MASK = 0xFFFFFFFF
 
 
 def java_hash(text: str) -> int:
@@ -12,19 +18,28 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be")
     value = 0
     for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & _MASK
     return value
 
 
 def java_order(names: Iterable[str]) -> list[str]:
     """Names as java.util.HashMap hands them out."""
-    listed = list(dict.fromkeys(names))
+    return _in_buckets(names, java_hash)
+
+
+def java_partition_order(places: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """Partitions as a HashMap of Kafka's TopicPartitions hands them out."""
+    return _in_buckets(places, lambda one: (31 * (31 + one.partition) + java_hash(one.topic)) & _MASK)
+
+
+def _in_buckets(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
+    listed = list(dict.fromkeys(items))
     table = _SMALLEST_TABLE
     while len(listed) > table * _LOAD:
         table *= 2
 
-    def bucket(name: str) -> int:
-        value = java_hash(name)
+    def bucket(one: T) -> int:
+        value = hash_of(one)
         return (value ^ value >> 16) & (table - 1)
 
     return sorted(listed, key=bucket)

@@ -11,10 +11,16 @@ from ottla.cli.kafka.tool import show
 CLASSES = {
     "ConsoleConsumer": "console_consumer",
     "ConsoleProducer": "console_producer",
+    "ConsumerGroupCommand": "consumer_groups",
+    "ConsumerOffsetChecker": "offset_checker",
+    "ExportZkOffsets": "zookeeper_offsets:export",
     "GetOffsetShell": "get_offsets",
+    "ImportZkOffsets": "zookeeper_offsets:load",
     "TopicCommand": "topics",
+    "UpdateOffsetsInZK": "zookeeper_offsets:update",
+    "VerifyConsumerRebalance": "verify_rebalance",
 }
-"""Class names without their packages, and our modules."""
+"""Class names without their packages; our modules, and their functions where it is not `run`."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,5 +36,6 @@ def run(arguments: Sequence[str]) -> int:
         hint = f", but there is {near[0]}" if near else ""
         show(f"Error: Could not find or load main class {words[0]}{hint}", is_error=True)
         return 1
-    code: int = import_module(f"ottla.cli.kafka.{CLASSES[name]}").run(words[1:])
+    module, _, function = CLASSES[name].partition(":")
+    code: int = getattr(import_module(f"ottla.cli.kafka.{module}"), function or "run")(words[1:])
     return code

@@ -78,6 +78,6 @@ def one_action(options: Options, names: Iterable[str], message: str) -> str:
     return given[0]
 
 
-def show(text: str, *, is_error: bool = False) -> None:
-    """A line of output."""
-    print(text, file=sys.stderr if is_error else sys.stdout)
+def show(text: str, *, is_error: bool = False, ends_line: bool = True) -> None:
+    """A line of output, or a part of one."""
+    print(text, file=sys.stderr if is_error else sys.stdout, end="\n" if ends_line else "")

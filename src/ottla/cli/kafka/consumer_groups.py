@@ -1,0 +1,332 @@
+"""kafka-consumer-groups: listed, described, moved, deleted; with --zookeeper classic groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ottla.admin import Admin, AdminErrors, GroupDescription, GroupKind, TopicAndPartition
+from ottla.classic.java_regex import compile_java
+from ottla.cli.kafka import group_tables, zookeeper_groups
+from ottla.cli.kafka.answers import broker_message, java_error
+from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, number, switch
+from ottla.cli.kafka.group_resets import SCENARIOS, Plan, Resets, partitions_of, plan_from_file
+from ottla.cli.kafka.java_order import java_partition_order
+from ottla.cli.kafka.settings import admin_properties
+from ottla.cli.kafka.tool import Tool, one_action, require, run_tool, show
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, OttlaError
+
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
+FLAGS = (
+    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
+    Flag("zookeeper", "HOST:PORT,... of ZooKeeper: classic groups. The text is Kafka 0.9's."),
+    switch("list", "All groups."),
+    switch("describe", "A group's offsets, members or state."),
+    switch("delete", "Delete groups without members."),
+    switch(
+        "reset-offsets", "Move groups without members: with --dry-run what would be, with --execute for good."
+    ),
+    switch("delete-offsets", "Forget offsets of topics that no member of the group reads."),
+    Flag("validate-regex", "Say whether a regular expression is one."),
+    Flag("group", "A group; may come more than once."),
+    switch("all-groups", "All groups."),
+    Flag("topic", "A topic, or topic:0,1,2; may come more than once."),
+    switch("all-topics", "All topics that the group has offsets of."),
+    switch("members", "Describe the members."),
+    Flag(
+        "state", "Describe the state; with --list, show it, or only groups in one of these.", Value.OPTIONAL
+    ),
+    Flag("type", "With --list, show the type, or only groups of one of these.", Value.OPTIONAL),
+    switch("offsets", "Describe the offsets, as without any of these."),
+    switch("verbose", "Tell more."),
+    switch("to-earliest", "To where the logs begin."),
+    switch("to-latest", "To where the logs end."),
+    switch("to-current", "To where the group is."),
+    number("to-offset", "To an offset."),
+    Flag("to-datetime", "To the first record from 2020-01-01T00:00:00.000 (UTC, or with a zone) on."),
+    Flag("by-duration", "To the first record of the last PnDTnHnMnS."),
+    number("shift-by", "On by so many, or back if it is negative."),
+    Flag(
+        "from-file",
+        "To what a file of topic,partition,offset says, with the group first if there are several.",
+    ),
+    switch("dry-run", "Change nothing."),
+    switch("execute", "Do it."),
+    switch("export", "Print the new offsets as such a file."),
+    number("timeout", "How long a call may take, in ms."),
+    Flag("command-config", "A properties file for the client."),
+    switch("new-consumer", "Ignored: --zookeeper or --bootstrap-server tells which groups are meant."),
+)
+_STATES = ("Empty", "Stable", "Assigning", "PreparingRebalance", "CompletingRebalance", "Reconciling", "Dead")
+_TYPES = ("Consumer", "Classic")
+_REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+_NEITHER = (
+    "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command "
+    "will require either --dry-run or --execute to be specified. You should add the --dry-run option "
+    "explicitly if you are scripting this command and want to keep the current default behavior without "
+    "prompting."
+)
+_PARTITION_LEVEL = {
+    Code.GROUP_SUBSCRIBED_TO_TOPIC,
+    Code.TOPIC_AUTHORIZATION_FAILED,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One action."""
+    return run_tool(TOOL, arguments)
+
+
+def _act(options: Options) -> int:
+    if options.has("zookeeper"):
+        return zookeeper_groups.act(options)
+    message = f"Command must include exactly one action: {', '.join(f'--{one}' for one in ACTIONS)}"
+    action = one_action(options, ACTIONS, message)
+    if action == "validate-regex":
+        return _validate(options.text("validate-regex"))
+    require(options, "bootstrap-server")
+    _check(action, options)
+    properties = admin_properties(options)
+    if options.has("timeout"):
+        properties["default.api.timeout.ms"] = options.text("timeout")
+    try:
+        with Admin(properties) as admin:
+            _ACTS[action](admin, options)
+    except OttlaError as error:
+        _fail(f"Executing consumer group command failed due to {_cause(error)}")
+    return 0
+
+
+def _check(action: str, options: Options) -> None:
+    if action == "list":
+        for name in options.any_of("group", "topic", "all-groups", "all-topics"):
+            raise WrongFlags(f'Option "[{name}]" can\'t be used with option "[list]"')
+    elif not options.any_of("group", "all-groups"):
+        raise WrongFlags(f"Option [{action}] takes one of these options: [all-groups], [group]")
+    if action == "reset-offsets":
+        if not options.any_of("dry-run", "execute"):
+            show(_NEITHER, is_error=True)
+        given = options.any_of(*SCENARIOS)
+        if len(given) > 1:
+            raise WrongFlags(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+        if not given:
+            raise WrongFlags(
+                "Option '[reset-offsets]' requires one of the following scenarios: "
+                f"[{', '.join(f'[{one}]' for one in SCENARIOS)}]"
+            )
+        if "from-file" not in given and not options.any_of("topic", "all-topics"):
+            raise WrongFlags("One of the reset scopes should be defined: --all-topics, --topic.")
+    if action == "delete-offsets":
+        require(options, "group", "topic")
+
+
+def _fail(text: str) -> None:
+    show(f"\nError: {text}")
+
+
+def _cause(error: OttlaError) -> str:
+    failed = next(iter(error.errors.values())) if isinstance(error, AdminErrors) else error
+    return java_error(failed)
+
+
+def _groups(admin: Admin, options: Options) -> list[str]:
+    if options.has("all-groups"):
+        return [one.group_id for one in admin.list_groups() if one.kind is GroupKind.KAFKA]
+    return list(dict.fromkeys(options.values("group")))
+
+
+def _validate(text: str) -> int:
+    try:
+        compile_java(text)
+    except OttlaError as error:
+        show(f"The regular expression `{text}` is invalid: {error}.")
+    except re.error as error:
+        show(f"The regular expression `{text}` is invalid: {error}.")
+    else:
+        show(f"The regular expression `{text}` is valid.")
+    return 0
+
+
+# --- listing and describing
+
+
+def _list(admin: Admin, options: Options) -> None:
+    found = [one for one in admin.list_groups() if one.kind is GroupKind.KAFKA]
+    if not options.any_of("state", "type"):
+        for one in found:
+            show(one.group_id)
+        return
+    states = _chosen("state", options.value("state"), _STATES)
+    types = _chosen("types", options.value("type"), _TYPES)
+    found = [one for one in found if not states or one.state.lower() in states]
+    found = [one for one in found if not types or one.group_type.lower() in types]
+    show(group_tables.listing_text(found, has_type=options.has("type"), has_state=options.has("state")))
+
+
+def _chosen(what: str, text: str | None, valid: Sequence[str]) -> set[str]:
+    wanted = {one.strip().lower() for one in (text or "").split(",") if one.strip()}
+    if not wanted <= {one.lower() for one in valid}:
+        title = "states" if what == "state" else what
+        raise WrongFlags(f"Invalid {what} list '{text}'. Valid {title} are: {', '.join(valid)}")
+    return wanted
+
+
+def _describe(admin: Admin, options: Options) -> None:
+    is_verbose = options.has("verbose")
+    for group in sorted(_groups(admin, options)):
+        if options.has("members"):
+            found = _described(admin, group)
+            _tell_state(found)
+            show(group_tables.members_text(found, is_verbose=is_verbose), ends_line=False)
+        elif options.has("state"):
+            found = _described(admin, group)
+            _tell_state(found)
+            show(group_tables.state_text(found, is_verbose=is_verbose), ends_line=False)
+        else:
+            _describe_offsets(admin, group, is_verbose=is_verbose)
+
+
+def _described(admin: Admin, group: str) -> GroupDescription:
+    try:
+        return admin.describe_groups(group, kind=GroupKind.KAFKA)
+    except KafkaError as error:
+        if error.code == Code.GROUP_ID_NOT_FOUND:
+            raise _NoSuchGroup(group) from error
+        raise
+
+
+class _NoSuchGroup(OttlaError):
+    """In the words of Kafka 4's brokers; older ones have none."""
+
+    def __init__(self, group: str) -> None:
+        name = "org.apache.kafka.common.errors.GroupIdNotFoundException"
+        super().__init__(f"{name}: Group {group} not found.")
+
+
+def _describe_offsets(admin: Admin, group: str, *, is_verbose: bool) -> None:
+    _tell_state(_described(admin, group))
+    lag = admin.group_lag(group, kind=GroupKind.KAFKA)
+    if lag.partitions:
+        committed = admin.group_offsets(group, kind=GroupKind.KAFKA)
+        show(group_tables.offsets_text(lag, committed, is_verbose=is_verbose), ends_line=False)
+
+
+def _tell_state(group: GroupDescription) -> None:
+    if group.state in _REBALANCING:
+        show(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", is_error=True)
+    elif not group.members:
+        show(f"\nConsumer group '{group.group_id}' has no active members.", is_error=True)
+
+
+# --- changing
+
+
+def _reset(admin: Admin, options: Options) -> None:
+    groups = _groups(admin, options)
+    files = plan_from_file(options.text("from-file"), groups) if options.has("from-file") else {}
+    plans: dict[str, Plan] = {}
+    for group in groups:
+        state = _state_of(admin, group)
+        if state not in ("Empty", "Dead"):
+            _fail(
+                f"Assignments can only be reset if the group '{group}' is inactive, but the current state is "
+                f"{state}."
+            )
+            plans[group] = {}
+            continue
+        plans[group] = _plan(admin, options, group, files)
+        if options.has("execute") and not options.has("dry-run") and plans[group]:
+            admin.alter_group_offsets(group, plans[group], kind=GroupKind.KAFKA)
+    if options.has("export"):
+        is_one = len(options.values("group")) == 1
+        lines = [
+            f"{'' if is_one else f'{group},'}{place.topic},{place.partition},{offset}\n"
+            for group, plan in plans.items()
+            for place, offset in ((one, plan[one]) for one in java_partition_order(plan))
+        ]
+        show("".join(lines))
+    elif plans:
+        show(group_tables.resets_text(plans), ends_line=False)
+
+
+def _state_of(admin: Admin, group: str) -> str:
+    try:
+        return admin.describe_groups(group, kind=GroupKind.KAFKA).state
+    except KafkaError as error:
+        if error.code == Code.GROUP_ID_NOT_FOUND:
+            return "Dead"
+        raise
+
+
+def _plan(admin: Admin, options: Options, group: str, files: dict[str, Plan]) -> Plan:
+    resets = Resets(admin, options)
+    if options.has("from-file"):
+        if group not in files:
+            _fail(f"No reset plan for group {group} found")
+            return {}
+        return resets.from_file(files[group])
+    if options.has("all-topics"):
+        places = sorted(admin.group_offsets(group, kind=GroupKind.KAFKA))
+    else:
+        places = partitions_of(admin, options.values("topic"))
+    return resets.plan(group, places)
+
+
+def _delete(admin: Admin, options: Options) -> None:
+    groups = _groups(admin, options)
+    failed: dict[str, OttlaError] = {}
+    try:
+        admin.delete_groups(groups, kind=GroupKind.KAFKA)
+    except AdminErrors as error:
+        failed = dict(error.errors)
+    done = [one for one in groups if one not in failed]
+    if not failed:
+        show(f"Deletion of requested consumer groups ('{', '.join(done)}') was successful.")
+        return
+    _fail("Deletion of some consumer groups failed:")
+    for group, cause in failed.items():
+        show(f"* Group '{group}' could not be deleted due to: {java_error(cause)}")
+    if done:
+        joined = "', '".join(done)
+        show(f"\nThese consumer groups were deleted successfully: '{joined}'")
+
+
+def _delete_offsets(admin: Admin, options: Options) -> None:
+    group = options.text("group")
+    places = partitions_of(admin, options.values("topic"))
+    outcomes: dict[TopicAndPartition, str] = dict.fromkeys(places, "Successful")
+    first: OttlaError | None = None
+    try:
+        admin.delete_group_offsets(group, places, kind=GroupKind.KAFKA)
+    except AdminErrors as error:
+        first = next(iter(error.errors.values()))
+        outcomes |= {place: f"Error: {java_error(one)}" for place, one in error.errors.items()}
+    except KafkaError as error:
+        first = error
+        outcomes = dict.fromkeys(places, f"Error: {java_error(error)}")
+    if first is None:
+        show(f"Request succeeded for deleting offsets from group {group}.")
+    elif isinstance(first, KafkaError) and first.code in _PARTITION_LEVEL:
+        _fail("Encountered some partition-level error, see the follow-up details.")
+    else:
+        _fail(broker_message(first))
+    show(group_tables.deletions_text(outcomes), ends_line=False)
+
+
+_ACTS = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}
+
+TOOL = Tool(
+    "kafka-consumer-groups",
+    "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or "
+    "reset consumer group offsets.",
+    FLAGS,
+    _act,
+)

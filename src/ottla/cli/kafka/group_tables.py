@@ -1,0 +1,183 @@
+"""The tables of kafka-consumer-groups, as Kafka 4 prints them: every row begins with the end of a line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.admin import (
+    CommittedOffset,
+    GroupDescription,
+    GroupLag,
+    GroupListing,
+    GroupMember,
+    PartitionLag,
+    TopicAndPartition,
+)
+from ottla.cli.kafka.java_order import java_partition_order
+
+MISSING = "-"
+_NARROW = 15
+
+
+def rows_text(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Rows with columns of at least these widths; a width of 0 is not padded, and ends the row."""
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("\n" + " ".join(cells))
+    return "".join(lines)
+
+
+def _width(rows: Iterable[Sequence[str]], column: int, least: int = _NARROW) -> int:
+    """Of a column, without its title."""
+    return max([least, *(len(row[column]) for row in rows)])
+
+
+def _host(member: GroupMember) -> str:
+    """As Java writes an address."""
+    return f"/{member.host.removeprefix('/')}"
+
+
+def _told(value: object) -> str:
+    return MISSING if value is None or value == "" else str(value)
+
+
+# --- --list
+
+
+def listing_text(groups: Sequence[GroupListing], *, has_type: bool, has_state: bool) -> str:
+    """Groups with their types or states."""
+    width = max([_NARROW, *(len(one.group_id) for one in groups)]) + 10
+
+    def line(*cells: str) -> str:
+        wanted = [cells[0].ljust(width)]
+        wanted += [cells[1].ljust(20)] if has_type else []
+        wanted += [cells[2].ljust(20)] if has_state else []
+        return " ".join(wanted)
+
+    head = line("GROUP", "TYPE", "STATE")
+    return "\n".join([head, *(line(one.group_id, _type(one), one.state or "Unknown") for one in groups)])
+
+
+def _type(one: GroupListing) -> str:
+    return one.group_type.capitalize() or "Unknown"
+
+
+# --- --describe
+
+
+def offsets_text(
+    lag: GroupLag, committed: Mapping[TopicAndPartition, CommittedOffset], *, is_verbose: bool
+) -> str:
+    """Where a group is: what members read first, those with most partitions before others."""
+    group = lag.group.group_id
+    rows = [_offset_row(group, one, committed) for one in _in_order(lag)]
+    head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    head += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
+    widths = [_width(rows, 0), _width(rows, 1), 10, 15, 15, 15, 15, _width(rows, 7), _width(rows, 8), 0]
+    if not is_verbose:
+        head, widths, rows = (
+            head[:3] + head[4:],
+            widths[:3] + widths[4:],
+            [row[:3] + row[4:] for row in rows],
+        )
+    return rows_text([head, *rows], widths) + "\n"
+
+
+def _in_order(lag: GroupLag) -> list[PartitionLag]:
+    sizes: dict[str, int] = defaultdict(int)
+    for one in lag.partitions:
+        if one.member is not None:
+            sizes[one.member.member_id] += 1
+    places = {member.member_id: number for number, member in enumerate(lag.group.members)}
+
+    def rank(one: PartitionLag) -> tuple[int, int, TopicAndPartition]:
+        name = one.member.member_id if one.member is not None else ""
+        return (-sizes[name], places.get(name, len(places)), one.topic_partition)
+
+    return sorted(lag.partitions, key=rank)
+
+
+def _offset_row(
+    group: str, one: PartitionLag, committed: Mapping[TopicAndPartition, CommittedOffset]
+) -> list[str]:
+    member = one.member
+    kept = committed.get(one.topic_partition)
+    # Kafka does not hide that a group is ahead of its log.
+    behind = None if one.committed is None or one.end is None else one.end - one.committed
+    return [
+        group,
+        one.topic_partition.topic,
+        str(one.topic_partition.partition),
+        _told(kept.leader_epoch if kept is not None else None),
+        _told(one.committed),
+        _told(one.end),
+        _told(behind),
+        *([member.member_id, _host(member), member.client_id] if member is not None else [MISSING] * 3),
+    ]
+
+
+def members_text(group: GroupDescription, *, is_verbose: bool) -> str:
+    """Who is in a group."""
+    rows = [_member_row(group.group_id, one) for one in group.members]
+    head = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    widths = [_width(rows, 0), _width(rows, 1), _width(rows, 2, 17), _width(rows, 3), _width(rows, 4), 15]
+    widths += [15, _width(rows, 7, 20), 15, 20]
+    shown = [0, 1, 2, 3, 4, 5] if any(row[2] for row in rows) else [0, 1, 3, 4, 5]
+    shown += [6, 7, 8, 9] if is_verbose else []
+    table = [[row[column] for column in shown] for row in (head, *rows)]
+    text = rows_text(table, [widths[column] for column in shown])
+    ending = "" if is_verbose else " "
+    return text.replace("\n", f"{ending}\n").removeprefix(ending) + f"{ending}\n"
+
+
+def _member_row(group: str, one: GroupMember) -> list[str]:
+    topics: dict[str, list[str]] = defaultdict(list)
+    for topic, partition in sorted(one.assignment):
+        topics[topic].append(str(partition))
+    assignment = ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+    counted = [str(len(one.assignment)), MISSING, assignment or MISSING, MISSING, MISSING]
+    return [group, one.member_id, one.instance_id or "", _host(one), one.client_id, *counted]
+
+
+def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
+    """What state a group is in, and who coordinates it."""
+    node = group.coordinator
+    coordinator = f"{node.host}:{node.port}  ({node.broker_id})" if node is not None else MISSING
+    row = [
+        group.group_id,
+        coordinator,
+        _told(group.assignor),
+        group.state,
+        MISSING,
+        MISSING,
+        str(len(group.members)),
+    ]
+    head = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH"]
+    head += ["TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
+    widths = [max(_NARROW, len(row[0])), max(25, len(coordinator)), 20, 20, 15, 25, 0]
+    if not is_verbose:
+        head, row, widths = (one[:4] + one[6:] for one in (head, row, widths))  # type: ignore[assignment]
+    return rows_text([head, row], widths) + "\n"
+
+
+# --- --reset-offsets and --delete-offsets
+
+
+def resets_text(plans: Mapping[str, Mapping[TopicAndPartition, int]]) -> str:
+    """The new offsets of all groups."""
+    rows = [
+        [group, place.topic, str(place.partition), str(plan[place])]
+        for group, plan in plans.items()
+        for place in java_partition_order(plan)
+    ]
+    head = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]
+    return rows_text([head, *rows], [_width(rows, 0), _width(rows, 1), 10, 0]) + "\n"
+
+
+def deletions_text(outcomes: Mapping[TopicAndPartition, str]) -> str:
+    """What became of each partition's offset."""
+    rows = [[place.topic, str(place.partition), status] for place, status in sorted(outcomes.items())]
+    return rows_text([["TOPIC", "PARTITION", "STATUS"], *rows], [_width(rows, 0), 10, 15]) + "\n"

@@ -1,0 +1,80 @@
+"""kafka-consumer-offset-checker, or ConsumerOffsetChecker: the lag of a classic group, and its owners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.admin import Admin
+from ottla.cli.kafka.classic_offsets import ClassicOffset, ClassicOffsets
+from ottla.cli.kafka.flags import Flag, Options, number, switch
+from ottla.cli.kafka.keeper import keeper
+from ottla.cli.kafka.settings import profile_properties
+from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.zookeeper import paths
+from ottla.zookeeper.session import ZooKeeperSession
+
+FLAGS = (
+    Flag("zookeeper", "HOST:PORT,... of ZooKeeper (default localhost:2181)."),
+    Flag("group", "The group."),
+    Flag("topic", "Topics, with commas; all that the group reads if not given."),
+    switch("broker-info", "Print where the brokers are."),
+    number("socket.timeout.ms", "How long to wait for an answer (default 6000)."),
+    number("retry.backoff.ms", "The pause before another try (default 3000)."),
+)
+_ROW = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
+_NO_NODE = "org.apache.zookeeper.KeeperException$NoNodeException: KeeperErrorCode = NoNode for {}"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the lag."""
+    return run_tool(TOOL, arguments)
+
+
+def _act(options: Options) -> int:
+    require(options, "group")
+    connect = options.text("zookeeper", "localhost:2181")
+    settings = {"zookeeper.connect": connect, "request.timeout.ms": options.whole("socket.timeout.ms", 6_000)}
+    with keeper(connect) as session, Admin({**profile_properties(), **settings}) as admin:
+        missing = _print(session, admin, options)
+    if missing:
+        show(f"Exiting due to: {_NO_NODE.format(missing)}.")
+    return 0
+
+
+def _print(session: ZooKeeperSession, admin: Admin, options: Options) -> str:
+    """The znode that should be there and is not, or ""."""
+    group = options.text("group")
+    offsets = ClassicOffsets(session, admin)
+    if options.has("topic"):
+        topics = sorted(options.text("topic").split(","))
+    elif session.exists(paths.owners(group)) is None:
+        return paths.owners(group)
+    else:
+        topics = offsets.owned_topics(group)
+    rows = offsets.of_topics(group, topics)
+    for one in rows:
+        if one.offset is None and session.exists(paths.topic_offsets(group, one.place.topic)) is None:
+            return paths.offset(group, *one.place)
+    show(_ROW.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"))
+    for one in rows:
+        _print_row(group, one)
+    if options.has("broker-info"):
+        show("BROKER INFO")
+        asked = {one.leader for one in rows}
+        for number_, node in ZooKeeperMetadata(session).brokers().items():
+            if number_ in asked:
+                show(f"{number_} -> {node.host}:{node.port}")
+    return ""
+
+
+def _print_row(group: str, one: ClassicOffset) -> None:
+    if one.leader is None:
+        show(f"No broker for partition {one.place.topic} - {one.place.partition}")
+    elif one.end is not None:
+        offset = -1 if one.offset is None else one.offset
+        lag = "unknown" if one.lag is None else one.lag
+        show(_ROW.format(group, *one.place, offset, one.end, lag, one.owner or "none"))
+
+
+TOOL = Tool("kafka-consumer-offset-checker", "Check the offset of your consumers.", FLAGS, _act)

@@ -1,0 +1,75 @@
+"""kafka.tools.VerifyConsumerRebalance: whether every partition of a classic group has one of its members."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ottla.classic.topic_count import topic_count_of
+from ottla.cli.kafka.flags import Flag, Options
+from ottla.cli.kafka.keeper import keeper
+from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.zookeeper import paths
+from ottla.zookeeper.consumer_znodes import decode_registration
+from ottla.zookeeper.recipes import children_if_present, read_if_present
+from ottla.zookeeper.session import ZooKeeperSession
+
+log = logging.getLogger(__name__)
+
+FLAGS = (
+    Flag("zookeeper.connect", "HOST:PORT,... of ZooKeeper (default localhost:2181)."),
+    Flag("group", "The group."),
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Say whether it is so."""
+    return run_tool(TOOL, arguments)
+
+
+def _act(options: Options) -> int:
+    require(options, "group")
+    with keeper(options.text("zookeeper.connect", "localhost:2181")) as session:
+        problems = unowned(session, options.text("group"))
+    for text in problems:
+        log.warning("%s", text)
+    show("Rebalance operation failed !" if problems else "Rebalance operation successful !")
+    return 0
+
+
+def unowned(session: ZooKeeperSession, group: str) -> list[str]:
+    """What is wrong, partition by partition."""
+    problems = []
+    metadata = ZooKeeperMetadata(session)
+    for topic, threads in sorted(_threads(session, group).items()):
+        for one in metadata.topic(topic).partitions:
+            found = read_if_present(session, paths.owner(group, topic, one.index))
+            owner = "" if found is None else found.data.decode()
+            if not owner:
+                problems.append(f"No owner for partition [{topic},{one.index}]")
+            elif owner not in threads:
+                problems.append(
+                    f"Owner {owner} for partition [{topic},{one.index}] is not a valid member of consumer "
+                    f"group {group}"
+                )
+    return problems
+
+
+def _threads(session: ZooKeeperSession, group: str) -> dict[str, set[str]]:
+    """The threads of all members that read a topic."""
+    topics = children_if_present(session, paths.TOPICS)
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in children_if_present(session, paths.consumer_ids(group)):
+        path = paths.consumer(group, name)
+        node = read_if_present(session, path)
+        if node is None:
+            continue  # it has left meanwhile
+        counts = topic_count_of(decode_registration(path, node.data))
+        for topic, count in counts.stream_counts(topics, exclude_internal_topics=False).items():
+            found[topic] |= {f"{name}-{number}" for number in range(count)}
+    return found
+
+
+TOOL = Tool("VerifyConsumerRebalance", "Verify that every partition has an owner.", FLAGS, _act)
