@@ -33,6 +33,10 @@ FOR_PEOPLE = {
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
 KAFKAS_TOOLS = {
+    "kafka-broker-api-versions": Command(
+        "ottla.cli.kafka.broker_api_versions", "which calls brokers answer, in which versions"
+    ),
+    "kafka-configs": Command("ottla.cli.kafka.configs", "settings of topics and brokers"),
     "kafka-console-consumer": Command("ottla.cli.kafka.console_consumer", "records of a topic, a line each"),
     "kafka-console-producer": Command(
         "ottla.cli.kafka.console_producer", "lines into a topic, a record each"
@@ -41,6 +45,7 @@ KAFKAS_TOOLS = {
         "ottla.cli.kafka.consumer_groups", "list, describe, move, delete groups"
     ),
     "kafka-consumer-offset-checker": Command("ottla.cli.kafka.offset_checker", "the lag of a classic group"),
+    "kafka-delete-records": Command("ottla.cli.kafka.delete_records", "delete what lies before an offset"),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),

@@ -9,10 +9,13 @@ from importlib import import_module
 from ottla.cli.kafka.tool import show
 
 CLASSES = {
+    "BrokerApiVersionsCommand": "broker_api_versions",
+    "ConfigCommand": "configs",
     "ConsoleConsumer": "console_consumer",
     "ConsoleProducer": "console_producer",
     "ConsumerGroupCommand": "consumer_groups",
     "ConsumerOffsetChecker": "offset_checker",
+    "DeleteRecordsCommand": "delete_records",
     "ExportZkOffsets": "zookeeper_offsets:export",
     "GetOffsetShell": "get_offsets",
     "ImportZkOffsets": "zookeeper_offsets:load",

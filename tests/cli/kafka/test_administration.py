@@ -1,0 +1,91 @@
+"""kafka-configs, kafka-delete-records and kafka-broker-api-versions beside Kafka's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.kafka.conftest import Era, ours
+from ottla.cli.kafka.configs import added
+
+CONFIGS = "kafka.admin.ConfigCommand"
+TOPIC = "--entity-type topics --entity-name settled "
+
+
+@pytest.fixture(scope="module")
+def settled(new: Era) -> str:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    made = ours("kafka-topics", *at, "--create", "--topic", "settled", "--config", "retention.ms=5000000")
+    assert made.code == 0
+    return "settled"
+
+
+def test_settings_as_kafka_4(new: Era, settled: str) -> None:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    for line in (
+        "--describe " + TOPIC,
+        "--describe --all --topic settled",
+        "--alter " + TOPIC + "--add-config flush.ms=1000,cleanup.policy=[compact,delete]",
+        "--describe " + TOPIC,
+        "--alter " + TOPIC + "--delete-config flush.ms,cleanup.policy",
+        "--describe " + TOPIC,
+        "--alter --entity-type brokers --entity-name 1 --add-config log.retention.ms=87654321",
+        "--describe --entity-type brokers --entity-name 1",
+        "--alter --broker-defaults --add-config log.retention.ms=87654322",
+        "--describe --entity-type brokers --entity-default",
+        "--describe --entity-type brokers",
+        "--alter --broker 1 --delete-config log.retention.ms",
+        "--alter --broker-defaults --delete-config log.retention.ms",
+    ):
+        found = ours("kafka-configs", *at, *line.split())
+        assert found == new.tool(CONFIGS, *at, *line.split()), line
+    refused = ours("kafka-configs", *at, *f"--alter {TOPIC} --add-config nosuch=1".split())
+    assert (refused.code, "Unknown topic config name: nosuch" in refused.complaints) == (1, True)
+
+
+def test_settings_as_kafka_0_9(old: Era) -> None:
+    at = ("--zookeeper", old.kafka.zookeeper)
+    create = ("--create", "--topic", "settled", "--partitions", "1", "--replication-factor", "1")
+    assert ours("kafka-topics", *at, *create).code == 0
+    for line in (
+        "--alter " + TOPIC + "--add-config flush.ms=1000,retention.ms=7",
+        "--describe " + TOPIC,
+        "--alter " + TOPIC + "--delete-config flush.ms",
+        "--describe " + TOPIC,
+        "--alter --entity-type clients --entity-name me --add-config producer_byte_rate=1000",
+        "--describe --entity-type clients --entity-name me",
+        "--describe --entity-type clients",
+    ):
+        found = ours("kafka-configs.sh", *at, *line.split())
+        assert found == old.tool(CONFIGS, *at, *line.split()), line
+
+
+def test_values_with_commas() -> None:
+    assert added(["a=1,b=[2,3] , c="]) == {"a": "1", "b": "2,3", "c": ""}
+
+
+def test_records_are_deleted_as_by_kafka_4(new: Era, tmp_path: Path) -> None:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    assert ours("kafka-topics", *at, "--create", "--topic", "short", "--partitions", "1").code == 0
+    assert ours("kafka-console-producer", *at, "--topic", "short", text="1\n2\n3\n4\n").code == 0
+    path = tmp_path / "offsets.json"
+    tool = "org.apache.kafka.tools.DeleteRecordsCommand"
+    part = {"topic": "short", "partition": 0, "offset": 2}
+    arguments = (*at, "--offset-json-file", str(path))
+    path.write_text(json.dumps({"partitions": [part], "version": 1}))
+    found = ours("kafka-delete-records", *arguments)
+    assert found.printed.splitlines()[-1] == "partition: short-0\tlow_watermark: 2"
+    assert found == new.tool(tool, *arguments)
+    for wrong in ({"partitions": [part, part]}, {"partitions": [part], "version": 2}, {"version": 1}):
+        path.write_text(json.dumps(wrong))
+        theirs, found = new.tool(tool, *arguments), ours("kafka-delete-records", *arguments)
+        assert (found.code, found.printed) == (theirs.code, theirs.printed)
+        assert found.complaints.splitlines()[0] == theirs.complaints.splitlines()[0]
+
+
+def test_versions_as_kafka_4_tells_them(new: Era) -> None:
+    arguments = ("--bootstrap-server", new.kafka.bootstrap)
+    theirs = new.tool("org.apache.kafka.tools.BrokerApiVersionsCommand", *arguments)
+    assert ours("kafka-broker-api-versions", *arguments) == theirs
