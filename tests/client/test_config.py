@@ -9,7 +9,7 @@ from ottla.client.config import (
     SecurityConfig,
     SecurityProtocol,
 )
-from ottla.client.properties import BOOLEAN, INT, PASSWORD, TEXT, TEXTS, Property, parse_properties
+from ottla.client.properties import BOOLEAN, INT, PASSWORD, TEXT, TEXTS, Property, merged, parse_properties
 from ottla.model.address import Address, parse_address
 from ottla.model.errors import ConfigError
 
@@ -45,6 +45,13 @@ def test_a_name_of_another_client_tells_what_to_write_here() -> None:
         ClientConfig.from_properties({"bootstrap.servers": "a:1", "ssl.truststore.location": "x.jks"})
     with pytest.raises(ConfigError, match=r"sasl.username and sasl.password"):
         ClientConfig.from_properties({"bootstrap.servers": "a:1", "sasl_jaas_config": "…"})
+
+
+def test_settings_are_a_mapping_keywords_or_both() -> None:
+    assert merged({"a": 1}, {"b": 2}) == {"a": 1, "b": 2}
+    assert merged(None, {"b": 2}) == {"b": 2}
+    with pytest.raises(ConfigError, match=r"as in bootstrap_servers='HOST:PORT', and 'kafka:9092' has none"):
+        merged("kafka:9092", {})  # type: ignore[arg-type]
 
 
 def test_one_setting_under_two_names_is_refused() -> None:

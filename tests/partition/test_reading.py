@@ -223,6 +223,40 @@ def test_what_is_no_offset_is_refused(topic: str, consumers: Consumers, offset: 
         consumers().consume_partition(topic, 0, offset)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "message"),
+    [
+        ("orders", "1", "partition is '1': those of 'orders' are numbered"),
+        ("orders", -1, "partition is -1"),
+        ("orders", True, "partition is True"),
+        ("", 0, "topic is '': the name of a topic is wanted"),
+        (b"orders", 0, "topic is b'orders'"),
+    ],
+)
+def test_what_is_no_partition_is_refused(
+    consumers: Consumers, topic: object, partition: object, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        consumers().consume_partition(topic, partition, 0)  # type: ignore[arg-type]
+
+
+def test_a_partition_that_is_being_read_tells_what_to_do(topic: str, consumers: Consumers) -> None:
+    consumer = consumers()
+    reader = consumer.consume_partition(topic, 0, 0)
+    with pytest.raises(ConfigError, match=rf"{topic}-0 is being read already: seek\(\) its reader, or close"):
+        consumer.consume_partition(topic, 0, 0)
+    with pytest.raises(ConfigError, match="timeout_ms is '3': a number of milliseconds is wanted"):
+        next(reader.messages("3"))  # type: ignore[arg-type]
+    consumer.close()
+    with pytest.raises(ConfigError, match="this consumer is closed"):
+        consumer.consume_partition(topic, 1, 0)
+
+
+def test_settings_of_other_consumers_tell_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"value_deserializer is not known here: .* value_decoder"):
+        PartitionConsumer(bootstrap_servers="127.0.0.1:9", value_deserializer=str)
+
+
 def test_settings_of_groups_are_refused_with_a_reason() -> None:
     with pytest.raises(ConfigError, match="without a group"):
         PartitionConsumer({"bootstrap.servers": "127.0.0.1:9", "group.id": "g"})

@@ -31,6 +31,7 @@ from ottla.admin.topic_values import (
     TopicDescription,
 )
 from ottla.admin.topics import TopicCalls
+from ottla.client.properties import merged
 from ottla.model.cluster_view import NO_CONTROLLER
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
@@ -48,7 +49,7 @@ class Admin:
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, **more: object) -> None:
-        self._access = ClusterAccess(AdminConfig.from_properties({**(properties or {}), **more}))
+        self._access = ClusterAccess(AdminConfig.from_properties(merged(properties, more)))
         self._topics = TopicCalls(self._access)
         self._configs = ConfigCalls(self._access)
         self._logs = LogCalls(self._access)

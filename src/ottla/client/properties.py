@@ -140,6 +140,14 @@ def snake(name: str) -> str:
     return name.strip().replace(".", "_")
 
 
+def merged(properties: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
+    """What a client is given, as a mapping and as keywords. Raises ConfigError if the first is no mapping."""
+    if properties is not None and not isinstance(properties, Mapping):
+        shown = f"{properties!r:.100}"
+        raise ConfigError(f"settings have names, as in bootstrap_servers='HOST:PORT', and {shown} has none")
+    return {**(properties or {}), **more}
+
+
 def parse_properties(
     table: Table, given: Mapping[str, object], *, foreign: Mapping[str, str] | None = None
 ) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from ottla.client.config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
-from ottla.client.properties import INT, Property, parse_properties
-from ottla.fetching import EARLIEST, FETCH_PROPERTIES, LATEST, FetchConfig, OffsetReset
+from ottla.client.properties import INT, INT_MAX, Property, parse_properties
+from ottla.fetching import EARLIEST, FETCH_PROPERTIES, LATEST, FetchConfig, OffsetReset, TopicAndPartition
 from ottla.model.errors import ConfigError
 
 NO_TIMEOUT = -1
@@ -30,11 +30,14 @@ PARTITION_PROPERTIES: tuple[Property, ...] = (
 )
 
 _NO_GROUP = "partitions are read without a group here, and offsets are yours to keep"
+_DECODERS = "records are bytes here; give a function as key_decoder or value_decoder where you begin to read"
 FOREIGN: Mapping[str, str] = {
     **FOREIGN_PROPERTIES,
     "group.id": _NO_GROUP,
     "enable.auto.commit": _NO_GROUP,
     "auto.commit.enable": _NO_GROUP,
+    "key.deserializer": _DECODERS,
+    "value.deserializer": _DECODERS,
 }
 
 _STARTS = {
@@ -67,8 +70,19 @@ class PartitionConfig:
 
 
 def limit(timeout_ms: float) -> float | None:
-    """A time limit, None if it is without end."""
+    """A time limit, None if it is without end. Raises ConfigError."""
+    if not isinstance(timeout_ms, int | float):
+        raise ConfigError(f"timeout_ms is {timeout_ms!r:.100}: a number of milliseconds is wanted")
     return None if timeout_ms < 0 else timeout_ms
+
+
+def place_of(topic: str, partition: int) -> TopicAndPartition:
+    """A partition. Raises ConfigError."""
+    if not isinstance(topic, str) or not topic:
+        raise ConfigError(f"topic is {topic!r:.100}: the name of a topic is wanted")
+    if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition <= INT_MAX:
+        raise ConfigError(f"partition is {partition!r:.100}: those of {topic!r} are numbered 0, 1, 2, …")
+    return TopicAndPartition(topic, partition)
 
 
 def start_of(offset: int | str) -> int:

@@ -16,8 +16,10 @@ from typing import Any, Self
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.properties import merged
 from ottla.fetching import FetchedDataChunk, FetchEngine, TopicAndPartition
-from ottla.partition.config import PartitionConfig, limit, start_of
+from ottla.model.errors import ConfigError
+from ottla.partition.config import PartitionConfig, limit, place_of, start_of
 from ottla.partition.news import News
 from ottla.partition.reader import Held, PartitionReader
 from ottla.records.messages import MessageAndMetadata
@@ -32,7 +34,7 @@ class PartitionConsumer:
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, **more: object) -> None:
-        self._config = PartitionConfig.from_properties({**(properties or {}), **more})
+        self._config = PartitionConfig.from_properties(merged(properties, more))
         self._metadata = ClusterMetadata(self._config.client)
         self._engine = FetchEngine(self._config.client, self._config.fetch, self._metadata)
         self._news = News()
@@ -60,8 +62,12 @@ class PartitionConsumer:
         Decoders run when a message's key or value is asked for. Raises ConfigError if the partition is being
         read by this consumer already.
         """
-        place, start = TopicAndPartition(topic, partition), start_of(offset)
+        place, start = place_of(topic, partition), start_of(offset)
         with self._lock:
+            if self._news.is_closed:
+                raise ConfigError(f"{place}: this consumer is closed; make another")
+            if place in self._readers:
+                raise ConfigError(f"{place} is being read already: seek() its reader, or close() it first")
             reader = PartitionReader(
                 self._engine.add(place, start, inbox=self._news),
                 RowMaker(topic, partition, key_decoder, value_decoder),
