@@ -42,6 +42,16 @@ def test_validate_only_changes_nothing(admin: Admin, topic: str) -> None:
         admin.alter_configs(one, {"flush.ms": "soon"}, validate_only=True)
 
 
+def test_a_refusal_has_the_words_of_the_broker(admin: Admin, topic: str) -> None:
+    with pytest.raises(KafkaError, match=r"topic 'new' \(.*did you mean retention\.ms\?\): INVALID_CONFIG"):
+        admin.create_topics(NewTopic("new", configs={"retention.msx": 1}))
+    with pytest.raises(KafkaError, match=r"topic 'a b' \(.+\): INVALID_TOPIC_EXCEPTION"):
+        admin.create_topics(NewTopic("a b"))
+    with pytest.raises(KafkaError) as failed:
+        admin.create_topics(NewTopic(topic))
+    assert str(failed.value).count("TOPIC_ALREADY_EXISTS") == 1
+
+
 def test_a_broker_tells_of_itself(admin: Admin) -> None:
     found = admin.describe_configs([broker_resource(1), broker_resource(2)])
     assert found[broker_resource(1)]["broker.id"].value == "1"

@@ -100,5 +100,6 @@ def each(names: Iterable[K], do: Callable[[K], V]) -> dict[K, V | OttlaError]:
 
 def told_error(code: int, message: str | None, what: str) -> KafkaError:
     """A broker's error with its own words, where these say more than the code."""
-    error = KafkaError(code, what)
-    return KafkaError(code, f"{what} ({message})") if message and error.error.name not in message else error
+    # Our own broker writes the code and its text behind its words.
+    said = (message or "").removesuffix(str(KafkaError(code))).rstrip(": ")
+    return KafkaError(code, f"{what} ({said})" if said not in ("", what) else what)
