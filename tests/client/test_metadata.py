@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -187,6 +188,19 @@ def test_nobody_answers(clients: Clients, topic: str) -> None:
         metadata.refresh([topic])
     with pytest.raises(BrokerUnreachable):
         metadata.leader(topic, 0, soon())
+
+
+def test_a_broker_that_stays_away_is_told_once(
+    clients: Clients, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker() as gone:
+        dead = gone.bootstrap
+    metadata = clients.metadata(dead)
+    with caplog.at_level(logging.INFO, "ottla.client.metadata_source"):
+        for _ in range(3):
+            with pytest.raises(BrokerUnreachable):
+                metadata.refresh([topic])
+    assert [dead in line for line in caplog.messages] == [True]
 
 
 def test_a_cluster_that_comes_back_is_found_again(clients: Clients, topic: str) -> None:

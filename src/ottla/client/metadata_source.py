@@ -73,8 +73,10 @@ class MetadataSource:
                 if _is_final(error):
                     raise
                 self.close()
+                # One line for each time that it goes away, not for each time that we ask.
+                level = logging.DEBUG if address in self._failed_at_ms else logging.INFO
                 self._failed_at_ms[address] = self._clock.now_ms()
-                log.info("no metadata (%s) from %s: %s", reason, address, error)
+                log.log(level, "no metadata (%s) from %s: %s", reason, address, error)
                 failures.append(error)
             else:
                 self._failed_at_ms.pop(address, None)
