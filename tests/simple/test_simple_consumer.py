@@ -243,6 +243,15 @@ def test_no_answer_in_time_is_an_error_and_the_next_call_has_a_new_connection() 
         until(lambda: server.accepted == 2)
 
 
+def test_asking_for_versions_takes_no_longer_than_the_caller_waits() -> None:
+    with (
+        RawServer.silent() as server,
+        SimpleConsumer(*server.address, so_timeout=100) as consumer,
+        pytest.raises(BrokerUnreachable, match="2 questions, 100 ms each"),
+    ):
+        consumer.topic_metadata()
+
+
 def test_a_broker_that_is_not_there_is_told_of() -> None:
     with EmbeddedBroker() as gone:
         port = gone.port

@@ -100,9 +100,12 @@ def finder_config(seed_brokers: str | Iterable[str], properties: Mapping[str, ob
 
 def _config(table: tuple[Property, ...], given: Mapping[str, object]) -> ClientConfig:
     config = ClientConfig.from_values(parse_properties(table, given, foreign=FOREIGN_PROPERTIES))
-    # Kafka's so_timeout is for connecting as well.
-    connect_ms = min(config.socket_connect_timeout_ms, config.request_timeout_ms)
-    return replace(config, socket_connect_timeout_ms=connect_ms)
+    # Kafka's so_timeout is for connecting as well, and so for asking what the broker speaks.
+    return replace(
+        config,
+        socket_connect_timeout_ms=min(config.socket_connect_timeout_ms, config.request_timeout_ms),
+        discovery_timeout_ms=min(config.discovery_timeout_ms, config.request_timeout_ms),
+    )
 
 
 def checked_number(name: str, value: object, least: int, most: int, remedy: str) -> int:
