@@ -18,7 +18,7 @@ from ottla.fetching import TopicAndPartition
 from tests.fetching.traffic import Writer, until
 
 PARTITIONS = 8
-EVENTS = int(os.environ.get("OTTLA_EVENTS", "8"))
+EVENTS = int(os.environ.get("OTTLA_EVENTS", "6"))
 
 
 class Members:

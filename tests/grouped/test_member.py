@@ -179,6 +179,16 @@ def test_what_cannot_be_repeated_ends_the_membership_with_a_remedy() -> None:
     assert one.next(60_000) is None
 
 
+def test_a_membership_that_ends_while_the_application_is_at_it_stays_ended() -> None:
+    one = member(instance_id="i")
+    take(one, A0)
+    beat(one, Code.FENCED_INSTANCE_ID, 3_000)
+    one.done()
+    assert (one.state, one.held) == (State.FAILED, {A0})
+    one.depart()
+    assert one.state is State.LEFT
+
+
 def test_a_coordinator_that_is_elsewhere_or_loading_is_asked_again_later() -> None:
     one = member()
     one.polled(0)

@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of its way to read its own files
     import kafka
 
-PARTITIONS, RECORDS = 6, 3000
+PARTITIONS, RECORDS = 6, 1200
 JAVA_NAMES = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",

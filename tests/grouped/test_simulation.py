@@ -12,7 +12,7 @@ import pytest
 
 from tests.grouped.simulation import World
 
-SEEDS = int(os.environ.get("OTTLA_SEEDS", "400"))
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "240"))
 STEPS = 400
 BLOCKS = 4
 

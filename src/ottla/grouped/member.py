@@ -30,6 +30,7 @@ from ottla.grouped.demands import NOTHING, Demand, Notice, Places
 from ottla.grouped.member_requests import Ask, GroupRequests
 from ottla.grouped.member_state import (
     BEATING,
+    ENDS,
     MEMBERSHIP_ERRORS,
     MOVES,
     REMEDIES,
@@ -127,7 +128,8 @@ class Member:
         demand, self.demand = self.demand, None
         assert demand is not None
         self.held = (self.held - demand.give_back) | demand.take
-        self._proceed()
+        if self.state not in ENDS:
+            self._proceed()
 
     def _proceed(self) -> None:
         """Go on behind a demand."""
@@ -147,7 +149,7 @@ class Member:
 
     def next(self, now_ms: float) -> Ask | None:
         """The request that is due, which is on its way from now on; one at a time."""
-        if self._in_flight is not None or self.state in {State.LEFT, State.FAILED}:
+        if self._in_flight is not None or self.state in ENDS:
             return None
         ask = self._overdue(now_ms)
         if ask is None and now_ms >= self._retry_at_ms:
@@ -190,7 +192,7 @@ class Member:
         """The answer to the request that was on its way."""
         ask, self._in_flight = self._in_flight, None
         assert ask is not None
-        if self.state in {State.LEFT, State.FAILED}:
+        if self.state in ENDS:
             return
         code = getattr(response, "error_code", Code.NONE)
         if isinstance(response, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):

@@ -78,6 +78,8 @@ MOVES: Mapping[tuple[State, Event], State] = MappingProxyType(
     }
 )
 
+ENDS = frozenset({State.LEFT, State.FAILED})
+
 BEATING = frozenset({State.ADOPTING, State.STABLE, State.REVOKING})
 """States in which a member that belongs to a generation sends heartbeats. In the others it has a request at
 the coordinator, which counts as one."""

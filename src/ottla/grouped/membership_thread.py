@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ottla.client.clock import MONOTONIC, Deadline
@@ -69,8 +69,8 @@ class MembershipThread:
     # --- the application's thread
 
     def start(self) -> None:
-        """Begin; nothing if it runs."""
-        if not self._thread.is_alive() and not self._is_stopping:
+        """Begin; nothing if it has begun."""
+        if self._thread.ident is None and not self._is_stopping:
             self._thread.start()
 
     def _with_member(self, act: Callable[[Member], T]) -> T:
@@ -162,7 +162,7 @@ class MembershipThread:
             if topics is None and ask is None:
                 self._changed.wait(self._pause_s())
         if topics is not None:
-            counts = self._counts(topics, "to assign")
+            counts = self._counts(topics)
             self._with_member(lambda member: member.plan(counts))
         elif ask is not None:
             self._ask(ask)
@@ -220,32 +220,38 @@ class MembershipThread:
     def _look(self) -> None:
         """Whether topics came, went or grew: by everybody for a pattern, by the leader for the group's."""
         try:
-            if self._selection.is_pattern:
-                found = self._selection.found_in(self._metadata.refresh_all(reason="topics by pattern"))
-                self._with_member(lambda member: member.subscribe(found))
-            with self._changed:
-                watched = self._member.topics_watched
-            counts = partition_counts(self._metadata, watched, "topics of the group")
+            is_whole = self._look_once()
         except OttlaError as error:
-            if self._is_stopping or action_about(error) is Action.FAIL:
-                raise
-            log.warning("group %r: topics could not be looked up: %s", self._config.group_id, error)
-            counts, watched = {}, frozenset({""})
-        else:
-            self._with_member(lambda member: member.counts_changed(counts))
-        is_whole = len(counts) == len(watched)
+            self._check(error)
+            is_whole = False
         self._looked_at_ms = MONOTONIC.now_ms()
         self._look_again_ms = self._client_config.metadata_max_age_ms if is_whole else LOOK_AGAIN_MS
 
-    def _counts(self, topics: frozenset[str], reason: str) -> dict[str, int]:
+    def _look_once(self) -> bool:
+        if self._selection.is_pattern:
+            found = self._selection.found_in(self._metadata.refresh_all(reason="topics by pattern"))
+            self._with_member(lambda member: member.subscribe(found))
+        with self._changed:
+            watched = self._member.topics_watched
+        counts = partition_counts(self._metadata, watched, "topics of the group")
+        self._with_member(lambda member: member.counts_changed(counts))
+        return len(counts) == len(watched)
+
+    def _check(self, error: OttlaError) -> None:
+        """Raise what does not go away."""
+        if self._is_stopping or action_about(error) is Action.FAIL:
+            raise error
+        log.warning("group %r: topics could not be looked up: %s", self._config.group_id, error)
+
+    def _counts(self, topics: frozenset[str]) -> Mapping[str, int]:
+        """For a plan: there is none without them."""
         while True:
             try:
-                counts = dict(partition_counts(self._metadata, topics, reason))
+                counts = partition_counts(self._metadata, topics, "to assign")
             except OttlaError as error:
-                if self._is_stopping or action_about(error) is Action.FAIL:
-                    raise
-                log.warning("group %r: topics could not be looked up: %s", self._config.group_id, error)
+                self._check(error)
                 MONOTONIC.pause(self._client_config.retry_backoff_max_ms, self._interruption.event)
-                continue
-            self._look_again_ms = LOOK_AGAIN_MS if len(counts) < len(topics) else self._look_again_ms
-            return counts
+            else:
+                if len(counts) < len(topics):
+                    self._look_again_ms = LOOK_AGAIN_MS
+                return counts
