@@ -16,9 +16,9 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RemoteProtocolError, RequestTimedOut
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetCommitFailed, OffsetFetchFailed
 from ottla.offsets.coordinator_messages import commit_codes, told
-from tests.blocking_client import BlockingClient
 from ottla.wire.api.offset_commit import OffsetCommitResponse
 from ottla.wire.api.offset_fetch import OffsetFetchResponse
+from tests.blocking_client import BlockingClient
 from tests.broker.groups.driver import join_request, sync_request
 from tests.fetching.traffic import until
 from tests.offsets.conftest import Stores

@@ -293,13 +293,13 @@ class Workers:
         self._process.stdout.close()
 
 
-def read_and_kill(address: str, chance: random.Random) -> None:
+def read_and_kill(address: str, chance: random.Random, reader: str) -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("t", PARTITIONS)
         with Writer(broker.bootstrap) as writer:
             for number in range(PARTITIONS):
                 writer.write(TopicAndPartition("t", number), RECORDS, at_once=60)
-        workers = Workers(address, broker.bootstrap, PARTITIONS, RECORDS)
+        workers = Workers(address, broker.bootstrap, PARTITIONS, RECORDS, reader)
         try:
             ends = [
                 workers.run(kill_after=chance.randrange(12), delay_s=chance.uniform(0, 0.02))
@@ -311,14 +311,15 @@ def read_and_kill(address: str, chance: random.Random) -> None:
             workers.close()
 
 
+@pytest.mark.parametrize("reader", ["engine", "group"])
 def test_every_record_is_in_the_results_once_however_often_workers_are_killed(
-    address: str, connection: Any
+    address: str, connection: Any, reader: str
 ) -> None:
     seed = int(os.environ.get("OTTLA_SEED", random.SystemRandom().randrange(1 << 30)))
     if address.startswith("duckdb"):
         connection.close()  # a file belongs to one process at a time
     try:
-        read_and_kill(address, random.Random(seed))
+        read_and_kill(address, random.Random(seed), reader)
         reader = connect(address)
         found = results(reader)
         reader.close()
