@@ -23,7 +23,7 @@ from ottla.classic import (
 )
 from ottla.fetching import TopicAndPartition
 from ottla.model.errors import ConfigError
-from ottla.testing.blocking_client import BlockingClient
+from tests.blocking_client import BlockingClient
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.zookeeper import paths
 from ottla.zookeeper.errors import ConnectionLost

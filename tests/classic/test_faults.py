@@ -24,7 +24,7 @@ from ottla.classic.topic_count import StaticTopicCount
 from ottla.fetching import TopicAndPartition
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import encode_registration
-from ottla.zookeeper.errors import ConnectionLost
+from ottla.zookeeper.errors import ConnectionLost, SessionLost
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
 from ottla.zookeeper.session import CreateMode
@@ -40,7 +40,7 @@ def expire(connector: ConsumerConnector, server: ZooKeeperServer) -> None:
     """End its session: whoever has id and password can take it over, and say goodbye."""
     try:
         credentials = connector._connections.session.credentials
-    except ConnectionLost:
+    except (ConnectionLost, SessionLost):
         return  # it is between two sessions
     thief = KazooClient(hosts=server.connect, client_id=credentials)
     thief.start(30)
