@@ -1,0 +1,79 @@
+"""The settings of a mirror's consumer and producer: what the user gives, over what a mirror wants.
+
+Defaults can be overridden. What is fixed cannot: a consumer that commits by itself would lose records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ottla.client.properties import snake
+from ottla.model.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+Properties = Mapping[str, object]
+
+INT_MAX = 2**31 - 1
+_AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
+_CONSUMER_DEFAULTS: Properties = {
+    "auto_offset_reset": "smallest",
+    "metadata_max_age_ms": 10_000,  # new partitions are not to wait for five minutes
+}
+_PRODUCER_DEFAULTS: Properties = {
+    "delivery_timeout_ms": INT_MAX,
+    "max_block_ms": INT_MAX,
+    "metadata_max_age_ms": 10_000,
+}
+_ADMIN_NAMES = ("bootstrap_servers", "zookeeper_connect", "broker_version")
+_ADMIN_PREFIXES = ("security_", "ssl_", "sasl_")
+
+
+def normalised(properties: Properties) -> dict[str, object]:
+    """The same with underscores, so that a name is there once."""
+    return {snake(name): value for name, value in properties.items()}
+
+
+def is_classic(consumer: Properties) -> bool:
+    """Whether ZooKeeper is named: then the group is a classic one, as for Kafka's MirrorMaker from 0.10.1."""
+    return bool(normalised(consumer).get("zookeeper_connect"))
+
+
+def group_of(consumer: Properties) -> str:
+    """The mirror's group. Raises ConfigError if there is none."""
+    group = normalised(consumer).get("group_id")
+    if not group:
+        raise ConfigError("the consumer has no group.id: a mirror keeps its positions in a group")
+    return str(group)
+
+
+def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[str, object]:
+    """For the consumer of one stream."""
+    properties = {**_CONSUMER_DEFAULTS, **normalised(given)}
+    for name in _AUTO_COMMIT:
+        if str(properties.pop(name, "false")).lower() == "true":
+            log.warning("%s=true is ignored: a mirror commits what is stored, and nothing else", name)
+    properties.setdefault("client_id", f"{group_of(given)}-{stream}")
+    properties |= {"enable_auto_commit": False, "include_headers": True}
+    if is_classic(given):
+        properties["consumer_timeout_ms"] = poll_ms
+        if properties.get("consumer_id"):
+            properties["consumer_id"] = f"{properties['consumer_id']}-{stream}"
+    else:
+        del properties["group_id"]
+    return properties
+
+
+def producer_properties(given: Properties) -> dict[str, object]:
+    """For the producer that all streams share."""
+    return {**_PRODUCER_DEFAULTS, **normalised(given)}
+
+
+def admin_properties(given: Properties) -> dict[str, object]:
+    """Of a client's properties, those that say where a cluster is and how to log in."""
+    return {
+        name: value
+        for name, value in normalised(given).items()
+        if name in _ADMIN_NAMES or name.startswith(_ADMIN_PREFIXES)
+    }
