@@ -28,13 +28,11 @@ import pyarrow as pa
 from benchmarks.broker.contenders import counted, ottla_command
 from benchmarks.broker.processes import Server, free_port, started
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
+from ottla.admin import Admin, NewTopic
 from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.producer import Producer
 from ottla.records.builder import Numbering, encode
-from ottla.testing.blocking_client import BlockingClient
-from ottla.wire.api.create_topics import CreateTopic, CreateTopicsRequest
-from ottla.wire.api.delete_topics import DeleteTopic, DeleteTopicsRequest
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 ARROW_TARGETS = {100: 10.0, 1_000: 4.0}
@@ -322,17 +320,11 @@ class _Contenders:
     def _topic(self) -> str:
         """A topic that is deleted at the end."""
         name = f"produce-{uuid.uuid4().hex[:12]}"
-        host, port = self._server.address
-        with BlockingClient(host, port) as client:
-            topic = CreateTopic(name=name, num_partitions=self._shape.partitions, replication_factor=1)
-            client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        with Admin(bootstrap_servers=self._server.bootstrap) as admin:
+            admin.create_topics(NewTopic(name, self._shape.partitions))
         self._life.callback(self._delete, name)
         return name
 
     def _delete(self, name: str) -> None:
-        host, port = self._server.address
-        with BlockingClient(host, port) as client:
-            request = DeleteTopicsRequest(
-                topics=[DeleteTopic(name=name)], topic_names=[name], timeout_ms=30_000
-            )
-            client.call(request)
+        with Admin(bootstrap_servers=self._server.bootstrap) as admin:
+            admin.delete_topics(name)

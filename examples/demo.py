@@ -1,37 +1,29 @@
 """The main job, as far as it exists: ad events through a Kafka broker, into Arrow, into a table.
 
-    events ── partition, encode ──▶ batches ── Produce ──▶ broker ── Fetch ──▶ decode ──▶ Arrow ──▶ a table
+    events ── Producer ──▶ broker ── PartitionConsumer, while they come ──▶ counts
+                              └───── replay, afterwards ──▶ Arrow ──▶ a table
 
 The broker runs in this process and is a real one: any Kafka client could connect to the address that is
-printed. The client here is a few lines over a socket. Exits with 0 only if every check held.
+printed. Exits with 0 only if every check held.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla import EmbeddedBroker, __version__
-from ottla.records.builder import encode
-from ottla.records.compression import Codec
-from ottla.records.hashes import key_partition_column
-from ottla.records.reader import decode
-from ottla.testing.blocking_client import BlockingClient
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ottla import EmbeddedBroker, PartitionConsumer, Producer, __version__, replay
 
 TOPIC = "ExternalAdService"
 EVENTS = 200_000
 PARTITIONS = 4
-BATCH_ROWS = 1_000
 START_MS = 1_700_000_000_000
 KINDS = ("view", "click", "buy")
-BY_NAME = 12
-"""The newest version of Produce and Fetch that calls topics by their names; later ones use ids."""
 
 
 def ad_events() -> pa.Table:
@@ -53,51 +45,15 @@ def ad_events() -> pa.Table:
     )
 
 
-def partitioned(events: pa.Table) -> list[list[memoryview]]:
-    """The record batches of each partition, as a producer makes them: by the key's hash, each codec once."""
-    places = key_partition_column(events["key"], PARTITIONS)
-    codecs = (Codec.NONE, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY)
-    return [batches(events.filter(pc.equal(places, place)), codecs[place]) for place in range(PARTITIONS)]
-
-
-def batches(rows: pa.Table, codec: Codec) -> list[memoryview]:
-    """Each is what one request carries: brokers take one batch a partition, numbered from 0."""
-    starts = range(0, rows.num_rows, BATCH_ROWS)
-    return [encode(rows.slice(start, BATCH_ROWS), codec=codec)[0] for start in starts]
-
-
-def produce(client: BlockingClient, partitions: list[list[memoryview]]) -> None:
-    """Send every batch and wait for its acknowledgement."""
-    for place, pieces in enumerate(partitions):
-        for batch in pieces:
-            data = ProduceTopic(name=TOPIC, partition_data=[ProducePartition(index=place, records=batch)])
-            answer = client.call(
-                ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version=BY_NAME
-            )
-            acknowledged = answer.responses[0].partition_responses[0]
-            assert acknowledged.error_code == 0, acknowledged.error_message
-
-
-def fetch(client: BlockingClient) -> Iterator[pa.Table]:
-    """All records, as often as the broker has more, in Arrow tables with their partition."""
-    offsets = dict.fromkeys(range(PARTITIONS), 0)
-    while offsets:
-        wanted = [
-            FetchPartition(partition=place, fetch_offset=offset, partition_max_bytes=1 << 20)
-            for place, offset in offsets.items()
-        ]
-        request = FetchRequest(
-            max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)]
-        )
-        for answer in client.call(request, version=BY_NAME).responses[0].partitions:
-            place = answer.partition_index
-            decoded = decode(answer.records or b"", from_offset=offsets[place])
-            yield pa.Table.from_batches([decoded.batch]).append_column(
-                "partition", pa.array(np.full(decoded.batch.num_rows, place, np.int32))
-            )
-            offsets[place] = max(decoded.next_offset, offsets[place])
-            if offsets[place] == answer.high_watermark:
-                del offsets[place]
+def count_online(bootstrap: str, counts: Counter[int]) -> None:
+    """Count the events of each partition as they come, until all are there."""
+    with PartitionConsumer(bootstrap_servers=bootstrap) as consumer:
+        for partition in range(PARTITIONS):
+            consumer.consume_partition(TOPIC, partition, "earliest")
+        for chunk in consumer.chunks(timeout_ms=60_000):
+            counts[chunk.topic_partition.partition] += chunk.batch.num_rows
+            if counts.total() == EVENTS:
+                return
 
 
 def per_minute(records: pa.Table) -> pa.Table:
@@ -112,15 +68,22 @@ def per_minute(records: pa.Table) -> pa.Table:
     )
 
 
-def report(records: pa.Table, partitions: list[list[memoryview]]) -> None:
-    """What arrived: by partition, and by minute and kind."""
-    for place, pieces in enumerate(partitions):
-        rows = pc.sum(pc.equal(records["partition"], place)).as_py()
-        size = sum(map(len, pieces))
-        print(f"  partition {place}: {rows:>7,} records in {len(pieces):>3} batches, {size:>9,} bytes")
-    print("\nminute               kind      events")
-    for row in per_minute(records).to_pylist():
-        print(f"{row['minute']:%Y-%m-%d %H:%M}     {row['kind']:<6} {row['count_all']:>9,}")
+def check(events: pa.Table, records: pa.Table, counts: Counter[int]) -> None:
+    """Both ways have every event once, and each user's events in their order."""
+    assert records.num_rows == EVENTS
+    found = Counter(records["partition"].to_pylist())
+    assert found == counts, f"online {counts}, offline {found}"
+    by_user = [("key", "ascending"), ("timestamp", "ascending"), ("value", "ascending")]
+    columns = ["key", "timestamp", "value"]
+    read = records.select(columns).cast(
+        pa.schema([("key", "string"), ("timestamp", "int64"), ("value", "string")])
+    )
+    assert read.sort_by(by_user) == events.select(columns).sort_by(by_user)
+    for partition in range(PARTITIONS):
+        times = (
+            records.filter(pc.equal(records["partition"], partition))["timestamp"].cast("int64").to_numpy()
+        )
+        assert (np.diff(times) >= 0).all(), f"partition {partition} is out of order"
 
 
 class Stopwatch:
@@ -139,22 +102,28 @@ def main() -> None:
     """Run the whole way and print what happened."""
     print(f"ottla {__version__}: {EVENTS:,} ad events over {PARTITIONS} partitions of {TOPIC}")
     events = ad_events()
-    partitions = partitioned(events)
-    decode(partitions[0][0])  # the first use compiles the kernels, or loads them from the cache
+    counts: Counter[int] = Counter()
     watch = Stopwatch()
     with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, PARTITIONS, config={"retention.ms": "-1"})
         print(f"a broker listens on {broker.bootstrap} after {watch.ms()}")
-        broker.create_topic(TOPIC, PARTITIONS)
-        with BlockingClient("127.0.0.1", broker.port) as client:
-            watch.ms()
-            produce(client, partitions)
-            print(f"produced {sum(map(len, partitions))} batches in {watch.ms()}")
-            records = pa.concat_tables(fetch(client))
-            print(f"fetched and decoded {records.num_rows:,} records in {watch.ms()}")
-    report(records, partitions)
-    assert records.num_rows == EVENTS
-    sent = sorted(events["value"].cast(pa.binary()).to_pylist())
-    assert sorted(records["value"].to_pylist()) == sent
+        online = threading.Thread(target=count_online, args=(broker.bootstrap, counts))
+        online.start()
+        with Producer(bootstrap_servers=broker.bootstrap, compression_type="lz4") as producer:
+            producer.send_batch(TOPIC, events)
+            producer.flush()
+            print(f"produced in {watch.ms()}, the first use of the kernels among it")
+        online.join()
+        print(f"read by a consumer that waited for them; it was done {watch.ms()} later")
+        with replay(TOPIC, bootstrap_servers=broker.bootstrap) as everything:
+            records = pa.Table.from_batches(everything)
+        print(f"read again, as a table, in {watch.ms()}")
+    for partition in range(PARTITIONS):
+        print(f"  partition {partition}: {counts[partition]:>7,} events")
+    print("\nminute               kind      events")
+    for row in per_minute(records).to_pylist():
+        print(f"{row['minute']:%Y-%m-%d %H:%M}     {row['kind']:<6} {row['count_all']:>9,}")
+    check(events, records, counts)
     print("\nevery event arrived once")
 
 

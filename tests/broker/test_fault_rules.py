@@ -23,13 +23,13 @@ from broker.wire_client import Client
 from ottla import ConfigError, EmbeddedBroker
 from ottla.broker.serving import handlers
 from ottla.model.error_codes import Code
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
+from tests.blocking_client import BlockingClient
 
 VALUES = [b"%d" % number for number in range(10)]
 BY_NAME = 12

@@ -23,7 +23,6 @@ from broker.real_clients import (
 )
 from ottla import ConfigError, EmbeddedBroker, KafkaError
 from ottla.model.error_codes import Code
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.metadata import (
@@ -47,6 +46,7 @@ from ottla.wire.api.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from tests.blocking_client import BlockingClient
 
 VALUES = [b"%d" % number for number in range(10)]
 BY_NAME = 12

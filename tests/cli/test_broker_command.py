@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from broker.real_clients import read, send
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
+from tests.blocking_client import BlockingClient
 
 OTTLA = [sys.executable, "-m", "ottla"]
 CLEAN_MARK = ".kafka_cleanshutdown"

@@ -11,11 +11,11 @@ from ottla.fetching import FetchedDataChunk, TopicAndPartition
 from ottla.model.error_codes import Code
 from ottla.model.errors import OttlaError
 from ottla.records.compression import Codec
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 from ottla.wire.schema import Request, Response
+from tests.blocking_client import BlockingClient
 from tests.log.record_sets import batch, values
 
 NAMES_UNTIL = 12  # of Produce: later versions have ids

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError
-from ottla.testing.blocking_client import BlockingClient
 from ottla.testing.real_cluster import RealCluster
 from ottla.wire.api.metadata import MetadataRequest
+from tests.blocking_client import BlockingClient
 from tools.peers import KAFKA_4, RealKafka, Unavailable
 
 pytest_plugins = ["pytester"]
@@ -78,6 +78,7 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
         "ottla.model",
         "ottla.model.errors",
         "ottla.model.error_codes",
+        "ottla.model.topic_partition",
         "ottla.model.version",
         "ottla.testing",
         PLUGIN,
@@ -318,7 +319,7 @@ def test_a_cluster_is_found_by_any_of_its_addresses(cluster: EmbeddedBroker) -> 
 
 @pytest.mark.parametrize("text", ["localhost", "localhost:", "localhost:kafka"])
 def test_addresses_need_a_port(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--kafka-bootstrap .*: HOST:PORT is wanted"):
+    with pytest.raises(ConfigError, match=r"--kafka-bootstrap: .*HOST:PORT"):
         RealCluster(text)
 
 

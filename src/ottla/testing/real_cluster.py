@@ -13,9 +13,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from ottla.client.config import ClientConfig
+from ottla.client.connection import Connection
+from ottla.model.address import Address
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopic, DeleteTopicsRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataTopic
@@ -23,7 +25,7 @@ from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataT
 log = logging.getLogger(__name__)
 
 CLUSTER_DEFAULT = -1
-_CONNECT_S, _LEADERS_S, _PAUSE_S = 10.0, 30.0, 0.05
+_LEADERS_S, _PAUSE_S = 30.0, 0.05
 _DEFAULTS_SINCE = 4  # of CreateTopics: -1 stands for the cluster's default
 _TOPICS_SINCE = 6  # of DeleteTopics: topics, not topic_names
 
@@ -33,6 +35,10 @@ class RealCluster:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        try:
+            self._config = ClientConfig.from_properties({"bootstrap.servers": bootstrap})
+        except ConfigError as error:
+            raise ConfigError(f"--kafka-bootstrap: {error}") from None
         self._made: dict[str, None] = {}
         with self._any_broker():
             pass
@@ -94,7 +100,7 @@ class RealCluster:
         for name in list(self._made):
             try:
                 self.delete_topic(name)
-            except (OttlaError, OSError) as error:
+            except OttlaError as error:
                 log.warning("topic %r of a test stays on %s: %s", name, self.bootstrap, error)
 
     # --- what only the embedded broker can do: the test is skipped
@@ -112,26 +118,23 @@ class RealCluster:
 
     # --- the wire
 
-    def _any_broker(self) -> BlockingClient:
+    def _any_broker(self) -> Connection:
         failures = []
-        for address in filter(None, (part.strip() for part in self.bootstrap.split(","))):
-            host, separator, port = address.rpartition(":")
-            if not separator or not port.isdecimal():
-                raise ConfigError(f"--kafka-bootstrap {self.bootstrap}: HOST:PORT is wanted, not {address!r}")
+        for address in self._config.bootstrap:
             try:
-                return BlockingClient(host.strip("[]"), int(port), timeout_s=_CONNECT_S)
-            except (OSError, OttlaError) as error:
-                failures.append(f"{address}: {error}")
+                return Connection.open(address, self._config)
+            except OttlaError as error:
+                failures.append(str(error))
         raise ConfigError(f"--kafka-bootstrap {self.bootstrap}: no broker answers ({'; '.join(failures)})")
 
-    def _controller(self) -> BlockingClient:
+    def _controller(self) -> Connection:
         """A connection to the broker that does the administration."""
         client = self._any_broker()
         about = client.call(MetadataRequest(topics=[]))
         for broker in about.brokers:
             if broker.node_id == about.controller_id:
                 client.close()
-                return BlockingClient(broker.host, broker.port)
+                return Connection.open(Address(broker.host, broker.port), self._config)
         return client  # 0.10 and older do not say
 
     def _await_leaders(self, name: str, partitions: int) -> None:
@@ -147,7 +150,7 @@ class RealCluster:
         with self._any_broker() as client:
             brokers = client.call(request).brokers
         for broker in brokers:
-            with BlockingClient(broker.host, broker.port) as client:
+            with Connection.open(Address(broker.host, broker.port), self._config) as client:
                 yield client.call(request)
 
 
