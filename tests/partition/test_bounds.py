@@ -107,6 +107,11 @@ def test_bounds_the_wrong_way_round_are_refused(since: Bound, until: Bound) -> N
         passage(PLACE, since, until, LogEnds(0, 10, {6: 1, 7: 2}), OffsetReset.NONE)
 
 
+def test_bounds_are_told_as_a_user_would() -> None:
+    bounds = [Bound(7), Bound(time=1500), Bound(time=EARLIEST), Bound()]
+    assert [*map(str, bounds)] == ["offset 7", "1970-01-01T00:00:01.500+00:00", "earliest", "latest"]
+
+
 # --- trimming
 
 

@@ -159,6 +159,11 @@ def test_what_cannot_be_read_is_refused(
         list(part)
 
 
+def test_a_single_number_is_no_list_of_partitions() -> None:
+    with pytest.raises(ConfigError, match=r"partitions is 1: a list is wanted, as in \[1\]"):
+        replay("t", 1, bootstrap_servers="127.0.0.1:9")  # type: ignore[arg-type]
+
+
 def test_a_reset_to_the_end_is_refused() -> None:
     with pytest.raises(ConfigError, match="smallest or none"):
         replay("t", bootstrap_servers="127.0.0.1:9", auto_offset_reset="latest")

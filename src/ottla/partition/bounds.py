@@ -42,6 +42,13 @@ class Bound(NamedTuple):
         """Whether it is a time of the clock, which records are compared with."""
         return self.offset is None and self.time >= 0
 
+    def __str__(self) -> str:
+        if self.offset is not None:
+            return f"offset {self.offset}"
+        if self.is_moment:
+            return datetime.fromtimestamp(self.time / 1000, UTC).isoformat(timespec="milliseconds")
+        return "latest" if self.time == LATEST else "earliest"
+
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
@@ -121,7 +128,7 @@ def passage(
     if (both_offsets and since.offset > until.offset) or (  # type: ignore[operator]
         since.is_moment and until.is_moment and since.time > until.time
     ):
-        raise ConfigError(f"{place}: since is behind until; nothing lies between {since} and {until}")
+        raise ConfigError(f"{place}: since is behind until; {until} comes before {since}")
     start, since_ms = _begin(place, since, ends, reset)
     stop, until_ms = _end(until, ends)
     return Passage(OffsetRange(start, max(start, stop)), since_ms, until_ms)

@@ -68,6 +68,12 @@ class _Part:
     offsets: OffsetRange
 
 
+def _numbers(partitions: Iterable[int]) -> list[int]:
+    if isinstance(partitions, int | str):
+        raise ConfigError(f"partitions is {partitions!r}: a list is wanted, as in [{partitions}]")
+    return sorted(set(partitions))
+
+
 class Replay:
     """Made by `replay`. Read once, by one thread: as batches or as messages. Connects when it is asked."""
 
@@ -83,7 +89,7 @@ class Replay:
     ) -> None:
         self.topic = topic
         self.errors: list[PartitionError] = []
-        self._asked = None if partitions is None else sorted(set(partitions))
+        self._asked = None if partitions is None else _numbers(partitions)
         self._bounds = bounds
         self._now_ms = int(time.time() * 1000)
         self._config = config
