@@ -195,6 +195,32 @@ def test_rows_are_handed_out_one_by_one_and_positions_follow(
     assert set(seen.values()) == {1}
 
 
+def test_rows_of_a_large_chunk_do_not_keep_the_group_waiting(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    for place in places(topic):
+        writer.write(place, 5000, at_once=5000)
+    seen: Counter[int] = Counter()
+    at_revocation: list[Counter[int]] = []
+
+    def commit(kind: str, _: Any) -> None:
+        if kind == "revoked":
+            at_revocation.append(Counter(seen))
+            one.commit()
+
+    one = consumer(listener=Notes(commit), max_poll_records=10)
+    other = consumer()
+    for message in one.messages(PATIENCE_S * 1000):
+        seen[message.partition] += 1
+        if seen.total() % 10 == 0:
+            other.poll(1)
+        if at_revocation:
+            break
+    assert at_revocation[0].total() < 20_000, "the group waited for the end of a chunk"
+    committed = {place.partition: at.offset for place, at in one.committed(places(topic)).items()}
+    assert committed == at_revocation[0]
+
+
 def test_a_chunk_that_was_begun_by_rows_is_finished_by_poll(
     consumer: Consumers, writer: Writer, topic: str
 ) -> None:

@@ -55,6 +55,13 @@ GROUP_PROPERTIES: tuple[Property, ...] = (
         minimum=1,
     ),
     Property(
+        "max.poll.records",
+        INT,
+        500,
+        "How many rows `messages` hands out before it looks after the group again. Chunks come whole.",
+        minimum=1,
+    ),
+    Property(
         "partition.assignment.strategy",
         TEXTS,
         _strategies(("range", "cooperative-sticky")),
@@ -109,6 +116,7 @@ class GroupConsumerConfig:
     fetch: FetchConfig
     member: MemberConfig
     auto_commit_interval_ms: int | None
+    max_poll_records: int
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -127,4 +135,5 @@ class GroupConsumerConfig:
                 rack=values["client_rack"] or None,
             ),
             values["auto_commit_interval_ms"] if values["enable_auto_commit"] else None,
+            values["max_poll_records"],
         )

@@ -98,9 +98,14 @@ class GroupConsumer:
             yield chunk
 
     def messages(self, timeout_ms: float | None = None) -> Iterator[MessageAndMetadata[Any, Any]]:
-        """Records one by one, until none comes for so long. Who stops may go on with another call."""
+        """Records one by one, until none comes for so long. Who stops may go on with another call.
+
+        Every max.poll.records of them it looks after the group, as `poll` does.
+        """
         while True:
-            yield from self._partitions.unread_rows()
+            while self._partitions.has_rows:
+                yield from self._partitions.rows(self._config.max_poll_records)
+                self._attend()
             chunk = self.poll(timeout_ms)
             if chunk is None:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ottla.client.metadata import ClusterMetadata
@@ -122,11 +123,16 @@ class AssignedPartitions:
         maker = RowMaker(*chunk.topic_partition, *self._decoders)
         self._open = chunk, maker.rows(chunk.batch)
 
-    def unread_rows(self) -> Iterator[MessageAndMetadata[Any, Any]]:
-        """What is left of the opened chunk; a seek or a rebalance ends it."""
-        if self._open is not None:
-            yield from self._open[1]
+    def rows(self, count_max: int) -> Iterator[MessageAndMetadata[Any, Any]]:
+        """So many more of the opened chunk; a seek or a rebalance ends them."""
+        return islice(self._open[1], count_max) if self._open is not None else iter(())
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether something of the opened chunk is left."""
+        if self._open is not None and not self._open[1].rest().num_rows:
             self._open = None
+        return self._open is not None
 
     # --- positions
 
