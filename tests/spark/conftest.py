@@ -10,8 +10,11 @@ import pytest
 
 import ottla.spark
 from ottla import EmbeddedBroker, Producer
+from ottla.spark.data_source import OttlaDataSource
+from ottla.spark.range_reader import close_engine
 
 Filled = Callable[..., None]
+Reads = Callable[..., list[list[dict[str, Any]]]]
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +37,25 @@ def spark() -> Iterator[Any]:
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as one:
         yield one
+        close_engine()  # of tests that do a task's work in this process
+
+
+@pytest.fixture
+def read(broker: EmbeddedBroker) -> Reads:
+    """Reads as Spark does, in this process: rows as dictionaries, by task."""
+
+    def load(**options: str) -> list[list[dict[str, Any]]]:
+        source = OttlaDataSource({"kafka.bootstrap.servers": broker.bootstrap, **options})
+        reader = source.reader(source.schema())
+        return [
+            [row for batch in reader.read(one) for row in batch.to_pylist()] for one in reader.partitions()
+        ]
+
+    return load
+
+
+def values(tasks: list[list[dict[str, Any]]]) -> list[int]:
+    return sorted(int(row["value"]) for task in tasks for row in task)
 
 
 @pytest.fixture

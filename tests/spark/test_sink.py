@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from ottla import EmbeddedBroker
-from tests.spark.conftest import Filled
+from ottla import ConfigError, EmbeddedBroker
+from ottla.spark.row_identity import TaskIdentity
+from ottla.spark.writer import send_rows, sink_options
+from tests.spark.conftest import Filled, Reads, values
 
 pytestmark = pytest.mark.timeout(280)
-
-
-@pytest.fixture
-def read(spark: Any, broker: EmbeddedBroker) -> Any:
-    def load(**options: str) -> Any:
-        reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap)
-        return reader.options(**options).load()
-
-    return load
+KINDS: dict[str, DataType] = {"string": StringType(), "long": LongType()}
 
 
 def write(frame: Any, broker: EmbeddedBroker, **options: str) -> None:
@@ -28,7 +23,7 @@ def write(frame: Any, broker: EmbeddedBroker, **options: str) -> None:
     writer.options(**options).save()
 
 
-def test_all_columns_arrive(spark: Any, broker: EmbeddedBroker, read: Any, topic: str) -> None:
+def test_all_columns_arrive(spark: Any, broker: EmbeddedBroker, read: Reads, topic: str) -> None:
     frame = spark.sql(
         f"""select * from values
         ('{topic}', 'k1', 'v1', 2, timestamp_millis(1000), array(struct('h' as key, x'01' as value))),
@@ -36,46 +31,61 @@ def test_all_columns_arrive(spark: Any, broker: EmbeddedBroker, read: Any, topic
         as t(topic, key, value, partition, timestamp, headers)"""
     )
     write(frame, broker)
-    rows = {row.partition: row for row in read(subscribe=topic, includeHeaders="true").collect()}
-    assert (bytes(rows[2].key), bytes(rows[2].value)) == (b"k1", b"v1")
-    assert [(one.key, bytes(one.value)) for one in rows[2].headers] == [("h", b"\x01")]
-    assert rows[2].timestamp.timestamp() == 1.0
-    assert (rows[1].key, rows[1].value, rows[1].headers) == (None, None, None)
+    (task,) = read(subscribe=topic, includeHeaders="true", columns="partition,key,value,headers,timestamp")
+    rows = {row["partition"]: row for row in task}
+    assert (rows[2]["key"], rows[2]["value"]) == (b"k1", b"v1")
+    assert rows[2]["headers"] == [{"key": "h", "value": b"\x01"}]
+    assert rows[2]["timestamp"].timestamp() == 1.0
+    assert (rows[1]["key"], rows[1]["value"], rows[1]["headers"]) == (None, None, None)
 
 
 def test_rows_go_to_the_topics_that_they_name(
-    spark: Any, broker: EmbeddedBroker, read: Any, topic: str
+    spark: Any, broker: EmbeddedBroker, read: Reads, topic: str
 ) -> None:
     broker.create_topic(f"{topic}-odd", 2)
     names = f"if(id % 2 = 0, '{topic}', '{topic}-odd') as topic"
     frame = spark.range(1000).selectExpr("cast(id as string) value", "cast(id as string) key", names)
     write(frame, broker)
-    even, odd = (
-        sorted(int(row.value) for row in read(subscribe=name).collect()) for name in (topic, f"{topic}-odd")
-    )
-    assert even == list(range(0, 1000, 2))
-    assert odd == list(range(1, 1000, 2))
+    assert values(read(subscribe=topic)) == list(range(0, 1000, 2))
+    assert values(read(subscribe=f"{topic}-odd")) == list(range(1, 1000, 2))
     write(frame, broker, topic=topic)  # the option wins
-    assert read(subscribe=topic).count() == 1500
+    assert values(read(subscribe=topic)) == sorted([*range(0, 1000, 2), *range(1000)])
 
 
-def test_what_cannot_be_written_is_told(spark: Any, broker: EmbeddedBroker, topic: str) -> None:
-    number, text = spark.range(1), spark.range(1).selectExpr("'x' as value")
-    for frame, options, words in [
-        (number, {"topic": topic}, "there is no column value"),
-        (number.selectExpr("id as value"), {"topic": topic}, "column value is bigint"),
-        (text, {}, "no topic"),
-        (text, {"topic": topic, "topics": "x"}, "did you mean topic"),
-        (text, {"topic": topic, "kafka.ack": "1"}, "acks"),
-        (text.selectExpr("value", "cast(null as string) topic"), {}, "column topic is null"),
-        (text.selectExpr("value", "99 as partition"), {"topic": topic}, "partition 99"),
-    ]:
-        with pytest.raises(Exception, match=words):
-            write(frame, broker, **options)
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ("id long", {"topic": "t"}, "there is no column value; there are id"),
+        ("value long", {"topic": "t"}, "column value is bigint: string or binary"),
+        ("value string, headers string", {"topic": "t"}, "array<struct<key:string,value:binary>> is wanted"),
+        ("value string", {}, "no topic"),
+        ("value string", {"topic": "t", "topics": "x"}, "did you mean topic"),
+        ("value string", {"topic": "t", "kafka.ack": "1"}, "acks"),
+    ],
+)
+def test_what_cannot_be_written_is_told(columns: str, options: dict[str, str], words: str) -> None:
+    fields = [one.split() for one in columns.split(", ")]
+    schema = StructType([StructField(name, KINDS[kind]) for name, kind in fields])
+    with pytest.raises(ConfigError) as refused:
+        sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", **options}, schema)
+    assert words in str(refused.value)
+
+
+def test_a_row_that_cannot_be_written_fails_its_task(broker: EmbeddedBroker, topic: str) -> None:
+    given = {"kafka.bootstrap.servers": broker.bootstrap}
+    schema = StructType([StructField("value", StringType()), StructField("topic", StringType())])
+    batch = pa.record_batch({"value": ["a", "b"], "topic": [topic, None]})
+    task = TaskIdentity("q", 0, 0)
+    with pytest.raises(ConfigError, match="column topic is null"):
+        send_rows([batch], sink_options(given, schema), task)
+    elsewhere = schema.add("partition", IntegerType())
+    batch = pa.record_batch({"value": ["a"], "topic": [topic], "partition": pa.array([99], pa.int32())})
+    with pytest.raises(ConfigError, match="partition 99"):
+        send_rows([batch], sink_options(given, elsewhere), task)
 
 
 def test_a_repeated_batch_is_read_once(
-    spark: Any, broker: EmbeddedBroker, read: Any, topic: str, fill: Filled, tmp_path: Path
+    spark: Any, broker: EmbeddedBroker, read: Reads, topic: str, fill: Filled, tmp_path: Path
 ) -> None:
     """The driver dies after the rows are written and before the batch counts as done."""
     broker.create_topic(f"{topic}-out", 2)
@@ -94,12 +104,14 @@ def test_a_repeated_batch_is_read_once(
         commit.unlink()
     fill(topic, range(90, 120))
     run()
-    twice = Counter([*range(90), *range(120)])
     out = f"{topic}-out"
-    assert Counter(int(row.value) for row in read(subscribe=out).collect()) == twice
-    once = [int(row.value) for row in read(subscribe=out, dropRepeatedRows="true").collect()]
-    assert sorted(once) == list(range(120))
-    late = {"startingOffsets": f'{{"{out}":{{"0":40,"1":40}}}}', "subscribe": out, "dropRepeatedRows": "true"}
-    seen = {(row.partition, row.offset) for row in read(**late).collect()}
-    whole = {(row.partition, row.offset) for row in read(subscribe=out, dropRepeatedRows="true").collect()}
-    assert seen == {(partition, offset) for partition, offset in whole if offset >= 40}
+    assert values(read(subscribe=out)) == sorted([*range(90), *range(120)])
+    once = read(subscribe=out, dropRepeatedRows="true")
+    assert values(once) == list(range(120))
+    start = f'{{"{out}":{{"0":40,"1":40}}}}'
+    late = read(subscribe=out, dropRepeatedRows="true", startingOffsets=start)
+    assert places(late) == {(partition, offset) for partition, offset in places(once) if offset >= 40}
+
+
+def places(tasks: list[list[dict[str, Any]]]) -> set[tuple[int, int]]:
+    return {(row["partition"], row["offset"]) for task in tasks for row in task}

@@ -44,11 +44,16 @@ def engine_of(client: ClientConfig, fetch: FetchConfig) -> FetchEngine:
     for one in _kept:
         if (one.client, one.fetch) == (client, fetch):
             return one.engine
-    while _kept:
-        _kept.pop().engine.close()
+    close_engine()
     engine = FetchEngine(client, fetch, name="ottla-spark")
     _kept.append(_Kept(client, fetch, engine))
     return engine
+
+
+def close_engine() -> None:
+    """Close what is kept, if anything is."""
+    while _kept:
+        _kept.pop().engine.close()
 
 
 def freeze_once() -> None:
