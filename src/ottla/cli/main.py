@@ -29,7 +29,16 @@ class Command(NamedTuple):
 
 
 FOR_PEOPLE = {
+    "up": Command("ottla.cli.up", "run ZooKeeper and a Kafka broker"),
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
+    "completion": Command("ottla.cli.completion", "print a script that completes commands in your shell"),
+    "consume": Command("ottla.cli.consume", "print records of a topic"),
+    "doctor": Command("ottla.cli.doctor", "look for what cannot be reached, and why"),
+    "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),
+    "lag": Command("ottla.cli.lag", "tell how far groups are behind"),
+    "produce": Command("ottla.cli.produce", "send lines into a topic"),
+    "reset": Command("ottla.cli.reset", "move a group"),
+    "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
 KAFKAS_TOOLS = {

@@ -1,0 +1,103 @@
+"""`ottla doctor`: what cannot be reached, and why, from names to every broker's own address."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ottla.cli.connection_options import properties_of, without
+from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
+from ottla.cli.profile import profile_path
+from ottla.model.errors import OttlaError
+
+CONNECT_S = 5.0
+
+
+def parser() -> Parser:
+    """`doctor` and its options."""
+    return new_parser("doctor", "Look for what is wrong between here and the brokers.")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Look everywhere; 1 if something is wrong."""
+    return run_command(parser(), arguments, _act)
+
+
+class _Findings:
+    """Rows of checks, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Cell, ...]] = []
+
+    def check(self, name: str, look: Callable[[], str]) -> bool:
+        """Look, and note what is found or what is wrong."""
+        try:
+            self.rows.append((name, True, look(), None))
+        except (OttlaError, OSError) as error:
+            self.rows.append((name, False, None, str(error)))
+            return False
+        return True
+
+
+def _act(options: argparse.Namespace) -> Rows:
+    found = _Findings()
+    path = profile_path()
+    found.check("profiles", lambda: f"{path}{'' if path.exists() else ' is not there, which is fine'}")
+    properties = properties_of(options)
+    keeper = str(properties.get("zookeeper.connect", ""))
+    if keeper:
+        found.check(f"zookeeper {keeper}", lambda: _zookeeper(keeper))
+    if "bootstrap.servers" in properties:
+        for address in str(properties["bootstrap.servers"]).split(","):
+            found.check(f"address {address.strip()}", partial(_reached, address.strip()))
+        _brokers(found, without(properties, "zookeeper.connect"))
+    return Rows(("check", "ok", "found", "error"), found.rows)
+
+
+def _reached(text: str) -> str:
+    from ottla.model.address import parse_address
+
+    address = parse_address(text)
+    try:
+        with socket.create_connection((address.host, address.port), CONNECT_S) as connection:
+            return f"answers at {connection.getpeername()[0]}"
+    except socket.gaierror as error:
+        raise OSError(
+            f"the name {address.host!r} is not known here ({error.strerror}): a typo, or DNS"
+        ) from error
+    except ConnectionRefusedError as error:
+        raise OSError(f"nothing listens on port {address.port} there: is the broker up?") from error
+    except TimeoutError as error:
+        raise OSError(f"no answer within {CONNECT_S:.0f} s: a firewall, or the machine is down") from error
+
+
+def _brokers(found: _Findings, properties: dict[str, object]) -> None:
+    from ottla.cli.kafka.broker_links import linked
+    from ottla.model.cluster_view import BrokerNode
+
+    brokers: list[BrokerNode] = []
+
+    def ask() -> str:
+        with linked(properties) as (pool, nodes):
+            brokers.extend(nodes)
+            versions = pool.to_any().versions
+            era = versions.generation or "0.10 or later"
+            return f"{len(nodes)} brokers, of Kafka {era}"
+
+    if found.check("cluster", ask):
+        for node in brokers:
+            text = f"{node.host}:{node.port}"
+            # What brokers advertise is where clients go on, whatever address they began with.
+            found.check(f"broker {node.broker_id} at {text}", partial(_reached, text))
+
+
+def _zookeeper(connect: str) -> str:
+    from ottla.cli.kafka.keeper import keeper
+    from ottla.zookeeper import paths
+    from ottla.zookeeper.recipes import children_if_present
+
+    with keeper(connect) as session:
+        names = children_if_present(session, paths.BROKER_IDS)
+        return f"answers; brokers {', '.join(sorted(names)) or 'none'} are registered"

@@ -1,0 +1,50 @@
+"""`ottla produce`: lines of standard input into a topic; where they went is told per partition."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from ottla.cli.connection_options import properties_of, without
+from ottla.cli.output import Parser, Rows, new_parser, run_command
+
+
+def parser() -> Parser:
+    """`produce` and its options."""
+    parser = new_parser("produce", "Send lines of standard input, each a record.")
+    parser.add_argument("topic")
+    parser.add_argument(
+        "-k", "--key-separator", metavar="TEXT", help="what is before it in a line is the key"
+    )
+    parser.add_argument("-p", "--partition", type=int, help="the partition for all records")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Send until the input ends."""
+    return run_command(parser(), arguments, _act)
+
+
+def _act(options: argparse.Namespace) -> Rows:
+    from ottla.cli.kafka.console_producer import lines
+    from ottla.cli.kafka.line_reader import LineReader
+    from ottla.producer import Delivery, Producer
+
+    reading = {"parse.key": "true", "key.separator": options.key_separator} if options.key_separator else {}
+    reader = LineReader({**reading, "ignore.error": "true"}, is_old=False)
+    counts: Counter[int] = Counter()
+
+    def note(delivery: Delivery) -> None:
+        if delivery.exception(0) is None:
+            counts[delivery.result(0).partition] += 1
+
+    with Producer(without(properties_of(options), "zookeeper.connect")) as producer:
+        for line in lines():
+            record = reader.read(line)
+            producer.send(options.topic, record.value, record.key, options.partition, on_delivery=note)
+        producer.flush()
+    return Rows(
+        ("topic", "partition", "records"),
+        [(options.topic, partition, count) for partition, count in sorted(counts.items())],
+    )

@@ -1,0 +1,78 @@
+"""`ottla up`: ZooKeeper and a broker that registers in it, in the foreground until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ottla.cli.output import print_line
+
+PORT, KEEPER_PORT = 9092, 2181
+_CHECK_S = 1.0
+
+
+def parser() -> argparse.ArgumentParser:
+    """`up` and its options."""
+    parser = argparse.ArgumentParser(
+        prog="ottla up",
+        description="Run ZooKeeper and a Kafka broker on 127.0.0.1: a cluster for development.",
+    )
+    parser.add_argument("--port", type=int, default=PORT, help=f"of the broker; 0 takes a free one ({PORT})")
+    parser.add_argument(
+        "--zookeeper-port", type=int, default=KEEPER_PORT, help=f"0 takes a free one ({KEEPER_PORT})"
+    )
+    parser.add_argument("--data-dir", required=True, help="where everything is kept; made if it is missing")
+    parser.add_argument(
+        "--brokers", type=int, default=1, help="brokers over the same data, on ports in a row"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the broker, by Kafka's name",
+    )
+    parser.add_argument(
+        "--without-zookeeper", action="store_true", help="only the broker; it needs no Java, and no ZooKeeper"
+    )
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until a signal comes; 0 then."""
+    options = parser().parse_args(arguments)
+    from ottla.broker.embedded import EmbeddedBroker
+    from ottla.cli.kafka.settings import pairs
+    from ottla.zookeeper.errors import ServerFailed
+    from ottla.zookeeper.server import ZooKeeperServer
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    place = Path(options.data_dir)
+    properties = pairs(options.set)
+    with ExitStack() as opened:
+        keeper: ZooKeeperServer | None = None
+        if not options.without_zookeeper:
+            keeper = opened.enter_context(ZooKeeperServer(place / "zookeeper", port=options.zookeeper_port))
+            properties["zookeeper.connect"] = keeper.connect
+            print_line(f"zookeeper {keeper.connect}")
+        broker = opened.enter_context(
+            EmbeddedBroker(
+                port=options.port,
+                data_dir=place / "kafka",
+                brokers=options.brokers,
+                properties={"group.initial.rebalance.delay.ms": "0", **properties},
+            )
+        )
+        print_line(f"broker {broker.bootstrap}")
+        while not stopped.wait(_CHECK_S):
+            if keeper is not None and not keeper.running:
+                raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
+    sys.stdout.flush()
+    return 0

@@ -1,0 +1,187 @@
+"""Commands for people on the embedded broker: what programs read of them is a contract, word for word."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.kafka.conftest import ours
+from ottla import EmbeddedBroker
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nobody's own profiles."""
+    monkeypatch.delenv("OTTLA_PROFILE", raising=False)
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "config.toml"))
+    return tmp_path / "config.toml"
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[tuple[str, str]]:
+    """A broker with a topic of two partitions, five records and a group that has read two of them."""
+    with EmbeddedBroker() as broker:
+        at = ("-b", broker.bootstrap)
+        made = ours("topics", "create", "orders", "-p", "2", "-r", "1", *at, "--format", "tsv")
+        assert made == (0, "topic\tpartitions\treplicas\terror\norders\t2\t1\t\n", "")
+        sent = ours(
+            "produce", "orders", "-k", ":", "-p", "0", *at, "--format", "json", text="a:1\nb:2\nc:3\n"
+        )
+        assert json.loads(sent.printed) == {
+            "ok": True,
+            "rows": [{"topic": "orders", "partition": 0, "records": 3}],
+        }
+        assert ours("produce", "orders", "-p", "1", *at, text="caf\u00e9\ttab\n").code == 0
+        first = ours("consume", "orders", "-g", "billing", "--from", "earliest", "-n", "4", *at)
+        assert first.code == 0
+        yield at
+
+
+def test_topics(at: tuple[str, str]) -> None:
+    assert ours("topics", *at).printed == (
+        "TOPIC   PARTITIONS  REPLICAS  INTERNAL\norders           2         1     false\n"
+    )
+    assert ours("topics", *at, "--format", "json").printed == (
+        '{"ok": true, "rows": [{"topic": "orders", "partitions": 2, "replicas": 1, "internal": false}]}\n'
+    )
+    assert ours("topics", "describe", "orders", *at, "--format", "tsv").printed == (
+        "topic\tpartition\tleader\treplicas\tisr\norders\t0\t0\t0\t0\norders\t1\t0\t0\t0\n"
+    )
+
+
+def test_what_fails_in_part(at: tuple[str, str]) -> None:
+    found = ours("topics", "create", "orders", "spare", "-p", "1", "-r", "1", *at, "--format", "json")
+    told = json.loads(found.printed)
+    assert (found.code, told["ok"]) == (1, False)
+    assert [(row["topic"], row["partitions"]) for row in told["rows"]] == [("orders", None), ("spare", 1)]
+    assert "TOPIC_ALREADY_EXISTS" in told["rows"][0]["error"]
+    assert ours("topics", "delete", "spare", "--dry-run", *at).code == 0
+    assert ours("topics", "delete", "spare", *at, "--format", "tsv") == (0, "topic\terror\nspare\t\n", "")
+    assert ours("topics", "delete", "spare", *at).code == 1
+
+
+def test_records(at: tuple[str, str]) -> None:
+    line = ("orders", "--from", "earliest", "-t", "5000", *at)
+    assert ours("consume", *line, "-p", "0", "-n", "2").printed == "0:0\ta\t1\n0:1\tb\t2\n"
+    assert ours("consume", "orders", "--from", "2", "-p", "0", "-n", "1", *at).printed == "0:2\tc\t3\n"
+    found = json.loads(ours("consume", *line, "-p", "1", "-n", "1", "--format", "json").printed)
+    assert found.pop("timestamp_ms") > 0
+    assert found == {
+        "topic": "orders",
+        "partition": 1,
+        "offset": 0,
+        "key": None,
+        "value": "caf\u00e9\ttab",
+        "encoding": "utf-8",
+    }
+    rows = ours("consume", *line, "-p", "1", "-n", "1", "--format", "tsv").printed.splitlines()
+    assert rows[0] == "topic\tpartition\toffset\ttimestamp_ms\tkey\tvalue\tencoding"
+    assert rows[1].split("\t")[4:] == ["", "caf\u00e9\\ttab", "utf-8"]
+
+
+def test_groups_and_their_lag(at: tuple[str, str]) -> None:
+    assert ours("groups", *at, "--format", "tsv").printed == (
+        "group\tkind\ttype\tstate\nbilling\tkafka\tclassic\tEmpty\n"
+    )
+    assert ours("groups", "describe", "billing", *at, "--format", "tsv").printed == (
+        "group\tkind\tstate\tmember\tclient\thost\tpartitions\nbilling\tkafka\tEmpty\t\t\t\t0\n"
+    )
+    assert ours("lag", "billing", *at, "--format", "tsv").printed == (
+        "group\tkind\ttopic\tpartition\tcommitted\tend\tlag\tmember\terror\n"
+        "billing\tkafka\torders\t0\t3\t3\t0\t\t\n"
+        "billing\tkafka\torders\t1\t1\t1\t0\t\t\n"
+    )
+
+
+def test_a_reset_is_planned_before_it_is_done(at: tuple[str, str]) -> None:
+    line = ("reset", "billing", "orders:0", *at, "--format", "tsv")
+    head = "group\ttopic\tpartition\tbefore\tafter\tdone\n"
+    assert ours(*line, "--to", "earliest").printed == f"{head}billing\torders\t0\t3\t0\tfalse\n"
+    assert ours(*line, "--shift-by", "-1").printed == f"{head}billing\torders\t0\t3\t2\tfalse\n"
+    assert ours(*line, "--to-offset", "99").printed == f"{head}billing\torders\t0\t3\t3\tfalse\n"
+    assert ours(*line, "--to-offset", "1", "--execute").printed == f"{head}billing\torders\t0\t3\t1\ttrue\n"
+    assert ours(*line, "--to", "latest", "--execute").printed == f"{head}billing\torders\t0\t1\t3\ttrue\n"
+
+
+def test_errors_are_objects_too() -> None:
+    found = ours("topics", "-b", NOWHERE, "--format", "json")
+    told = json.loads(found.printed)
+    assert (found.code, told["ok"], told["rows"], told["error"]["kind"]) == (
+        1,
+        False,
+        [],
+        "BrokerUnreachable",
+    )
+    assert ours("topics", "-b", NOWHERE).complaints.startswith("ottla: ")
+    with pytest.raises(SystemExit) as ended:
+        ours("lag", "--nosuch", "--format=json")
+    assert ended.value.code == 2
+
+
+def test_the_doctor_says_what_is_wrong(at: tuple[str, str]) -> None:
+    well = ours("doctor", *at, "--format", "json")
+    assert (well.code, json.loads(well.printed)["ok"]) == (0, True)
+    ill = ours("doctor", "-b", f"{NOWHERE},no.such.host.invalid:9092", "--format", "json")
+    rows = {row["check"]: row["error"] for row in json.loads(ill.printed)["rows"]}
+    assert ill.code == 1
+    assert "nothing listens on port 1" in rows[f"address {NOWHERE}"]
+    assert "is not known here" in rows["address no.such.host.invalid:9092"]
+
+
+def test_profiles_and_properties_files(at: tuple[str, str], no_profiles: Path, tmp_path: Path) -> None:
+    no_profiles.write_text(
+        f'[profiles.default]\nbootstrap.servers = "{at[1]}"\n[profiles.bad]\nbootstrap.servers="{NOWHERE}"\n'
+    )
+    assert ours("topics").code == 0
+    assert ours("topics", "--profile", "bad").code == 1
+    assert "there is no profile 'none'" in ours("topics", "--profile", "none").complaints
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"bootstrap.servers={at[1]}\nkey.deserializer=org.example.Any\n")
+    assert ours("topics", "--profile", "bad", "--config", str(settings)).code == 0
+    assert ours("topics", "--profile", "bad", "--set", f"bootstrap.servers={at[1]}").code == 0
+
+
+def test_lag_again_and_again(at: tuple[str, str]) -> None:
+    command = [sys.executable, "-m", "ottla", "lag", "billing", *at, "--watch", "0.05", "--format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        lines = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=60)
+    assert lines[0] == lines[1]
+    assert lines[0]["ok"] is True
+    assert watch.returncode == 130
+
+
+def test_completion() -> None:
+    assert "kafka-topics" in ours("completion", "bash").printed
+
+
+def test_up_without_zookeeper(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "up",
+        "--port",
+        "0",
+        "--data-dir",
+        str(tmp_path),
+        "--without-zookeeper",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        name, address = started.stdout.readline().split()
+        assert ours("topics", "create", "kept", "-p", "1", "-r", "1", "-b", address).code == 0
+        os.kill(started.pid, signal.SIGTERM)
+        started.communicate(timeout=60)
+    assert (name, started.returncode) == ("broker", 0)
