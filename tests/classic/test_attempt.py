@@ -81,6 +81,8 @@ class Performer:
 
     def attempt(self) -> Balance:
         self.noted.clear()
+        for key in self.fired:
+            self._watches.disarm(key)
         return self.do(attempt(self.rules, self.ownership, assign_ranges))
 
 

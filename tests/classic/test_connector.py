@@ -23,13 +23,13 @@ from ottla.classic import (
 )
 from ottla.fetching import TopicAndPartition
 from ottla.model.errors import ConfigError
-from tests.blocking_client import BlockingClient
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.zookeeper import paths
 from ottla.zookeeper.errors import ConnectionLost
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from ottla.zookeeper.recipes import read_if_present
 from ottla.zookeeper.session import CreateMode
+from tests.blocking_client import BlockingClient
 from tests.classic.conftest import Connectors, registered_at
 from tests.classic.reading import Reader, member, offsets, owners, seen_by, wait_for, written
 from tests.fetching.traffic import Writer

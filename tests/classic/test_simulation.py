@@ -7,12 +7,20 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.classic import attempt, ownership
-from ottla.classic.effects import CreateEphemeral, Read, Start, Steps, WatchBook, WatchKey
+from ottla.classic.effects import (
+    CreateEphemeral,
+    Read,
+    Start,
+    Steps,
+    WatchBook,
+    WatchKey,
+    perform_on,
+)
 from ottla.classic.gate import DeliveryGate
 from ottla.classic.rebalancer import Action, Rebalancer
 from ottla.fetching.places import TopicAndPartition
 from ottla.zookeeper.errors import NodeExists
-from ottla.zookeeper.session import Watch
+from ottla.zookeeper.memory_session import MemoryZooKeeper
 from tests.classic.simulation.ottla_member import OttlaMember
 from tests.classic.simulation.scenario import Scenario
 
@@ -138,12 +146,20 @@ def test_finds_members_that_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
         find()
 
 
-def test_the_book_leaves_one_watch_a_node() -> None:
-    seen: list[WatchKey] = []
-    book = WatchBook(seen.append)
-    key = WatchKey("/a", is_children=True)
-    first: Watch | None = book.arm(key)
-    assert first is not None
-    assert book.arm(key) is None
-    book.disarm(key)
-    assert book.arm(key) is not None
+def test_the_book_leaves_one_watch_a_node_and_reads_again_when_it_fired() -> None:
+    ensemble = MemoryZooKeeper()
+    session = ensemble.session()
+    session.connect()
+    fired: list[WatchKey] = []
+    book = WatchBook(fired.append)
+    look = Read("/a", watched=True)
+    assert perform_on(session, look, book) is None
+    session.create("/a", b"1")
+    assert fired == [WatchKey("/a", is_children=False)]
+    assert perform_on(session, look, book) is None, "the news are on their way"
+    assert perform_on(session, Read("/a", watched=True, fresh=True), book).data == b"1"  # type: ignore[attr-defined]
+    book.disarm(fired.pop())
+    for _ in range(3):
+        assert perform_on(session, look, book).data == b"1"  # type: ignore[attr-defined]
+    session.set("/a", b"2")
+    assert len(fired) == 1

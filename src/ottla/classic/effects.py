@@ -48,7 +48,8 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """→ the sorted names below a node. A node to be watched is made if it is missing."""
+    """→ the sorted names below a node. One that is watched is made if it is missing, and is not read again
+    before its watch fires."""
 
     path: str
     watched: bool = False
@@ -56,10 +57,12 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """→ the node, or None; a watch waits for one that is missing, too."""
+    """→ the node, or None; a watch waits for one that is missing, too. One that is watched is not read again
+    before its watch fires, unless it has to be `fresh`."""
 
     path: str
     watched: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,10 @@ Steps: TypeAlias = Generator[Effect, Any, _Result]
 
 
 class WatchBook:
-    """Which watches are armed, so that reading a node again does not leave a second watch on it.
+    """Which watches are armed, and what was read when they were left.
+
+    While a watch has not fired, what was read is what is there, or the news are on their way. So a member
+    reads again only what changed, and a change costs a group of C members C reads, not C * C.
 
     Owned by the thread that performs effects. `notice` runs on the session's thread and only queues the key;
     the owner takes it out of the book when it comes to it.
@@ -182,22 +188,30 @@ class WatchBook:
 
     def __init__(self, notice: Callable[[WatchKey], None]) -> None:
         self._notice = notice
-        self._armed: set[WatchKey] = set()
+        self._seen: dict[WatchKey, Any] = {}
 
-    def arm(self, key: WatchKey) -> Watch | None:
-        """A watch to be left; None if there is one already, whose news are on their way if it fired."""
-        if key in self._armed:
-            return None
-        self._armed.add(key)
-        return lambda event: self._notice(key)  # noqa: ARG005  (all events mean: look again)
+    def is_armed(self, key: WatchKey) -> bool:
+        """Whether `recall` has something."""
+        return key in self._seen
+
+    def recall(self, key: WatchKey) -> Any:
+        """What was seen last."""
+        return self._seen[key]
+
+    def read(self, key: WatchKey, read: Callable[[Watch | None], _Result]) -> _Result:
+        """Read with a watch, unless there is one, and remember what was seen."""
+        is_armed = key in self._seen
+        seen = read(None if is_armed else lambda _: self._notice(key))
+        self._seen[key] = seen
+        return seen
 
     def disarm(self, key: WatchKey) -> None:
-        """It fired, or was never left."""
-        self._armed.discard(key)
+        """It fired."""
+        self._seen.pop(key, None)
 
     def clear(self) -> None:
-        """A new session has no watches."""
-        self._armed.clear()
+        """No watch outlives its connection."""
+        self._seen.clear()
 
 
 def perform_on(session: ZooKeeperSession, effect: ZooKeeperEffect, watches: WatchBook) -> object:
@@ -206,7 +220,7 @@ def perform_on(session: ZooKeeperSession, effect: ZooKeeperEffect, watches: Watc
         case Children(path, watched):
             return _children(session, path, watches) if watched else children_if_present(session, path)
         case Read(path, watched):
-            return _read(session, path, watches) if watched else read_if_present(session, path)
+            return _read(session, effect, watches) if watched else read_if_present(session, path)
         case CreateEphemeral(path, data):
             return session.create_with_parents(path, data, CreateMode.EPHEMERAL)
         case Delete(path):
@@ -218,31 +232,27 @@ def perform_on(session: ZooKeeperSession, effect: ZooKeeperEffect, watches: Watc
 
 def _children(session: ZooKeeperSession, path: str, watches: WatchBook) -> tuple[str, ...]:
     key = WatchKey(path, is_children=True)
-    watch = watches.arm(key)
+    if watches.is_armed(key):
+        return watches.recall(key)  # type: ignore[no-any-return]
     try:
-        try:
-            return session.children(path, watch)
-        except NoNode:
-            session.ensure(path)
-            return session.children(path, watch)
-    except BaseException:
-        if watch is not None:
-            watches.disarm(key)
-        raise
+        return watches.read(key, lambda watch: session.children(path, watch))
+    except NoNode:
+        session.ensure(path)
+        return watches.read(key, lambda watch: session.children(path, watch))
 
 
-def _read(session: ZooKeeperSession, path: str, watches: WatchBook) -> Znode | None:
-    key = WatchKey(path, is_children=False)
-    watch = watches.arm(key)
-    try:
+def _read(session: ZooKeeperSession, effect: Read, watches: WatchBook) -> Znode | None:
+    key = WatchKey(effect.path, is_children=False)
+    if watches.is_armed(key) and not effect.fresh:
+        return watches.recall(key)  # type: ignore[no-any-return]
+
+    def read(watch: Watch | None) -> Znode | None:
         while True:
             try:
-                return session.get(path, watch)
+                return session.get(effect.path, watch)
             except NoNode:
-                if session.exists(path, watch) is None:
+                if session.exists(effect.path, watch) is None:
                     return None
                 watch = None  # it is there now, and the watch is left
-    except BaseException:
-        if watch is not None:
-            watches.disarm(key)
-        raise
+
+    return watches.read(key, read)

@@ -100,7 +100,7 @@ def _topic_counts(rules: ViewRules, broken: dict[str, str]) -> Steps[dict[Consum
     counts = {}
     for name in names:
         path = paths.consumer(rules.group_id, name)
-        node = yield Read(path)
+        node = yield Read(path, watched=True)
         if node is None:
             continue  # it left after we listed it, and the watch will tell
         try:

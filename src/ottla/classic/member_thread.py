@@ -170,9 +170,9 @@ class MemberThread:
             state, session_id = news
             log.info("[%s] ZooKeeper session %x is %s", self._consumer, session_id, state.value)
             steps = self.member.session_changed(state, session_id)
-            if state is SessionState.LOST:
+            if state is not SessionState.CONNECTED:
                 self._watches.clear()
-                self.counts.lost_sessions += 1
+            self.counts.lost_sessions += state is SessionState.LOST
             if steps is not None:
                 self._do(steps)
             if state is SessionState.CONNECTED:

@@ -83,7 +83,7 @@ def claim_ephemeral(session_id: int, path: str, data: bytes) -> Steps[str | None
         try:
             yield CreateEphemeral(path, data)
         except NodeExists:
-            node = yield Read(path, watched=True)
+            node = yield Read(path, watched=True, fresh=True)
             if node is None:
                 continue
             if node.stat.ephemeral_owner != session_id:

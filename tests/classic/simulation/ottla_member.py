@@ -158,7 +158,7 @@ class OttlaMember(Process):
                 continue
             if news is SessionState.CONNECTED and self.session.state is SessionState.CONNECTED:
                 self.gate.reopen()
-            if news is SessionState.LOST:
+            if news is not SessionState.CONNECTED:
                 self._watches.clear()
             steps = self.member.session_changed(news, self.session.session_id)
             if steps is not None:
