@@ -36,6 +36,7 @@ FOR_PEOPLE = {
     "doctor": Command("ottla.cli.doctor", "look for what cannot be reached, and why"),
     "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),
     "lag": Command("ottla.cli.lag", "tell how far groups are behind"),
+    "mirror": Command("ottla.cli.mirror", "copy topics into another cluster, and move groups there"),
     "produce": Command("ottla.cli.produce", "send lines into a topic"),
     "reset": Command("ottla.cli.reset", "move a group"),
     "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
@@ -56,6 +57,7 @@ KAFKAS_TOOLS = {
     "kafka-consumer-offset-checker": Command("ottla.cli.kafka.offset_checker", "the lag of a classic group"),
     "kafka-delete-records": Command("ottla.cli.kafka.delete_records", "delete what lies before an offset"),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
+    "kafka-mirror-maker": Command("ottla.cli.kafka.mirror_maker", "copy topics into another cluster"),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
 }

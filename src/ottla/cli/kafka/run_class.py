@@ -19,6 +19,7 @@ CLASSES = {
     "ExportZkOffsets": "zookeeper_offsets:export",
     "GetOffsetShell": "get_offsets",
     "ImportZkOffsets": "zookeeper_offsets:load",
+    "MirrorMaker": "mirror_maker",
     "TopicCommand": "topics",
     "UpdateOffsetsInZK": "zookeeper_offsets:update",
     "VerifyConsumerRebalance": "verify_rebalance",

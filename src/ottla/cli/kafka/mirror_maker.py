@@ -1,0 +1,147 @@
+"""kafka-mirror-maker: topics of one cluster into another, by the flags of Kafka 0.8.2 to 3.x.
+
+A message handler or a rebalance listener is MODULE:NAME of a function, or of a class, which is made with the
+text of --message.handler.args or --rebalance.listener.args if that is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.settings import file_properties, profile_properties
+from ottla.cli.kafka.tool import Refused, Tool, require, run_tool
+from ottla.model.errors import ConfigError
+
+FLAGS = (
+    Flag("consumer.config", "Properties of the source's consumer; with zookeeper.connect a classic one."),
+    Flag("producer.config", "Properties of the target's producer."),
+    number("num.streams", "Number of consumption streams (default 1)."),
+    Flag("whitelist", "Whitelist of topics to mirror, a Java regular expression."),
+    Flag("include", "The same, under its new name."),
+    Flag("blacklist", "Blacklist of topics to mirror; only the classic consumer supports it."),
+    number("offset.commit.interval.ms", "Offset commit interval in ms (default 60000)."),
+    Flag("consumer.rebalance.listener", "MODULE:NAME of what is told of rebalances."),
+    Flag("rebalance.listener.args", "What the rebalance listener is made with."),
+    Flag("message.handler", "MODULE:NAME of what makes records of a record; ottla.mirror:same_partition."),
+    Flag("message.handler.args", "What the message handler is made with."),
+    Flag("abort.on.send.failure", "Stop when a record cannot be sent, true (default) or false."),
+    switch("new.consumer", "Use the consumer of Kafka 0.9, whatever is in consumer.config."),
+    number("num.producers", "Without meaning: there is one producer."),
+    number("queue.size", "Without meaning: buffer.memory of the producer limits what waits."),
+    switch("new.producer", "Without meaning: there is one kind of producer."),
+)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_FOR_OLD_PRODUCERS = ("producer.type", "block.on.buffer.full")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Mirror until SIGINT or SIGTERM."""
+    return run_tool(TOOL, arguments)
+
+
+def _act(options: Options) -> int:
+    from ottla.classic import Blacklist, Whitelist
+    from ottla.mirror import Mirror, Placement, same_partition
+
+    require(options, "consumer.config", "producer.config")
+    lists = options.any_of("whitelist", "include", "blacklist")
+    if len(lists) != 1:
+        raise Refused("Exactly one of whitelist or blacklist is required.")
+    consumer = _consumer(options)
+    if lists == ["blacklist"] and "zookeeper.connect" not in consumer:
+        raise Refused(
+            "blacklist can not be used when using new consumer in mirror maker. Use whitelist instead."
+        )
+    handler = _made(options, "message.handler", "message.handler.args", "handle")
+    is_same = handler is same_partition
+    logging.basicConfig(stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+    mirror = Mirror(
+        consumer,
+        _producer(options),
+        (Blacklist if lists == ["blacklist"] else Whitelist)(options.text(lists[0])),
+        streams=options.whole("num.streams", 1),
+        placement=Placement.SAME if is_same else Placement.BY_KEY,
+        handler=None if is_same else handler,
+        listener=_made(options, "consumer.rebalance.listener", "rebalance.listener.args"),
+        commit_interval_ms=options.whole("offset.commit.interval.ms", 60_000),
+        aborts_on_failure=_is_true(options, "abort.on.send.failure"),
+        follows_topics=False,
+    )
+    with stopped_by_signals(mirror.stop):
+        mirror.run()
+    return 0
+
+
+def _consumer(options: Options) -> dict[str, str]:
+    given = {**profile_properties(), **file_properties(options.value("consumer.config"))}
+    given.setdefault("auto.offset.reset", "largest")
+    if options.has("new.consumer"):
+        given.pop("zookeeper.connect", None)
+    return given
+
+
+def _producer(options: Options) -> dict[str, str]:
+    given = {**profile_properties(), **file_properties(options.value("producer.config"))}
+    return {name: value for name, value in given.items() if name not in _FOR_OLD_PRODUCERS}
+
+
+def _is_true(options: Options, name: str) -> bool:
+    text = options.text(name, "true").lower()
+    if text not in ("true", "false"):
+        raise WrongFlags(f"Cannot parse argument '{text}' of option {name}")
+    return text == "true"
+
+
+def _made(options: Options, name: str, arguments: str, method: str = "") -> Any:
+    """What a flag names, None without it."""
+    if not options.has(name):
+        return None
+    found = named(options.text(name))
+    if options.has(arguments):
+        found = found(options.text(arguments))
+    elif isinstance(found, type):
+        found = found()
+    return getattr(found, method, found) if method else found
+
+
+def named(text: str) -> Any:
+    """What MODULE:NAME is. Raises ConfigError."""
+    module, separator, attribute = text.partition(":")
+    if not separator:
+        raise ConfigError(f"{text!r} is no MODULE:NAME of Python; Java classes cannot be loaded here")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{text!r} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Within it, SIGINT and SIGTERM call `stop`; the second one ends the process where it is."""
+
+    def stopped(*_: object) -> None:
+        for which in _SIGNALS:
+            signal.signal(which, signal.SIG_DFL)
+        stop()
+
+    before = {which: signal.signal(which, stopped) for which in _SIGNALS}
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
+
+
+TOOL = Tool(
+    "kafka-mirror-maker",
+    "This tool helps to continuously copy data between two Kafka clusters.",
+    FLAGS,
+    _act,
+)
