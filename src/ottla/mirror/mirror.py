@@ -18,6 +18,7 @@ import threading
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 
 from ottla.admin import Admin
 from ottla.classic import ConsumerRebalanceListener, TopicFilter
@@ -101,6 +102,8 @@ class Mirror:
         self._group = group_of(consumer)
         self._counts = Counts()
         self._is_stopping = threading.Event()
+        # A queue, since a handler of signals may interrupt whoever holds an event's lock.
+        self._wishes_to_stop: SimpleQueue[None] = SimpleQueue()
         self._errors: list[BaseException] = []
 
     # --- running
@@ -141,7 +144,7 @@ class Mirror:
 
     def stop(self) -> None:
         """Commit what is stored and end; does not wait. For any thread, and for signal handlers."""
-        self._is_stopping.set()
+        self._wishes_to_stop.put(None)
 
     def metrics(self) -> MirrorMetrics:
         """What happened so far."""
@@ -152,7 +155,7 @@ class Mirror:
             thread.start()
         log.info("group %s: mirrors %s with %d streams", self._group, self._topics, self._streams)
         try:
-            self._is_stopping.wait()
+            self._wishes_to_stop.get()
         finally:
             self._is_stopping.set()
             for thread in threads:
@@ -172,7 +175,7 @@ class Mirror:
         except BaseException as error:  # noqa: BLE001  (raised in run)
             log.error("group %s: the mirror ends: %s", self._group, error)
             self._errors.append(error)
-            self._is_stopping.set()
+            self.stop()
 
     # --- parts
 

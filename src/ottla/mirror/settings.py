@@ -56,10 +56,11 @@ def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[st
             log.warning("%s=true is ignored: a mirror commits what is stored, and nothing else", name)
     properties.setdefault("client_id", f"{group_of(given)}-{stream}")
     properties |= {"enable_auto_commit": False, "include_headers": True}
+    for name in ("consumer_id", "group_instance_id"):
+        if properties.get(name):  # each stream is a member of its own
+            properties[name] = f"{properties[name]}-{stream}"
     if is_classic(given):
         properties["consumer_timeout_ms"] = poll_ms
-        if properties.get("consumer_id"):
-            properties["consumer_id"] = f"{properties['consumer_id']}-{stream}"
     else:
         del properties["group_id"]
     return properties

@@ -1,0 +1,50 @@
+"""Mirrors a topic until it is killed. For tests that do so.
+
+python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC
+
+It imports everything, and then forks a mirror for each line of its input, so that a killed one costs no new
+interpreter. It prints the mirror's pid, and how it ended. SIGTERM stops a mirror.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from ottla.classic import Whitelist
+from ottla.mirror import Mirror
+
+
+def mirror(source: str, target: str, topic: str) -> None:
+    consumer = {
+        "bootstrap.servers": source,
+        "group.id": f"group-of-{topic}",
+        "group.instance.id": "one",  # a new member takes over at once, instead of after a session's timeout
+        "heartbeat.interval.ms": 100,
+        "fetch.message.max.bytes": 4000,
+        "fetch.wait.max.ms": 20,
+    }
+    producer = {"bootstrap.servers": target, "linger.ms": 0}
+    one = Mirror(consumer, producer, Whitelist(topic), commit_interval_ms=50)
+    signal.signal(signal.SIGTERM, lambda *_: one.stop())
+    one.run()
+
+
+def main() -> None:
+    for _ in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                mirror(*sys.argv[1:])
+                code = 0
+            finally:
+                os._exit(code)
+        os.write(1, f"{pid}\n".encode())
+        _, status = os.waitpid(pid, 0)
+        os.write(1, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+if __name__ == "__main__":
+    main()
