@@ -51,7 +51,7 @@ def test_settings_are_a_mapping_keywords_or_both() -> None:
     assert merged({"a": 1}, {"b": 2}) == {"a": 1, "b": 2}
     assert merged(None, {"b": 2}) == {"b": 2}
     with pytest.raises(ConfigError, match=r"as in bootstrap_servers='HOST:PORT', and 'kafka:9092' has none"):
-        merged("kafka:9092", {})  # type: ignore[arg-type]
+        merged("kafka:9092", {})
 
 
 def test_one_setting_under_two_names_is_refused() -> None:

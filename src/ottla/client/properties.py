@@ -140,12 +140,14 @@ def snake(name: str) -> str:
     return name.strip().replace(".", "_")
 
 
-def merged(properties: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
-    """What a client is given, as a mapping and as keywords. Raises ConfigError if the first is no mapping."""
-    if properties is not None and not isinstance(properties, Mapping):
-        shown = f"{properties!r:.100}"
-        raise ConfigError(f"settings have names, as in bootstrap_servers='HOST:PORT', and {shown} has none")
-    return {**(properties or {}), **more}
+def merged(properties: object, more: Mapping[str, object]) -> dict[str, object]:
+    """What a client is given, as a mapping or None, and as keywords. Raises ConfigError for anything else."""
+    if properties is None:
+        return dict(more)
+    if isinstance(properties, Mapping):
+        return {**properties, **more}
+    shown = f"{properties!r:.100}"
+    raise ConfigError(f"settings have names, as in bootstrap_servers='HOST:PORT', and {shown} has none")
 
 
 def parse_properties(
