@@ -12,6 +12,7 @@ import ottla.spark
 from ottla import EmbeddedBroker, Producer
 from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
+from ottla.spark.writer import close_producer
 
 Filled = Callable[..., None]
 Reads = Callable[..., list[list[dict[str, Any]]]]
@@ -38,6 +39,7 @@ def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as one:
         yield one
         close_engine()  # of tests that do a task's work in this process
+        close_producer()
 
 
 @pytest.fixture

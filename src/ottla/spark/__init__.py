@@ -2,12 +2,14 @@
 
     spark.read.format("ottla").option("kafka.bootstrap.servers", "…").option("subscribe", "orders").load()
 
-Spark finds both formats by itself through the package `pyspark_ottla`. Option names, the schema and the
-offsets' JSON are those of Spark's own Kafka connector.
+Spark finds both formats by itself through the packages `pyspark_ottla` and `pyspark_ottla_log`. Option names,
+the schema and the offsets' JSON are those of Spark's own Kafka connector.
 
-The pure core is `options`, `offset_json`, `positions`, `admission`, `range_planner`, `data_loss`,
-`columns` and `row_identity`. `cluster` and `group_offsets` ask brokers on the driver; `range_reader` and
-`writer` run in the executors; `data_source` and `log_source` are what Spark sees.
+Decided without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
+`admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `pipeline_form`. On the driver:
+`cluster` and `group_offsets` ask brokers, `stream_planner` answers Spark, `log_segments` looks at files.
+In the executors: `range_reader`, `landing_files`, and most of `writer`. What Spark and users hold:
+`data_source`, `readers`, `log_source`, `landing`, `pipeline`, `session`.
 """
 
 from __future__ import annotations

@@ -154,11 +154,16 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Tas
 
 def _producer_of(options: SinkOptions) -> Producer:
     if options not in _kept:
-        while _kept:
-            _kept.popitem()[1].close()
+        close_producer()
         partitioner = placed if options.has_identity else None
         _kept[options] = Producer(dict(options.properties), column_partitioner=partitioner)
     return _kept[options]
+
+
+def close_producer() -> None:
+    """Close what is kept, if anything is."""
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 def _abandon(producer: Producer) -> None:
