@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -86,8 +86,24 @@ class ProcessMember:
             self.process.kill()
         self.process.wait()
         self._thread.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+Processes = Callable[[str], ProcessMember]
+
+
+@pytest.fixture
+def process(connect: str, name: str, topic: str) -> Iterator[Processes]:
+    """Starts members of the test's group by their consumer.id; all end with the test."""
+    with ExitStack() as stack:
+
+        def start(consumer_id: str) -> ProcessMember:
+            one = ProcessMember(connect, name, consumer_id, topic)
+            stack.callback(one.kill)
+            return one
+
+        yield start
 
 
 def test_a_lost_session_is_followed_by_a_new_one(
@@ -178,26 +194,25 @@ def test_a_zombie_in_the_group_is_named_and_roused(
 
 
 def test_a_process_that_is_killed_and_comes_back_at_once_under_the_same_name(
-    connect: str, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
+    process: Processes, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
 ) -> None:
     """Its own former registration stands in its way until the session is over."""
     fill(writer, topic, 10)
-    first = ProcessMember(connect, name, "same", topic)
+    first = process("same")
     first.wait_ready()
     first.kill()
-    second = ProcessMember(connect, name, "same", topic)
+    second = process("same")
     second.wait_ready()
     fill(writer, topic, 10)
     wait_for(lambda: set(first.seen + second.seen) == written(writer.ends, topic), "all is read")
     assert len(owners(zookeeper, name, topic)) == 4
-    second.kill()
 
 
 def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
-    connect: str, connector: Connectors, writer: Writer, topic: str, name: str
+    process: Processes, connector: Connectors, writer: Writer, topic: str
 ) -> None:
     """It wakes with messages in its hands, of partitions that were given to another meanwhile."""
-    stopped = ProcessMember(connect, name, "a", topic)
+    stopped = process("a")
     stopped.wait_ready()
     other = connector(consumer_id="b")
     reader = member(other, topic)
@@ -212,22 +227,13 @@ def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
     stopped.send(signal.SIGCONT)
     wait_for(lambda: other.metrics().owned_partitions == 2, "they share again")
     assert set((stopped.seen + reader.seen).values()) == {1}
-    stopped.kill()
 
 
 # --- at random
 
 
-@pytest.fixture
-def churn(connect: str, topic: str, name: str) -> Iterator[list[ProcessMember]]:
-    processes: list[ProcessMember] = []
-    yield processes
-    for one in processes:
-        one.kill()
-
-
 def test_churn(
-    churn: list[ProcessMember],
+    process: Processes,
     connect: str,
     writer: Writer,
     topic: str,
@@ -251,7 +257,7 @@ def test_churn(
             return one
 
         connectors = [join(), join()]
-        churn.append(ProcessMember(connect, name, "p0", topic))
+        processes = [process("p0")]
         for fault in range(FAULTS):
             fill(writer, topic, 20)
             what = chance.choice(["expire"] * 6 + ["leave"] * 4 + ["stop", "kill", "zookeeper"])
@@ -264,18 +270,18 @@ def test_churn(
                 zookeeper_server.stop()
                 zookeeper_server.start()
             else:
-                churn[-1].send(signal.SIGSTOP)
+                processes[-1].send(signal.SIGSTOP)
                 time.sleep(chance.uniform(0.1, 6.0) if what == "stop" else 0.0)
-                churn[-1].send(signal.SIGCONT)
+                processes[-1].send(signal.SIGCONT)
                 if what == "kill":
-                    churn[-1].kill()
-                    churn.append(ProcessMember(connect, name, f"p{fault % 2}", topic))
+                    processes[-1].kill()
+                    processes.append(process(f"p{fault % 2}"))
             time.sleep(chance.uniform(0, 0.5))
         fill(writer, topic, 20)
 
         def seen() -> set[tuple[str, int, int]]:
             total = seen_by(readers)
-            for one in churn:
+            for one in processes:
                 total += one.seen
             return set(total)
 
