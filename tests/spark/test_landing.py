@@ -97,6 +97,22 @@ def test_a_task_that_fails_leaves_nothing(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"minPartitions": "4"}, "one file for each partition"),
+        ({"failOnDataLoss": "false"}, "new checkpoint"),
+        ({"compression": "best"}, "snappy or zstd"),
+        ({"path": ""}, "path is not set"),
+        ({"subscribr": "t"}, "did you mean subscribe"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "path": "x", **options}
+    with pytest.raises(ConfigError, match=words):
+        landing(given, Mode.STREAM)
+
+
 def test_what_files_have_in_common() -> None:
     files = [LandedFile(0, 10, Path("a")), LandedFile(10, 20, Path("b"))]
     place = TopicAndPartition("t", 0)

@@ -106,9 +106,7 @@ def test_a_small_batch_waits_for_more(planner: Planners, topic: str, fill: Fille
     fill(topic, range(3))
     one = planner(startingOffsets="earliest", minOffsetsPerTrigger="30", maxTriggerDelay="1h")
     at = go_on(one, one.initial_offset(), 1000)
-    fill(topic, range(3, 6))
-    at = go_on(one, at, 1000)  # the first after a start does not wait
-    fill(topic, range(6, 9))
+    fill(topic, range(3, 9))
     assert go_on(one, at, 1000) is at
     assert go_on(one, at) is not at  # unless the trigger wants everything
     fill(topic, range(9, 60))
@@ -163,6 +161,17 @@ def test_a_topic_that_is_gone_is_loss(
     with pytest.raises(DataLost, match="not there any more"):
         strict.tasks(at, end)
     assert lenient.tasks(at, end) == []
+
+
+def test_a_topic_that_was_there_a_moment_ago_is_loss(
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(30))
+    one = planner(**{"partition.metadata.cache.ttl.ms": "3600000", "kafka.request.timeout.ms": "500"})
+    at = go_on(one, one.initial_offset())
+    broker.delete_topic(topic)
+    with pytest.raises(DataLost, match="not there any more"):
+        one.tasks(at, go_on(one, at))
 
 
 def test_a_group_gets_the_offsets_of_batches_that_are_done(

@@ -83,6 +83,11 @@ def landing(options: Mapping[str, str], mode: Mode) -> Landing:
     for name in ("minPartitions", "maxRecordsPerPartition", "dropRepeatedRows"):
         if given.is_given(name):
             raise ConfigError(f"{name}: a batch lands as one file for each partition; leave it out")
+    if not given.values["failOnDataLoss"]:
+        raise ConfigError(
+            "failOnDataLoss=false: files of a topic and of one that was made anew under its name could not be"
+            " told apart; after a loss, begin with a new checkpoint and startingOffsets=earliest"
+        )
     if not own.values["path"]:
         raise ConfigError("path is not set: give the directory that the files go to")
     has_headers = given.values["includeHeaders"]

@@ -17,7 +17,8 @@ import logging
 from typing import Any
 
 from ottla.client.clock import MONOTONIC, Clock
-from ottla.model.errors import OttlaError
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import backlog, is_held_back, limited
 from ottla.spark.cluster import SparkCluster
@@ -83,6 +84,7 @@ class StreamPlanner:
         new = latest.keys() - begin.keys()
         begin_of_all = {**begin, **self._cluster.earliest(new)}
         if is_first:
+            self._last_batch_at_ms = self._clock.now_ms()
             return to_spark(limited(begin_of_all, latest, max_rows), start=self._initial)
         if latest == begin or self._is_held_back(begin_of_all, latest, takes_all=takes_all):
             return start
@@ -110,7 +112,13 @@ class StreamPlanner:
     def _latest_now(self) -> Offsets:
         now_ms = self._clock.now_ms()
         if self._latest_at_ms is None or now_ms - self._latest_at_ms >= LATEST_TTL_MS:
-            self._latest = self._cluster.latest(self._places_now(now_ms))
+            try:
+                self._latest = self._cluster.latest(self._places_now(now_ms))
+            except KafkaError as error:
+                if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                self._places_at_ms = None  # a topic was deleted since: what that means is decided by `tasks`
+                self._latest = self._cluster.latest(self._places_now(now_ms))
             self._latest_at_ms = self._clock.now_ms()
         return self._latest
 
