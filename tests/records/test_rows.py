@@ -7,6 +7,7 @@ from itertools import islice
 import pyarrow as pa
 import pytest
 
+from ottla.model.errors import ConfigError
 from ottla.records import rows
 from ottla.records.messages import Message, MessageSet, TimestampType
 from ottla.records.rows import RowMaker
@@ -48,8 +49,12 @@ def test_every_row_has_what_its_columns_have() -> None:
     assert repr(found[5]) == "RawMessageAndMetadata(orders-3@105, key=b'k5', value=b'v5')"
 
 
-def test_without_a_column_of_headers_there_are_none() -> None:
-    assert {one.headers for one in RowMaker("t", 0).rows(batch())} == {()}
+def test_headers_that_were_not_read_are_no_empty_headers() -> None:
+    row = next(iter(RowMaker("t", 0).rows(batch())))
+    assert repr(row.headers) == "<not read>"
+    for look in (bool, len, list, tuple, dict):
+        with pytest.raises(ConfigError, match="include_headers=True"):
+            look(row.headers)
 
 
 def test_a_decoder_fails_at_its_row_and_the_next_row_is_sound() -> None:

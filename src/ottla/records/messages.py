@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import pyarrow as pa
 
 from ottla.kernels.layout import NO_TIMESTAMP
+from ottla.model.errors import ConfigError
 from ottla.records.builder import BATCH_BYTES, Stamp, encode
 from ottla.records.columns import HEADERS
 from ottla.records.compression import Codec
@@ -25,6 +26,23 @@ from ottla.records.reader import Decoded, decode
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class UnreadHeaders(tuple[tuple[str, bytes | None], ...]):
+    """In the place of headers that nobody asked for: looking at them is an error, not emptiness."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> NoReturn:
+        raise ConfigError("headers were not read, which is faster: set include_headers=True to have them")
+
+    __len__ = __getitem__ = __iter__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<not read>"
+
+
+UNREAD_HEADERS = UnreadHeaders()
 
 
 class TimestampType(IntEnum):
@@ -237,8 +255,10 @@ _TIMESTAMP_TYPES = {int(kind): kind for kind in TimestampType}
 
 
 def header_values(batch: pa.RecordBatch) -> list[Headers]:
-    """The headers of each row; none where the batch has no such column."""
-    if "headers" not in batch.schema.names or not len(batch.column("headers").values):
+    """The headers of each row; UNREAD_HEADERS where the batch has no such column."""
+    if "headers" not in batch.schema.names:
+        return [UNREAD_HEADERS] * batch.num_rows
+    if not len(batch.column("headers").values):
         return [()] * batch.num_rows
     rows = batch.column("headers").to_pylist()
     return [tuple((header["key"], header["value"]) for header in row) for row in rows]
