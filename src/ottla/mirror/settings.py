@@ -67,8 +67,10 @@ def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[st
 
 
 def producer_properties(given: Properties) -> dict[str, object]:
-    """For the producer that all streams share."""
-    return {**_PRODUCER_DEFAULTS, **normalised(given)}
+    """For the producer that all streams share. ZooKeeper is for making topics, where brokers are old."""
+    properties = {**_PRODUCER_DEFAULTS, **normalised(given)}
+    properties.pop("zookeeper_connect", None)
+    return properties
 
 
 def admin_properties(given: Properties) -> dict[str, object]:

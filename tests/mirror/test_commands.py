@@ -1,0 +1,125 @@
+"""`ottla mirror` and `ottla kafka-mirror-maker` as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla import Admin, EmbeddedBroker
+from ottla.cli.main import main
+from ottla.mirror import MirrorRecord
+from tests.mirror.clusters import PATIENCE_S, content, wait_for, write
+
+OTTLA = [sys.executable, "-m", "ottla"]
+
+
+def at(broker: EmbeddedBroker) -> dict[str, Any]:
+    return {"bootstrap_servers": broker.bootstrap}
+
+
+def is_committed(broker: EmbeddedBroker, group: str, records: int) -> bool:
+    with Admin(at(broker)) as admin:
+        return sum(one.offset for one in admin.group_offsets(group).values()) == records
+
+
+def until_committed(command: list[str], source: EmbeddedBroker, group: str, records: int) -> tuple[int, str]:
+    """Run a mirror until its group has come so far; its exit code and output."""
+    with subprocess.Popen([*OTTLA, *command], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for(lambda: is_committed(source, group, records) or process.poll() is not None, "a commit")
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    return process.returncode, output
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*OTTLA, *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+class Louder:
+    """A message handler with an argument."""
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix.encode()
+
+    def handle(self, message: Any) -> Iterable[MirrorRecord]:
+        if message.value is not None:
+            yield MirrorRecord(message.topic, message.value + self._suffix, message.key, message.partition)
+
+
+def test_mirror_and_translate(source: EmbeddedBroker, target: EmbeddedBroker, topic: str) -> None:
+    write(at(source), topic, 3, range(300))
+    between = ["-b", source.bootstrap, "--to", target.bootstrap, "--group", topic, "--format", "json"]
+    command = ["mirror", *between, "--topics", topic, "--commit-interval-ms", "200"]
+    code, output = until_committed(command, source, topic, 300)
+    assert code == 0
+    (row,) = json.loads(output)["rows"]
+    assert (row["sent"], row["dropped"]) == (300, 0)
+    assert content(at(target), topic) == content(at(source), topic)
+    # The mirror's own group has stopped, so it can be translated as any other.
+    translated = json.loads(ran("mirror", *between, "--translate", topic).stdout)
+    assert translated["rows"] == [
+        {"topic": topic, "partition": partition, "offset": 100} for partition in range(3)
+    ]
+    assert is_committed(target, topic, 300)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(("--to", "127.0.0.1:1"), "--topics or --except"), (("--topics", "t"), "--to HOST:PORT")],
+)
+def test_mirror_says_what_is_missing(
+    words: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["mirror", "-b", "127.0.0.1:1", *words])
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("handler", [(), ("tests.mirror.test_commands:Louder", "!")])
+def test_kafkas_flags(
+    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, tmp_path: Path, handler: tuple[str, ...]
+) -> None:
+    target.create_topic(topic, 3)
+    write(at(source), topic, 3, range(300))
+    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    consumer.write_text(
+        f"bootstrap.servers={source.bootstrap}\ngroup.id={topic}\nauto.offset.reset=earliest\n"
+        "key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer\n"
+    )
+    producer.write_text(f"bootstrap.servers={target.bootstrap}\nproducer.type=sync\n")
+    command = ["kafka-mirror-maker.sh", "--consumer.config", str(consumer), "--producer.config"]
+    command += [str(producer), "--num.streams", "2", "--whitelist", topic, "--new.consumer"]
+    command += ["--offset.commit.interval.ms", "200", "--abort.on.send.failure", "true"]
+    if handler:
+        command += ["--message.handler", handler[0], "--message.handler.args", handler[1]]
+    assert until_committed(command, source, topic, 300) == (0, "")
+    copied = sorted(row[2] or b"" for rows in content(at(target), topic).values() for row in rows)
+    originals = [row[2] for rows in content(at(source), topic).values() for row in rows]
+    expected = [value + b"!" for value in originals if value is not None] if handler else originals
+    assert copied == sorted(value or b"" for value in expected)
+
+
+def test_kafkas_flags_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.properties"
+    empty.write_text("group.id=g\nbootstrap.servers=127.0.0.1:1\n")
+    configs = ["kafka-mirror-maker", "--consumer.config", str(empty), "--producer.config", str(empty)]
+    for words, text in (
+        (configs[:3], 'Missing required argument "[producer.config]"'),
+        (configs, "Exactly one of whitelist or blacklist is required."),
+        ([*configs, "--blacklist", "t"], "blacklist can not be used when using new consumer"),
+        ([*configs, "--whitelist", "t", "--abort.on.send.failure", "maybe"], "abort.on.send.failure"),
+        ([*configs, "--whitelist", "t", "--message.handler", "a.b.Handler"], "Java classes cannot be loaded"),
+    ):
+        assert main(words) == 1
+        assert text in capsys.readouterr().err
