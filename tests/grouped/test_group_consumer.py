@@ -249,6 +249,23 @@ def test_commits_by_chunk_async_and_in_order(consumer: Consumers, writer: Writer
     assert one.assignment == set(places(topic))
 
 
+def test_partitions_go_after_what_was_committed(
+    broker: EmbeddedBroker, consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    fill(writer, topic)
+    one, other = consumer(), consumer()
+    read_all(one, topic)
+    told: list[OttlaError | None] = []
+    broker.fail("OffsetCommit", Code.COORDINATOR_LOAD_IN_PROGRESS, times=3)
+    one.commit_async(dict.fromkeys(places(topic), 50), lambda _, error: told.append(error))
+    chunks = poll_until(lambda: bool(told) and shared_out(topic, one, other)(), one, other)
+    poll_until(lambda: len(offsets_of(chunks)) == 200, one, other, into=chunks)
+    assert told == [None]
+    assert offsets_of(chunks) == all_offsets(topic, 100) - all_offsets(topic, 50)
+    with pytest.raises(PartitionsLost, match="this member does not have them any more"):
+        one.commit(dict.fromkeys(other.assignment, 77))
+
+
 def test_auto_commit_by_polls_and_at_the_end(consumer: Consumers, writer: Writer, topic: str) -> None:
     fill(writer, topic)
     one = consumer(enable_auto_commit=True, auto_commit_interval_ms=1)

@@ -14,20 +14,21 @@ from typing import Protocol
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.config import ClientConfig
+from ottla.client.metadata import ClusterMetadata
 from ottla.fetching.places import TopicAndPartition
 from ottla.grouped.errors import PartitionsLost
 from ottla.grouped.member_state import Reaction, reaction_to
 from ottla.model.errors import OttlaError
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetCommitFailed
-from ottla.offsets.coordinator_messages import Membership
+from ottla.offsets.coordinator_messages import NO_MEMBERSHIP, Membership
 
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicAndPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, OttlaError | None], None]
 
-GOODBYE_S = 5.0
-"""How long a close waits for commits that were submitted."""
+FLUSH_S = 5.0
+"""How long a rebalance or a close waits for commits that were submitted."""
 
 _LOST = {Reaction.FORGET_GENERATION, Reaction.FORGET_MEMBER}
 
@@ -44,13 +45,22 @@ class Group(Protocol):
 
 
 class Commits:
-    """Belongs to the application's thread: callbacks run in `tell`. The store is closed with it."""
+    """Belongs to the application's thread: callbacks run in `tell`. It has the store, and closes it."""
 
-    def __init__(self, config: ClientConfig, group_id: str, group: Group, store: KafkaOffsets) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        metadata: ClusterMetadata,
+        group_id: str,
+        group: Group,
+        is_assigned: Callable[[TopicAndPartition], bool],
+    ) -> None:
         self._config = config
         self._group_id = group_id
         self._group = group
-        self._store = store
+        self._is_assigned = is_assigned
+        self._membership = NO_MEMBERSHIP  # of the try that is under way
+        self.store = KafkaOffsets(config, metadata, membership=lambda: self._membership)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ottla-commits-{group_id}")
         self._last: Future[None] | None = None
         self._told: deque[tuple[OnCommit, Offsets, OttlaError | None]] = deque()
@@ -66,11 +76,15 @@ class Commits:
             on_commit, offsets, error = self._told.popleft()
             on_commit(offsets, error)
 
-    def close(self) -> None:
-        """Wait for what was submitted, but not for long, and close the store."""
+    def flush(self) -> None:
+        """Wait for what was submitted, but not for long: before partitions go."""
         if self._last is not None:
-            wait([self._last], GOODBYE_S)
-        self._store.close()
+            wait([self._last], FLUSH_S)
+
+    def close(self) -> None:
+        """Flush, and close the store."""
+        self.flush()
+        self.store.close()
         self._thread.shutdown()
         self.tell()
 
@@ -88,11 +102,13 @@ class Commits:
     def _commit(self, offsets: Offsets) -> None:
         deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
         while True:
-            membership = self._group.membership
-            if membership.generation < 0:
-                raise self._lost(offsets, "this member is out of the group")
+            # One for the whole try: a commit in the name of a later generation, of a partition that was
+            # given back in between, would undo its new owner's.
+            membership = self._membership = self._group.membership
+            if membership.generation < 0 or not all(map(self._is_assigned, offsets)):
+                raise self._lost(offsets, "this member does not have them any more")
             try:
-                self._store.commit(self._group_id, offsets)
+                self.store.commit(self._group_id, offsets)
             except OffsetCommitFailed as error:
                 reaction = reaction_to(error.code)
                 passes = reaction is Reaction.REJOIN or self._group.membership != membership

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ from ottla.grouped.membership_thread import MembershipThread
 from ottla.grouped.partitions import AssignedPartitions
 from ottla.grouped.topics import TopicSelection, Wanted
 from ottla.model.errors import OttlaError
-from ottla.offsets import KafkaOffsets, OffsetAndMetadata
+from ottla.offsets import OffsetAndMetadata
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Decoder
 
@@ -70,8 +70,10 @@ class GroupConsumer:
         self._membership = MembershipThread(
             client, self._config.member, self._selection, self._metadata, self._partitions.wake
         )
-        self._store = KafkaOffsets(client, self._metadata, membership=lambda: self._membership.membership)
-        self._commits = Commits(client, group_id, self._membership, self._store)
+        self._commits = Commits(
+            client, self._metadata, group_id, self._membership, self._partitions.is_assigned
+        )
+        self._store = self._commits.store
         self._committed_at_ms = MONOTONIC.now_ms()
         self._auto_committed: dict[TopicAndPartition, int] = {}
         self._wait_ms = min(WAIT_MS, self._config.member.max_poll_interval_ms / 3)
@@ -120,7 +122,7 @@ class GroupConsumer:
         try:
             demand = self._membership.polled()
         except Exception:
-            self._give_back(self._partitions.assigned, self._listener.on_lost)
+            self._lose(self._partitions.assigned)
             raise
         if demand is not None:
             self._obey(demand)
@@ -141,21 +143,32 @@ class GroupConsumer:
             if takes:
                 stack.callback(self._take, demand, {place: one.offset for place, one in starts.items()})
             if demand.is_lost:
-                self._give_back(demand.give_back, self._listener.on_lost)
+                self._lose(demand.give_back)
             elif demand.give_back:
-                self._commit_finally()
-                self._give_back(demand.give_back, self._listener.on_revoked)
+                self._give_back(demand.give_back)
 
-    def _give_back(self, places: Places, tell: Callable[[Places], None]) -> None:
+    def _give_back(self, places: Places) -> None:
+        log.info("group %r: gives back %s", self._group_id, ", ".join(map(str, sorted(places))))
+        self._commit_finally()
+        try:
+            self._listener.on_revoked(places)
+        finally:
+            self._commits.flush()
+            self._forget(places)
+
+    def _lose(self, places: Places) -> None:
         if not places:
             return
-        log.info("group %r: gives back %s", self._group_id, ", ".join(map(str, sorted(places))))
+        log.warning("group %r: has lost %s", self._group_id, ", ".join(map(str, sorted(places))))
         try:
-            tell(places)
+            self._listener.on_lost(places)
         finally:
-            self._partitions.remove(places)
-            for place in places:
-                self._auto_committed.pop(place, None)
+            self._forget(places)
+
+    def _forget(self, places: Places) -> None:
+        self._partitions.remove(places)
+        for place in places:
+            self._auto_committed.pop(place, None)
 
     def _take(self, demand: Demand, starts: Mapping[TopicAndPartition, int]) -> None:
         places = ", ".join(f"{place} at {starts.get(place, 'no offset')}" for place in sorted(demand.take))
@@ -172,8 +185,8 @@ class GroupConsumer:
     def commit(self, offsets: Positions | FetchedDataChunk | None = None) -> None:
         """Store positions: of a chunk, given ones, or of all that was handed out. Waits for the answer.
 
-        Raises PartitionsLost if the group has given the partitions to others, OffsetCommitFailed, and what
-        connections raise if no coordinator answers in time.
+        Only of partitions that are assigned: PartitionsLost otherwise, also if others got them meanwhile.
+        Raises OffsetCommitFailed, and what connections raise if no coordinator answers in time.
         """
         wanted = self._wanted(offsets)
         if wanted:
@@ -274,8 +287,7 @@ class GroupConsumer:
             stack.callback(self._commits.close)
             stack.callback(self._mark_closed)
             if self._partitions.assigned:
-                self._commit_finally()
-                self._give_back(self._partitions.assigned, self._listener.on_revoked)
+                self._give_back(self._partitions.assigned)
 
     def _mark_closed(self) -> None:
         self._is_closed = True

@@ -23,7 +23,7 @@ from ottla.records.rows import Decoder, RowMaker, Rows
 
 
 class AssignedPartitions:
-    """Belongs to the thread that polls; `wake` is for all."""
+    """Belongs to the thread that polls; `wake` and `is_assigned` are for all."""
 
     def __init__(
         self,
@@ -51,6 +51,10 @@ class AssignedPartitions:
         """All of them."""
         return frozenset((*self._feeds, *self._starts))
 
+    def is_assigned(self, place: TopicAndPartition) -> bool:
+        """From any thread: whether this is one of them."""
+        return place in self._feeds or place in self._starts
+
     # --- coming and going
 
     def announce(self, places: Iterable[TopicAndPartition], starts: Mapping[TopicAndPartition, int]) -> None:
@@ -60,9 +64,9 @@ class AssignedPartitions:
 
     def begin(self) -> None:
         """Read what was announced."""
-        while self._starts:
-            place, start = self._starts.popitem()
+        for place, start in list(self._starts.items()):
             feed = self._feeds[place] = self._engine.add(place, start, inbox=self._inbox)
+            del self._starts[place]
             if place in self._paused:
                 feed.pause()
 
@@ -189,6 +193,6 @@ class AssignedPartitions:
                 self._feeds[place].resume()
 
     def _check(self, place: TopicAndPartition) -> None:
-        if place not in self._feeds and place not in self._starts:
+        if not self.is_assigned(place):
             having = ", ".join(map(str, sorted(self.assigned))) or "nothing"
             raise ConfigError(f"{place} is not assigned to this member; it has {having}")
