@@ -144,11 +144,11 @@ class MemberThread:
             while not (self._is_stopping or self.health is Health.FAILED):
                 self._take_news()
                 steps = self.member.work()
-                if steps is None:
-                    self._wait()
-                else:
+                if steps is not None:
                     self._do(steps)
                 self._judge()
+                if steps is None:
+                    self._wait()
             self._do(self.member.leave())
             self._judge()
         except Exception as error:
