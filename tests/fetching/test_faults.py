@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -303,3 +304,22 @@ def test_no_broker_at_all_is_told_and_waited_for() -> None:
             assert report is not None
             assert report.reaction is Reaction.MOVE
             assert address in str(report.error)
+
+
+def test_many_partitions_without_a_broker_ask_together_and_are_told_of_once(
+    engine: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker() as gone:
+        gone.create_topic("t", 50)
+        bootstrap = gone.bootstrap
+    caplog.set_level(logging.DEBUG, logger="ottla.fetching")
+    reader = engine(bootstrap=bootstrap)
+    feeds = [reader.add(place, 0) for place in places(50)]
+
+    def told() -> list[logging.LogRecord]:
+        return [one for one in list(caplog.records) if "no leader to read from" in one.getMessage()]
+
+    until(lambda: len(told()) >= 8)
+    assert [one.levelno for one in told()].count(logging.WARNING) == 1
+    assert "and 49 more" in told()[-1].getMessage()
+    assert all(feed.errors.poll(0) is not None for feed in feeds)

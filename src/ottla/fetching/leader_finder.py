@@ -85,6 +85,7 @@ class LeaderFinder:
         self._is_stopped = False
         self._wake = threading.Event()
         self._homeless: list[Cursor] = []
+        self._trouble: tuple[type[Exception], int] | None = None  # what the log was told last
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- other threads
@@ -117,10 +118,10 @@ class LeaderFinder:
         while not self._is_stopped:
             self._welcome()
             now_ms = self._clock.now_ms()
-            due = [cursor for cursor in self._homeless if cursor.retry_at_ms <= now_ms]
-            if due:
-                self._homeless = [cursor for cursor in self._homeless if cursor.retry_at_ms > now_ms]
-                self._find(due)
+            if any(cursor.retry_at_ms <= now_ms for cursor in self._homeless):
+                # When one is due all come along: the answer to one question serves them all.
+                homeless, self._homeless = self._homeless, []
+                self._find(homeless)
             self._rest()
 
     def _rest(self) -> None:
@@ -183,9 +184,17 @@ class LeaderFinder:
                 cursor.feed.stop(cursor.feed.generation, error)
             self._keep(cursor)
         if failed and not self._is_stopped:
-            cursor, error = failed[0]
-            more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-            log.warning("no leader to read from: %s%s: %s", cursor.feed.topic_partition, more, error)
+            self._log(failed)
+
+    def _log(self, failed: list[tuple[Cursor, Exception]]) -> None:
+        """A warning for each kind of trouble, and not for every try."""
+        cursor, error = failed[0]
+        trouble = type(error), getattr(error, "code", 0)
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        what = "no leader to read from: %s%s: %s"
+        level = logging.DEBUG if trouble == self._trouble else logging.WARNING
+        log.log(level, what, cursor.feed.topic_partition, more, error)
+        self._trouble = trouble
 
     def _settle(self, cursors: list[Cursor], view: ClusterView) -> None:
         groups: dict[BrokerAndFetcherId, list[Cursor]] = {}
@@ -202,6 +211,8 @@ class LeaderFinder:
             key = BrokerAndFetcherId(leader.node, fetcher_id(*place, self._fetcher_count))
             groups.setdefault(key, []).append(cursor)
         self._unsettle(failed)
+        if groups and not failed:
+            self._trouble = None
         for key, members in groups.items():
             self._give(key, members)
 
