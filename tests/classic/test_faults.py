@@ -29,7 +29,7 @@ from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
 from ottla.zookeeper.session import CreateMode
 from tests.classic.conftest import QUICK, Connectors, registered_at
-from tests.classic.reading import Reader, member, owners, seen_by, wait_for, written
+from tests.classic.reading import Reader, member, offsets, owners, seen_by, wait_for, written
 from tests.fetching.traffic import Writer
 
 FAULTS = int(os.environ.get("OTTLA_CHURN_FAULTS", "50"))
@@ -209,7 +209,12 @@ def test_a_process_that_is_killed_and_comes_back_at_once_under_the_same_name(
 
 
 def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
-    process: Processes, connector: Connectors, writer: Writer, topic: str
+    process: Processes,
+    connector: Connectors,
+    writer: Writer,
+    topic: str,
+    name: str,
+    zookeeper: KazooZooKeeperSession,
 ) -> None:
     """It wakes with messages in its hands, of partitions that were given to another meanwhile."""
     stopped = process("a")
@@ -219,7 +224,7 @@ def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
     wait_for(lambda: other.metrics().owned_partitions == 2, "they share")
     fill(writer, topic, 10)
     wait_for(lambda: set(stopped.seen + reader.seen) == written(writer.ends, topic), "all is read")
-    time.sleep(1.2)  # the stopped one commits what it has read
+    wait_for(lambda: offsets(zookeeper, name, topic) == dict.fromkeys(range(4), 10), "all is committed")
     stopped.send(signal.SIGSTOP)
     fill(writer, topic, 10)
     wait_for(lambda: other.metrics().owned_partitions == 4, "the other has all")
