@@ -55,11 +55,19 @@ KAFKAS_TOOLS = {
         "ottla.cli.kafka.consumer_groups", "list, describe, move, delete groups"
     ),
     "kafka-consumer-offset-checker": Command("ottla.cli.kafka.offset_checker", "the lag of a classic group"),
+    "kafka-consumer-perf-test": Command(
+        "ottla.cli.kafka.consumer_perf_test", "how many records a second a topic gives"
+    ),
     "kafka-delete-records": Command("ottla.cli.kafka.delete_records", "delete what lies before an offset"),
+    "kafka-dump-log": Command("ottla.cli.kafka.dump_log", "what is in the files of a partition"),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
     "kafka-mirror-maker": Command("ottla.cli.kafka.mirror_maker", "copy topics into another cluster"),
+    "kafka-producer-perf-test": Command(
+        "ottla.cli.kafka.producer_perf_test", "how many records a second a topic takes"
+    ),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
+    "zookeeper-shell": Command("ottla.cli.kafka.zookeeper_shell", "look at znodes, and change them"),
 }
 COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 
