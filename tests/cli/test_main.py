@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from ottla.cli.main import COMMANDS, Command, main
+from ottla.cli.main import COMMANDS, KAFKAS_TOOLS, Command, main, main_as_tool
 from ottla.model.errors import ConfigError
 from ottla.model.version import VERSION
 
@@ -33,6 +35,17 @@ def test_every_command_tells_its_options(name: str, capsys: pytest.CaptureFixtur
         main([name, "--help"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_kafkas_tools_are_programs_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    scripts = project["project"]["scripts"]
+    assert {name for name in scripts if scripts[name].endswith("main_as_tool")} == set(KAFKAS_TOOLS)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kafka-topics", "--list"])
+    assert main_as_tool() == 1
+    assert capsys.readouterr().err.startswith("--bootstrap-server must be specified")
 
 
 def test_no_command_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:

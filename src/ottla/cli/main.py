@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 from ottla.model.errors import OttlaError
@@ -88,6 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return code
+
+
+def main_as_tool() -> int:
+    """One of Kafka's tools, by the name that this program was called by."""
+    return main([Path(sys.argv[0]).name.removesuffix(".exe"), *sys.argv[1:]])
 
 
 def _run(words: list[str]) -> int:
