@@ -24,6 +24,7 @@ from ottla.model.version import VERSION
 if TYPE_CHECKING:
     from ottla.admin.admin import Admin
     from ottla.broker.embedded import EmbeddedBroker
+    from ottla.grouped.group_consumer import GroupConsumer
     from ottla.offsets.ledger import OffsetLedger
     from ottla.partition.consumer import PartitionConsumer
     from ottla.partition.replay import replay
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigError",
     "CorruptRecord",
     "EmbeddedBroker",
+    "GroupConsumer",
     "KafkaError",
     "LocalProtocolError",
     "OffsetLedger",
@@ -55,6 +57,7 @@ __all__ = [
 _LOADED_AT_FIRST_USE = {
     "Admin": "ottla.admin.admin",
     "EmbeddedBroker": "ottla.broker.embedded",
+    "GroupConsumer": "ottla.grouped.group_consumer",
     "OffsetLedger": "ottla.offsets.ledger",
     "PartitionConsumer": "ottla.partition.consumer",
     "Producer": "ottla.producer.producer",

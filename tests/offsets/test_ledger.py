@@ -315,6 +315,8 @@ def read_and_kill(address: str, chance: random.Random, reader: str) -> None:
 def test_every_record_is_in_the_results_once_however_often_workers_are_killed(
     address: str, connection: Any, reader: str
 ) -> None:
+    if reader == "group" and not address.startswith("sqlite"):
+        pytest.skip("one database will do: how partitions come to a worker is none of its business")
     seed = int(os.environ.get("OTTLA_SEED", random.SystemRandom().randrange(1 << 30)))
     if address.startswith("duckdb"):
         connection.close()  # a file belongs to one process at a time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -167,3 +168,20 @@ def test_ctrl_c(broker: EmbeddedBroker, source: str) -> None:
     assert process.returncode not in {0, -signal.SIGKILL}
     assert said.rstrip().endswith("KeyboardInterrupt")
     assert "Warning" not in said
+
+
+def test_a_forgotten_consumer_is_told_of_and_ends(broker: EmbeddedBroker, topic: str, writer: Writer) -> None:
+    before = threading.active_count()
+    consumer = PartitionConsumer(bootstrap_servers=broker.bootstrap, fetch_wait_max_ms=50)
+    filled(consumer, writer, topic, 10)
+    assert threading.active_count() > before
+    del consumer
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        gc.collect()
+    until(lambda: threading.active_count() <= before)
+
+
+def test_a_consumer_that_read_nothing_has_nothing_to_close(recwarn: pytest.WarningsRecorder) -> None:
+    PartitionConsumer(bootstrap_servers="127.0.0.1:1")
+    gc.collect()
+    assert not [one for one in recwarn if "PartitionConsumer" in str(one.message)]

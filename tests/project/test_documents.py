@@ -78,6 +78,7 @@ def test_public_surface_is_what_was_decided() -> None:
         "ConfigError",
         "CorruptRecord",
         "EmbeddedBroker",
+        "GroupConsumer",
         "KafkaError",
         "LocalProtocolError",
         "OffsetLedger",

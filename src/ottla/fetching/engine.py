@@ -105,7 +105,7 @@ class FetchEngine:
                 )
             self._feeds[topic_partition] = feed
             self._budget.divide(len(self._feeds))
-            if not self._finder.thread.is_alive():
+            if not self.is_running:
                 self._finder.thread.start()
         self._finder.take_in([Cursor(feed)])
         return feed
@@ -123,6 +123,11 @@ class FetchEngine:
         """What is being read."""
         with self._lock:
             return dict(self._feeds)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has threads: from the first `add` to `close`."""
+        return self._finder.thread.is_alive()
 
     def infos(self) -> list[PartitionTopicInfo]:
         """How far each partition is."""

@@ -8,7 +8,9 @@ with PartitionConsumer(bootstrap_servers="127.0.0.1:9092") as consumer:
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import TracebackType
@@ -149,9 +151,16 @@ class PartitionConsumer:
         for reader in (*self.readers.values(), self._last):
             if reader is not None:
                 reader.close()
-        self._metadata.interrupt()
-        self._engine.close()
-        self._metadata.close()
+        _end(self._engine, self._metadata)
+
+    def __del__(self) -> None:
+        engine = getattr(self, "_engine", None)
+        if engine is None or not engine.is_running:
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+        # Not here: this may be a thread of the engine, in the middle of something.
+        with contextlib.suppress(RuntimeError):  # Python itself ends
+            threading.Thread(target=_end, args=(engine, self._metadata), daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -160,3 +169,9 @@ class PartitionConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _end(engine: FetchEngine, metadata: ClusterMetadata) -> None:
+    metadata.interrupt()
+    engine.close()
+    metadata.close()
