@@ -33,7 +33,7 @@ from ottla.mirror.settings import (
     is_classic,
     producer_properties,
 )
-from ottla.mirror.sources import POLL_MS, ClassicSource, GroupSource, OnRelease, Source
+from ottla.mirror.sources import POLL_MS, ClassicSource, Events, GroupSource, Source
 from ottla.mirror.stream import MirrorStream, Note
 from ottla.mirror.topic_follower import TopicFollower
 from ottla.mirror.translation import RUNS_TOPIC, RunNotes, make_runs_topic
@@ -190,11 +190,11 @@ class Mirror:
             is_stopping=self._is_stopping,
         )
 
-    def _open_source(self, number: int, on_release: OnRelease) -> Source:
+    def _open_source(self, number: int, events: Events) -> Source:
         properties = consumer_properties(self._consumer, number, POLL_MS)
         if is_classic(self._consumer):
-            return ClassicSource(self._topics, properties, self._classic_listener, on_release)
-        return GroupSource(self._topics, self._group, properties, self._group_listener, on_release)
+            return ClassicSource(self._topics, properties, self._classic_listener, events)
+        return GroupSource(self._topics, self._group, properties, self._group_listener, events)
 
     # --- topics
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -181,11 +181,10 @@ class Outbox:
         runs, self._runs = self._runs, {}
         return runs
 
-    def forget(self, positions: dict[TopicAndPartition, int]) -> None:
-        """These are committed, or not ours any more."""
-        for place, offset in positions.items():
-            if self._positions.get(place) == offset:
-                del self._positions[place]
+    def forget(self, places: Iterable[TopicAndPartition]) -> None:
+        """These are committed, or others have them by now."""
+        for place in places:
+            self._positions.pop(place, None)
 
 
 def _offsets(batch: pa.RecordBatch) -> Offsets | range:

@@ -6,10 +6,13 @@ Defaults can be overridden. What is fixed cannot: a consumer that commits by its
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ottla.client.properties import snake
+from ottla.client.config import CLIENT_PROPERTIES
+from ottla.client.properties import Property, snake
+from ottla.fetching import FETCH_PROPERTIES
 from ottla.model.errors import ConfigError
+from ottla.producer.config import PRODUCER_PROPERTIES
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +23,8 @@ _AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
 _CONSUMER_DEFAULTS: Properties = {
     "auto_offset_reset": "smallest",
     "metadata_max_age_ms": 10_000,  # new partitions are not to wait for five minutes
+    "fetch_message_max_bytes": 4
+    << 20,  # who reads on and on pays by the answer: measured 2 to 4 times faster
 }
 _PRODUCER_DEFAULTS: Properties = {
     "delivery_timeout_ms": INT_MAX,
@@ -33,6 +38,13 @@ _ADMIN_PREFIXES = ("security_", "ssl_", "sasl_")
 def normalised(properties: Properties) -> dict[str, object]:
     """The same with underscores, so that a name is there once."""
     return {snake(name): value for name, value in properties.items()}
+
+
+def _over(defaults: Properties, given: Properties, table: Iterable[Property]) -> dict[str, object]:
+    """What is given over the defaults, whichever of a property's names it is given by."""
+    properties = normalised(given)
+    set_by_user = {name for row in table if properties.keys() & set(row.names) for name in row.names}
+    return {name: value for name, value in defaults.items() if name not in set_by_user} | properties
 
 
 def is_classic(consumer: Properties) -> bool:
@@ -50,7 +62,7 @@ def group_of(consumer: Properties) -> str:
 
 def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[str, object]:
     """For the consumer of one stream."""
-    properties = {**_CONSUMER_DEFAULTS, **normalised(given)}
+    properties = _over(_CONSUMER_DEFAULTS, given, (*CLIENT_PROPERTIES, *FETCH_PROPERTIES))
     for name in _AUTO_COMMIT:
         if str(properties.pop(name, "false")).lower() == "true":
             log.warning("%s=true is ignored: a mirror commits what is stored, and nothing else", name)
@@ -68,7 +80,7 @@ def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[st
 
 def producer_properties(given: Properties) -> dict[str, object]:
     """For the producer that all streams share. ZooKeeper is for making topics, where brokers are old."""
-    properties = {**_PRODUCER_DEFAULTS, **normalised(given)}
+    properties = _over(_PRODUCER_DEFAULTS, given, PRODUCER_PROPERTIES)
     properties.pop("zookeeper_connect", None)
     return properties
 

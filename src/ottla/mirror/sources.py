@@ -1,7 +1,7 @@
 """Where a stream's records come from: a member of a modern group, or of a classic one.
 
-Both look the same to the stream, whose thread makes every call: `poll` gives chunks, and tells `on_release`
-when partitions are about to go to others, while they can still be committed.
+Both look the same to the stream, whose thread makes every call: `poll` gives chunks, and tells `Events` when
+partitions are about to go to others, while they can still be committed, and when they are lost.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from ottla.classic import (
     Blacklist,
@@ -32,14 +32,20 @@ POLL_MS = 100
 """How long a stream waits for records before it looks at everything else."""
 
 Positions = Mapping[TopicAndPartition, int]
-OnRelease = Callable[[], None]
+
+
+class Events(NamedTuple):
+    """What a source tells its stream, from within `poll`."""
+
+    on_release: Callable[[], None]
+    on_loss: Callable[[Iterable[TopicAndPartition]], None]
 
 
 class Source(Protocol):
     """A member of the mirror's group."""
 
     def poll(self) -> FetchedDataChunk | None:
-        """The next chunk; None if none comes soon. Calls `on_release` before partitions go."""
+        """The next chunk; None if none comes soon."""
 
     def commit(self, positions: Positions) -> bool:
         """Store positions, but those of partitions that are not ours any more. False: try again later."""
@@ -60,10 +66,10 @@ class GroupSource(RebalanceListener):
         group_id: str,
         properties: Mapping[str, object],
         listener: RebalanceListener | None,
-        on_release: OnRelease,
+        events: Events,
     ) -> None:
         self._told = listener or RebalanceListener()
-        self._on_release = on_release
+        self._events = events
         self._is_closing = False
         self._consumer = GroupConsumer(_pattern(topics), group_id, properties, listener=self)
 
@@ -85,13 +91,14 @@ class GroupSource(RebalanceListener):
 
     def on_revoked(self, partitions: Places) -> None:
         if not self._is_closing:
-            self._on_release()
+            self._events.on_release()
         self._told.on_revoked(partitions)
 
     def on_assigned(self, partitions: Places) -> None:
         self._told.on_assigned(partitions)
 
     def on_lost(self, partitions: Places) -> None:
+        self._events.on_loss(partitions)
         self._told.on_lost(partitions)
 
 
@@ -118,9 +125,9 @@ class ClassicSource:
         topics: TopicFilter,
         properties: Mapping[str, object],
         listener: ConsumerRebalanceListener | None,
-        on_release: OnRelease,
+        events: Events,
     ) -> None:
-        self._on_release = on_release
+        self._events = events
         self._told = listener
         self._changed = threading.Condition()
         self._is_reading = False  # the next three are guarded by it
@@ -134,11 +141,13 @@ class ClassicSource:
             self._connector.shutdown()
             raise
         self._chunks: Iterator[FetchedDataChunk] | None = None
+        self._lost_sessions = 0
         with self._changed:
             self._is_reading = True
 
     def poll(self) -> FetchedDataChunk | None:
         self._release_if_wanted()
+        self._look_for_losses()
         chunks = self._chunks = self._chunks or self._stream.batches()
         try:
             return next(chunks, None)
@@ -146,13 +155,20 @@ class ClassicSource:
             self._chunks = None
             return None
 
+    def _look_for_losses(self) -> None:
+        """With its session a member loses all partitions, and no listener is asked."""
+        lost_sessions = self._connector.metrics().lost_sessions
+        if lost_sessions != self._lost_sessions:
+            self._lost_sessions = lost_sessions
+            self._events.on_loss(self._owned)
+
     def _release_if_wanted(self) -> None:
         with self._changed:
             is_wanted = self._is_release_wanted
         if not is_wanted:
             return
         try:
-            self._on_release()
+            self._events.on_release()
         finally:
             with self._changed:
                 self._is_release_wanted = False

@@ -18,7 +18,7 @@ from ottla.client.clock import MONOTONIC
 from ottla.fetching import TopicAndPartition
 from ottla.mirror.offset_runs import Run
 from ottla.mirror.outbox import Counts, Outbox
-from ottla.mirror.sources import OnRelease, Source
+from ottla.mirror.sources import Events, Source
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,11 @@ Note = Callable[[Mapping[TopicAndPartition, list[Run]], Mapping[TopicAndPartitio
 
 
 class MirrorStream:
-    """`open_source` is called in the stream's own thread, with what to call before partitions go."""
+    """`open_source` is called in the stream's own thread."""
 
     def __init__(
         self,
-        open_source: Callable[[OnRelease], Source],
+        open_source: Callable[[Events], Source],
         outbox: Outbox,
         counts: Counts,
         *,
@@ -53,7 +53,7 @@ class MirrorStream:
     def run(self) -> None:
         """Until the mirror stops. Raises what ends it."""
         with ExitStack() as stack:
-            self._source = source = self._open_source(self.checkpoint)
+            self._source = source = self._open_source(Events(self.checkpoint, self._outbox.forget))
             stack.callback(source.close)
             while not self._is_stopping.is_set():
                 self._step(source)
@@ -81,4 +81,4 @@ class MirrorStream:
         if self._source.commit(positions):
             self._outbox.forget(positions)
             self._counts.add(commits=1)
-            log.info("committed %s", ", ".join(f"{place} at {at}" for place, at in sorted(positions.items())))
+            log.info("%d partitions are committed", len(positions))
