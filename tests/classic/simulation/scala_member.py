@@ -3,6 +3,9 @@
 Its flaws are here too. It gives up after `rebalance.max.retries` and then owns nothing until something
 changes in the group; it goes on handing out while its session is gone; requests that fail are sent again by
 the next session, also deletes of owner nodes that are others' by then.
+
+One flaw is left out, since nobody else can cure it: an attempt that goes on in a new session claims nodes
+that the consumer then forgets, and that stand in its own way until that session ends, too.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class ScalaMember(Process):
         self._rules = ViewRules(GROUP, name)
         self._watches = WatchBook(self._noticed)
         self._fetched: dict[TopicAndPartition, tuple[ConsumerThreadId, int]] = {}
+        self._claims: set[str] = set()
         self._is_triggered = False
         self._is_new_session = False
         self._is_leaving = False
@@ -87,6 +91,7 @@ class ScalaMember(Process):
                 self._is_new_session = False
                 self._watches.clear()
                 self.feeds.clear()
+                yield from self._clear_forgotten()
                 yield from self._register()
                 yield from self._synced_rebalance()
             elif self._is_triggered:
@@ -99,6 +104,13 @@ class ScalaMember(Process):
         self.session.close()
         self.world.pass_on_events()
         self.world.trace(f"{self.name}: has left")
+
+    def _clear_forgotten(self) -> Thread:
+        for path in sorted(self._claims):
+            node = yield Read(path)
+            if node is not None and node.stat.ephemeral_owner == self.session.session_id:
+                yield Delete(path)
+        self._claims.clear()
 
     def _register(self) -> Thread:
         path = paths.consumer(GROUP, self.name)
@@ -155,6 +167,7 @@ class ScalaMember(Process):
                 if node is None or node.data != str(thread).encode():
                     continue
             owned.append(path)
+            self._claims.add(path)
         if len(owned) == len(mine):
             return True
         for path in owned:
