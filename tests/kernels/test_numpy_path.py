@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ottla import kernels
@@ -43,13 +43,16 @@ from ottla.kernels.layout import (
     VERIFY_NOTHING,
 )
 from ottla.model.errors import CorruptRecord, LocalProtocolError
-from ottla.records import builder, entries
+from ottla.producer.partitioners import by_partition
+from ottla.records import builder, entries, hashes
 from ottla.records.columns import HeaderColumns, HeaderSpans, RecordColumns
 from ottla.records.compression import Codec
 from ottla.records.hashes import java_hash_column, murmur2_column
+from ottla.records.inputs import binary_input
 from ottla.records.reader import decode
 from ottla.records.slabs import SlabPool
 from ottla.wire.api.fetch import AbortedTransaction
+from tests.naive import hashes as naive
 from tests.naive.record_set import batch, marker, message, record, varint, wrapper
 from tests.naive.strategies import ABORTED, HEADERS, TIMESTAMPS, VALUES, record_sets
 
@@ -187,6 +190,22 @@ def hashing(name: str) -> Callable[..., None]:
     return both
 
 
+def key_partitions(*arguments: Any) -> None:
+    *inputs, out = arguments
+    mine = out.copy()
+    compiled.key_partitions(*inputs, out)
+    numpy_path.key_partitions(*inputs, mine)
+    same(out, mine, "key_partitions")
+
+
+def rows_by_partition(chosen: Array, reach: Array, *outputs: Array) -> None:
+    mine = [array.copy() for array in outputs]
+    compiled.rows_by_partition(chosen, reach, *outputs)
+    numpy_path.rows_by_partition(chosen, reach, *mine)
+    for name, own, other in zip(("starts", "order", "reach_placed"), outputs, mine, strict=True):
+        same(own, other, name)
+
+
 def ends_ascend(ends: npt.NDArray[np.int32]) -> bool:
     answer = bool(compiled.ends_ascend(ends))
     assert bool(numpy_path.ends_ascend(ends)) == answer
@@ -204,6 +223,8 @@ BOTH: dict[str, Callable[..., Any]] = {
     "encode_messages": encode_messages,
     "murmur2_column": hashing("murmur2_column"),
     "java_hash_column": hashing("java_hash_column"),
+    "key_partitions": key_partitions,
+    "rows_by_partition": rows_by_partition,
 }
 
 
@@ -579,6 +600,45 @@ def test_columns_into_batches_of_any_size(rows: list[Any], batch_bytes: int, ski
             assert read(data) == chosen.num_rows
 
 
+@given(st.lists(st.tuples(ROWS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 2)), max_size=4))
+def test_some_rows_of_several_tables_are_one_batch(
+    tables: list[tuple[list[Any], int, int, int]],
+) -> None:
+    """The same bytes as all those rows in one table."""
+    pieces, whole = [], []
+    for rows, first, step, chosen in tables:
+        columns = table_of(rows).select([["key", "value", "timestamp", "headers"], ["value"]][chosen > 0])
+        picks = np.arange(first, len(rows), step) if chosen < 2 else builder.NO_PICKS
+        count = len(picks) if chosen < 2 else len(rows)
+        if not count:
+            continue
+        records = builder.Records.of(columns, 7)
+        pieces.append(builder.Piece(records, picks, count, records.bytes_max, 7))
+        taken = [rows[pick] for pick in picks] if chosen < 2 else rows
+        whole += [row if chosen == 0 else (None, row[1], 7, []) for row in taken]
+    if not pieces:
+        return
+    stamp = builder.Stamp(producer_id=5, producer_epoch=3, base_sequence=0x7FFFFFFE)
+    with suppress(LocalProtocolError):
+        batch = builder.encode_batch(pieces, codec=Codec.NONE, level=None, stamp=stamp, pool=POOL)
+        assert batch == builder.encode(table_of(whole), stamp=stamp, batch_bytes=1 << 30, pool=POOL)[0]
+
+
+@given(ROWS, ROWS, st.sampled_from([1, 62, 80, 150, 400]))
+def test_a_batch_that_is_full_ends_within_a_call_and_between_calls(
+    first: list[Any], second: list[Any], batch_bytes: int
+) -> None:
+    assume(first and second)
+    pieces = [
+        builder.Piece(records, builder.NO_PICKS, records.count, records.bytes_max, 0)
+        for records in (builder.Records.of(table_of(rows), 0) for rows in (first, second))
+    ]
+    with suppress(LocalProtocolError):
+        views = builder._encode_batches(pieces, batch_bytes, builder.PLAIN, builder.Numbering.LOG, POOL)
+        whole = builder.encode(table_of(first + second), batch_bytes=batch_bytes, pool=POOL)
+        assert views == whole
+
+
 @given(ROWS, st.integers(0, 1), st.sampled_from([1, 100, 1 << 20]), st.integers(0, 3))
 def test_columns_into_messages(rows: list[Any], magic: int, batch_bytes: int, skipped: int) -> None:
     columns = table_of(rows)[skipped:].drop_columns("headers")
@@ -609,18 +669,25 @@ def test_a_timestamp_that_is_no_time_stops_both_at_the_same_row(bad: int) -> Non
 
 
 def encode_arguments(rows: list[Any], batch_bytes: int) -> list[Any]:
-    columns = builder._Records.of(table_of(rows), 0)
+    columns = builder.Records.of(table_of(rows), 0)
     stamp = np.array([0, 0, -1, -1, -1])
     return [
         columns.count,
+        builder.NO_PICKS,
         *columns.key,
         *columns.value,
         columns.timestamps,
+        0,
         *columns.header_arrays,
         batch_bytes,
         stamp,
         VERIFY_LATER,
+        True,
     ]
+
+
+def new_state() -> npt.NDArray[np.int64]:
+    return np.zeros(layout.ENCODER_STATE_SIZE, np.int64)
 
 
 def test_too_little_room_is_noticed_at_the_same_row() -> None:
@@ -632,20 +699,20 @@ def test_too_little_room_is_noticed_at_the_same_row() -> None:
             for batches in (0, 1, 3, 20):
                 table = np.empty((batches, layout.ENCODED_COLUMNS), np.int64)
                 out = np.empty(size, np.uint8)
-                statuses.add(encode_batches(*arguments, out, table, np.zeros(2, np.int64)))
+                statuses.add(encode_batches(*arguments, out, table, new_state()))
     assert statuses == {OK, FULL}
 
 
 def test_room_is_reckoned_to_the_byte() -> None:
     arguments = encode_arguments([(b"k", b"v", 0, []), (b"k", b"v", 1, [])], 1 << 20)
     for size in range(61, 200):
-        table, progress = np.empty((2, layout.ENCODED_COLUMNS), np.int64), np.zeros(2, np.int64)
+        table, progress = np.empty((2, layout.ENCODED_COLUMNS), np.int64), new_state()
         encode_batches(*arguments, np.empty(size, np.uint8), table, progress)
 
 
 def test_too_little_room_for_messages() -> None:
     rows = [(b"k" * n, b"v" * 30, 1000 * n, []) for n in range(5)]
-    columns = builder._Records.of(table_of(rows), 0)
+    columns = builder.Records.of(table_of(rows), 0)
     for magic in (0, 1):
         for size in range(0, 450, 10):
             encode_messages(
@@ -665,10 +732,34 @@ def test_a_record_beyond_two_gigabytes_is_refused_without_reading_it() -> None:
     ends = np.frombuffer(struct.pack("=3i", 0, 10, 0x7FFFFFFF), np.int32)
     data = entries.read_only(b"v" * 10)
     arguments = encode_arguments([(b"", b"", 0, [])] * 2, 1 << 20)
-    arguments[5:9] = ends, data, data[:0], 0
-    out, table, progress = np.empty(1000, np.uint8), np.empty((2, 2), np.int64), np.zeros(2, np.int64)
+    arguments[6:10] = ends, data, data[:0], 0
+    out, table, progress = np.empty(1000, np.uint8), np.empty((2, 2), np.int64), new_state()
     assert encode_batches(*arguments, out, table, progress) == BAD_FIELD
     assert progress[1] == 1
+
+
+# ---- placement
+
+
+@given(st.lists(st.none() | st.binary(max_size=9), max_size=20), st.integers(0, 9), st.integers(1, 50))
+def test_keys_are_placed_one_by_one(keys: list[bytes | None], skipped: int, partitions: int) -> None:
+    column = pa.array(keys, pa.binary())[skipped:]
+    placed = hashes.key_partitions(binary_input(column, "key"), len(column), partitions)
+    wanted = [-1 if key is None else (naive.murmur2(key) & 0x7FFFFFFF) % partitions for key in keys[skipped:]]
+    assert placed.tolist() == wanted
+    assert hashes.key_partition_column(column, partitions).fill_null(-1).to_pylist() == wanted
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1000)), max_size=40), st.integers(-5, 5))
+def test_rows_of_a_partition_come_together_in_their_order(rows: list[tuple[int, int]], base: int) -> None:
+    chosen = np.array([partition for partition, _ in rows], np.int32)
+    reach = base + np.cumsum([0, *(size for _, size in rows)])
+    order, placed, runs = by_partition(chosen, reach, 7)
+    assert [partition for partition, _, _ in runs] == sorted(set(chosen.tolist()))
+    for partition, first, last in runs:
+        own = [row for row, (one, _) in enumerate(rows) if one == partition]
+        assert order[first:last].tolist() == own
+        assert placed[first:last].tolist() == np.cumsum([rows[row][1] for row in own]).tolist()
 
 
 # ---- hashes

@@ -19,9 +19,10 @@ from ottla.producer.accumulator import Accumulator
 from ottla.producer.batches import NO_SEQUENCE, Batch, Outcome
 from ottla.producer.deliveries import Submission
 from ottla.producer.partition_queue import NEVER, NO_LEADER, Limits
-from ottla.producer.parts import Part, Sizes
+from ottla.producer.parts import Part, Sizes, Source
 from ottla.producer.sequences import Identity
 from ottla.producer.verdicts import Verdict
+from ottla.records.builder import NO_PICKS
 
 TOPIC = "orders"
 IN_FLIGHT_MAX = 5
@@ -61,8 +62,10 @@ def part(values: list[int], now_ms: float, submission: Submission | None = None)
     columns = pa.record_batch({"value": pa.array([b"%d" % value for value in values], pa.binary())})
     submission = submission or Submission(TOPIC)
     submission.close(len(values))
-    size = Sizes(columns).between(0, len(values))
-    return Part(columns, range(len(values)), size, submission, now_ms, 0)
+    source = Source.of(columns)
+    reach = Sizes(source.records).reach
+    size = int(reach[-1] - reach[0])
+    return Part(source, NO_PICKS, range(len(values)), size, submission, now_ms, 0)
 
 
 def numbers(one: Part) -> list[int]:

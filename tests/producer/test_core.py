@@ -13,9 +13,10 @@ from ottla.producer.accumulator import Accumulator
 from ottla.producer.batches import Batch, Outcome
 from ottla.producer.errors import DeliveryExpired
 from ottla.producer.partition_queue import NEVER, NO_LEADER
-from ottla.producer.parts import Sizes, joined, taken
+from ottla.producer.parts import Sizes, Source, joined, taken
 from ottla.producer.sequences import EPOCH_MAX, Identity
 from ottla.producer.verdicts import Verdict, verdict_on
+from ottla.records.builder import Records
 from ottla.records.columns import HEADERS
 from tests.producer.simulated_cluster import TOPIC, limits, numbers, part
 
@@ -323,6 +324,10 @@ def test_error_codes_have_verdicts(code: int, verdict: Verdict) -> None:
 # ---- parts
 
 
+def sizes_of(values: list[bytes]) -> Sizes:
+    return Sizes(Records.of(pa.record_batch({"value": pa.array(values, pa.binary())}), 0))
+
+
 def test_sizes_count_keys_values_and_headers() -> None:
     columns = pa.record_batch(
         {
@@ -334,29 +339,31 @@ def test_sizes_count_keys_values_and_headers() -> None:
         }
     )
     for piece in (columns, pa.concat_batches([columns.slice(2), columns]).slice(1)):
-        sizes = Sizes(piece)
-        assert [sizes.between(0, count) for count in range(4)] == [0, 33, 33 + 46, 33 + 46 + 21]
-        assert [sizes.between(count, count + 1) for count in range(3)] == [33, 46, 21]
+        sizes = Sizes(Records.of(piece, 0))
+        assert (sizes.reach - sizes.reach[0]).tolist() == [0, 33, 33 + 46, 33 + 46 + 21]
+        assert sizes.largest == 46
 
 
 def test_runs_keep_within_the_limit_but_for_single_records() -> None:
-    sizes = Sizes(pa.record_batch({"value": pa.array([b"", bytes(100), b"", b"", b""])}))
+    sizes = sizes_of([b"", bytes(100), b"", b"", b""])
     assert list(sizes.runs(50)) == [(0, 1, 21), (1, 2, 121), (2, 4, 42), (4, 5, 21)]
     assert list(sizes.runs(10_000)) == [(0, 5, 205)]
-    assert list(sizes.runs(50, 2, 4)) == [(2, 4, 42)]
-    assert list(Sizes(pa.record_batch({"value": pa.array([], pa.binary())})).runs(5)) == []
+    assert list(sizes_of([]).runs(5)) == []
+    assert sizes_of([]).largest == 0
 
 
 def test_parts_of_different_columns_are_joined() -> None:
     first, second = part([1], 0.0), part([2, 3], 0.0)
     first.wall_ms, second.wall_ms = 100, 200
-    second.columns = pa.record_batch(
-        {
-            "key": pa.array([b"a", None]),
-            "value": pa.array([b"2", b"3"]),
-            "timestamp": pa.array([7, None], pa.int64()),
-            "headers": pa.array([[{"key": "h", "value": b""}], []], HEADERS),
-        }
+    second.source = Source.of(
+        pa.record_batch(
+            {
+                "key": pa.array([b"a", None]),
+                "value": pa.array([b"2", b"3"]),
+                "timestamp": pa.array([7, None], pa.int64()),
+                "headers": pa.array([[{"key": "h", "value": b""}], []], HEADERS),
+            }
+        )
     )
     columns, _ = joined([first, second])
     assert columns.column("timestamp").to_pylist() == [100, 7, 200]

@@ -27,6 +27,8 @@ encode_messages: Kernel = _path.encode_messages
 ends_ascend: Kernel = _path.ends_ascend
 murmur2_column: Kernel = _path.murmur2_column
 java_hash_column: Kernel = _path.java_hash_column
+key_partitions: Kernel = _path.key_partitions
+rows_by_partition: Kernel = _path.rows_by_partition
 
 if not kernel.AVAILABLE and kernel.REQUESTED != "numpy":
     warnings.warn(

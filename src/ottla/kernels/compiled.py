@@ -5,6 +5,7 @@ from ottla.kernels.ends_check import ends_ascend
 from ottla.kernels.entry_scan import scan_entries, summarize_entries
 from ottla.kernels.hashes import java_hash_column, murmur2_column
 from ottla.kernels.header_decode import decode_headers
+from ottla.kernels.placement import key_partitions, rows_by_partition
 from ottla.kernels.record_decode import decode_batches, decode_messages
 from ottla.kernels.record_encode import encode_batches, encode_messages
 
@@ -17,7 +18,9 @@ __all__ = [
     "encode_messages",
     "ends_ascend",
     "java_hash_column",
+    "key_partitions",
     "murmur2_column",
+    "rows_by_partition",
     "scan_entries",
     "summarize_entries",
 ]

@@ -19,7 +19,8 @@ def signed32(value):
 
 
 @inlined
-def _murmur2_of(data, start, end):
+def murmur2_of(data, start, end):
+    """Kafka's murmur2 of a key, as an unsigned number."""
     h = (MURMUR_SEED ^ (end - start)) & MASK
     at = start
     while at + 4 <= end:
@@ -49,7 +50,7 @@ def murmur2_column(ends, data, out):
     """Kafka's murmur2 of each value as a signed 32-bit number; nulls are the caller's to mask."""
     ends_at, data_at, out_at = pointer(ends), pointer(data), pointer(out)
     for row in range(out.size):
-        h = _murmur2_of(data_at, get_int32(ends_at, row), get_int32(ends_at, row + 1))
+        h = murmur2_of(data_at, get_int32(ends_at, row), get_int32(ends_at, row + 1))
         put_int32(out_at, row, signed32(h))
 
 

@@ -125,6 +125,17 @@ ENCODED_START = 0
 ENCODED_END = 1
 ENCODED_COLUMNS = 2
 
+# Places in the encoder's state, which a batch is carried in from one call to the next.
+ENCODED_BATCHES = 0  # written, with the open one only if this was the last call
+ENCODED_ROW = 1  # of this call, that it got to
+ENCODED_BEFORE = 2  # records of all calls so far
+OPEN_START = 3  # the batch that is not closed yet: where it begins and ends,
+OPEN_END = 4
+OPEN_COUNT = 5  # its records so far, 0: there is none open,
+OPEN_BASE_TIMESTAMP = 6  # and their times
+OPEN_MAX_TIMESTAMP = 7
+ENCODER_STATE_SIZE = 8
+
 # What the encoder writes into batch headers.
 STAMP_OFFSET = 0
 STAMP_ATTRIBUTES = 1

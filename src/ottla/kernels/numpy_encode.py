@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,10 @@ import numpy as np
 from ottla.kernels.layout import (
     BAD_FIELD,
     BATCH_OVERHEAD,
+    ENCODED_BATCHES,
+    ENCODED_BEFORE,
     ENCODED_END,
+    ENCODED_ROW,
     ENCODED_START,
     ENCODED_TIMESTAMP_LIMIT,
     ENTRY_OVERHEAD,
@@ -27,6 +31,11 @@ from ottla.kernels.layout import (
     LEGACY_CRC_AT,
     MAGIC_AT,
     OK,
+    OPEN_BASE_TIMESTAMP,
+    OPEN_COUNT,
+    OPEN_END,
+    OPEN_MAX_TIMESTAMP,
+    OPEN_START,
     RECORD_OVERHEAD_MAX,
     SIZE_MAX,
     STAMP_ATTRIBUTES,
@@ -44,7 +53,7 @@ from ottla.kernels.numpy_bytes import (
     write_numbers,
     write_varints,
 )
-from ottla.kernels.numpy_inputs import BinaryInput, HeaderInput
+from ottla.kernels.numpy_inputs import NO_PICKS, BinaryInput, HeaderInput
 
 # All 61 bytes in front of records, with 0 for the checksum.
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -66,6 +75,37 @@ class _Full(Exception):
         self.row = row
 
 
+@dataclass
+class _Open:
+    """The batch that records go into, and what came before it. Its numbers are those of `layout`'s state."""
+
+    batches: int
+    before: int
+    start: int
+    end: int
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+    @classmethod
+    def of(cls, state: I64Array) -> _Open:
+        return cls(*(int(state[place]) for place in _STATE_PLACES))
+
+    def save(self, state: I64Array) -> None:
+        state[list(_STATE_PLACES)] = astuple(self)
+
+
+_STATE_PLACES = (
+    ENCODED_BATCHES,
+    ENCODED_BEFORE,
+    OPEN_START,
+    OPEN_END,
+    OPEN_COUNT,
+    OPEN_BASE_TIMESTAMP,
+    OPEN_MAX_TIMESTAMP,
+)
+
+
 def _first(wrong: np.ndarray[tuple[int], np.dtype[np.bool_]], count: int) -> int:
     """Where the first true one is, or `count`."""
     return int(wrong.argmax()) if wrong.any() else count
@@ -81,6 +121,7 @@ def _row_chunks(rows: int) -> Iterator[tuple[int, int]]:
 
 def encode_batches(
     rows: int,
+    picks: I64Array,
     key_ends: I32Array,
     key_data: U8Array,
     key_valid: U8Array,
@@ -90,6 +131,7 @@ def encode_batches(
     value_valid: U8Array,
     value_valid_at: int,
     timestamps: I64Array,
+    timestamp_ms: int,
     header_ends: Any,  # these seven are all None if no record has headers
     header_key_ends: Any,
     header_key_data: Any,
@@ -100,13 +142,15 @@ def encode_batches(
     batch_bytes: int,
     stamp: I64Array,
     verify: int,  # noqa: ARG001 - checksums are left to the caller in any case
+    is_last: bool,  # noqa: FBT001 - as the kernel has it
     out: U8Array,
     table: I64Array,
-    progress: I64Array,
+    state: I64Array,
 ) -> int:
     """As `record_encode.encode_batches`, but checksums are always left to the caller."""
-    key = BinaryInput.of(rows, key_ends, key_data, key_valid, key_valid_at)
-    value = BinaryInput.of(rows, value_ends, value_data, value_valid, value_valid_at)
+    picks = picks[:rows]
+    key = BinaryInput.of(rows, picks, key_ends, key_data, key_valid, key_valid_at)
+    value = BinaryInput.of(rows, picks, value_ends, value_data, value_valid, value_valid_at)
     headers = None
     # What does not depend on the batch: attributes, key, value, headers.
     fixed = 1 + key.varint_lengths + value.varint_lengths
@@ -116,6 +160,7 @@ def encode_batches(
     else:
         headers = HeaderInput.of(
             rows,
+            picks,
             header_ends,
             header_key_ends,
             header_key_data,
@@ -126,56 +171,110 @@ def encode_batches(
         )
         fixed += varint_sizes(headers.counts) + headers.bytes_of_rows
         room += headers.room
-    times = timestamps[:rows]
+    times = np.full(rows, timestamp_ms, np.int64)
+    if timestamps.size:
+        times = timestamps[picks] if picks.size else timestamps[:rows]
     wrong = (times <= -ENCODED_TIMESTAMP_LIMIT) | (times >= ENCODED_TIMESTAMP_LIMIT) | (room > SIZE_MAX)
     sound = _first(wrong, rows)
+    batch = _Open.of(state)
+    planner = _Planner(batch, stamp.tolist(), batch_bytes, out, table)
     try:
-        plan, batches = _planned(times[:sound], fixed[:sound], room[:sound], batch_bytes, out.size, table)
+        plan = planner.placed(times[:sound], fixed[:sound], room[:sound], is_last=is_last)
     except _Full as full:
-        progress[1] = full.row
+        state[ENCODED_ROW] = full.row
         return FULL
+    state[ENCODED_ROW] = sound
     if sound < rows:
-        progress[1] = sound
         return BAD_FIELD
     _write_records(out, plan, key, value, headers)
-    _write_batch_headers(out, table, batches, times, stamp)
-    progress[0] = len(batches) - 1
-    progress[1] = rows
+    batch.before += rows
+    batch.save(state)
     return OK
 
 
-def _planned(
-    timestamps: I64Array, fixed: I64Array, room: I64Array, batch_bytes: int, out_bytes: int, table: I64Array
-) -> tuple[_Plan, list[int]]:
-    """Place all records; fills `table`, and answers the first row of each batch, and the end of rows."""
-    rows = timestamps.size
-    plan = _Plan(*(np.empty(rows, np.int64) for _ in _Plan._fields))
-    # No record takes less than with deltas of a byte each, so this tells which rows might share a batch.
-    least = np.append(0, np.cumsum(fixed + 2 + varint_sizes(fixed + 2)))
-    firsts = [0]
-    row = start = 0
-    while row < rows:
-        if len(firsts) > table.shape[0]:
+class _Planner:
+    """Places records, and writes the headers of the batches that they fill."""
+
+    def __init__(
+        self, batch: _Open, stamps: list[int], batch_bytes: int, out: U8Array, table: I64Array
+    ) -> None:
+        self._batch = batch
+        self._stamps = stamps
+        self._batch_bytes = batch_bytes
+        self._out = out
+        self._table = table
+
+    def placed(self, timestamps: I64Array, fixed: I64Array, room: I64Array, *, is_last: bool) -> _Plan:
+        """Where each goes. Raises _Full."""
+        rows, batch = timestamps.size, self._batch
+        plan = _Plan(*(np.empty(rows, np.int64) for _ in _Plan._fields))
+        # No record takes less than with deltas of a byte each, so this tells which rows might share a batch.
+        least = np.append(0, np.cumsum(fixed + 2 + varint_sizes(fixed + 2)))
+        row = 0
+        while row < rows:
+            if not batch.count:
+                self._begin(row, int(timestamps[row]))
+            left = batch.start + self._batch_bytes - batch.end
+            last = int(np.searchsorted(least, least[row] + left, side="right")) - 1
+            last = min(max(last, row + 1), rows)
+            deltas = timestamps[row:last] - batch.base_timestamp
+            places = batch.count + np.arange(last - row)
+            bodies = fixed[row:last] + varint_sizes(deltas) + varint_sizes(places)
+            sizes = varint_sizes(bodies) + bodies
+            ends = np.cumsum(sizes)
+            at = batch.end + ends - sizes
+            count = int(np.searchsorted(ends, left, side="right"))
+            if not batch.count:
+                count = max(count, 1)
+            is_outside = at[:count] + room[row : row + count] > self._out.size
+            if is_outside.any():
+                raise _Full(row + int(is_outside.argmax()))
+            for column, values in zip(plan, (at, bodies, deltas, places), strict=True):
+                column[row : row + count] = values[:count]
+            if count:
+                batch.end += int(ends[count - 1])
+                batch.max_timestamp = max(batch.max_timestamp, int(timestamps[row : row + count].max()))
+                batch.count += count
+                row += count
+            if row < rows or is_last:
+                self._close(row)
+        return plan
+
+    def _begin(self, row: int, timestamp: int) -> None:
+        batch = self._batch
+        if batch.batches == self._table.shape[0]:
             raise _Full(row)
-        last = int(np.searchsorted(least, least[row] + batch_bytes - BATCH_OVERHEAD, side="right")) - 1
-        last = min(max(last, row + 1), rows)
-        deltas = timestamps[row:last] - timestamps[row]
-        places = np.arange(last - row)
-        bodies = fixed[row:last] + varint_sizes(deltas) + varint_sizes(places)
-        sizes = varint_sizes(bodies) + bodies
-        ends = BATCH_OVERHEAD + np.cumsum(sizes)
-        count = max(int(np.searchsorted(ends, batch_bytes, side="right")), 1)
-        for column, values in zip(plan, (start + ends - sizes, bodies, deltas, places), strict=True):
-            column[row : row + count] = values[:count]
-        is_outside = plan.at[row : row + count] + room[row : row + count] > out_bytes
-        if is_outside.any():
-            raise _Full(row + int(is_outside.argmax()))
-        table[len(firsts) - 1, ENCODED_START] = start
-        start += int(ends[count - 1])
-        table[len(firsts) - 1, ENCODED_END] = start
-        row += count
-        firsts.append(row)
-    return plan, firsts
+        batch.start = batch.end
+        batch.end += BATCH_OVERHEAD
+        batch.base_timestamp = batch.max_timestamp = timestamp
+
+    def _close(self, row: int) -> None:
+        batch, stamps = self._batch, self._stamps
+        first = batch.before + row - batch.count
+        sequence = stamps[STAMP_SEQUENCE]
+        if sequence >= 0:
+            sequence = (sequence + first) & 0x7FFFFFFF  # behind the largest comes 0
+        _BATCH_HEADER.pack_into(
+            self._out.data,
+            batch.start,
+            _wrapped(stamps[STAMP_OFFSET] + first, 64),
+            batch.end - batch.start - ENTRY_OVERHEAD,
+            -1,
+            2,
+            0,
+            _wrapped(stamps[STAMP_ATTRIBUTES], 16),
+            batch.count - 1,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            stamps[STAMP_PRODUCER_ID],
+            _wrapped(stamps[STAMP_PRODUCER_EPOCH], 16),
+            _wrapped(sequence, 32),
+            batch.count,
+        )
+        self._table[batch.batches, ENCODED_START] = batch.start
+        self._table[batch.batches, ENCODED_END] = batch.end
+        batch.batches += 1
+        batch.count = 0
 
 
 def _write_records(
@@ -201,34 +300,6 @@ def _wrapped(value: int, bits: int) -> int:
     return (value + half) % (2 * half) - half
 
 
-def _write_batch_headers(
-    out: U8Array, table: I64Array, firsts: list[int], timestamps: I64Array, stamp: I64Array
-) -> None:
-    stamps = stamp.tolist()
-    spans = table[: len(firsts) - 1].tolist()
-    for first, end, span in zip(firsts, firsts[1:], spans, strict=False):
-        sequence = stamps[STAMP_SEQUENCE]
-        if sequence >= 0:
-            sequence = (sequence + first) & 0x7FFFFFFF  # behind the largest comes 0
-        _BATCH_HEADER.pack_into(
-            out.data,
-            span[ENCODED_START],
-            _wrapped(stamps[STAMP_OFFSET] + first, 64),
-            span[ENCODED_END] - span[ENCODED_START] - ENTRY_OVERHEAD,
-            -1,
-            2,
-            0,
-            _wrapped(stamps[STAMP_ATTRIBUTES], 16),
-            end - first - 1,
-            int(timestamps[first]),
-            int(timestamps[first:end].max()),
-            stamps[STAMP_PRODUCER_ID],
-            _wrapped(stamps[STAMP_PRODUCER_EPOCH], 16),
-            _wrapped(sequence, 32),
-            end - first,
-        )
-
-
 # ---- formats 0 and 1
 
 
@@ -249,8 +320,8 @@ def encode_messages(
     progress: I64Array,
 ) -> int:
     """As `record_encode.encode_messages`."""
-    key = BinaryInput.of(rows, key_ends, key_data, key_valid, key_valid_at)
-    value = BinaryInput.of(rows, value_ends, value_data, value_valid, value_valid_at)
+    key = BinaryInput.of(rows, NO_PICKS, key_ends, key_data, key_valid, key_valid_at)
+    value = BinaryInput.of(rows, NO_PICKS, value_ends, value_data, value_valid, value_valid_at)
     body_at = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
     sizes = body_at + 8 + key.lengths + value.lengths
     stops = np.cumsum(sizes)

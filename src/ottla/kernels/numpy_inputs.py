@@ -15,10 +15,13 @@ from ottla.kernels.numpy_bytes import (
     I64Array,
     U8Array,
     gather,
+    ranges,
     scatter,
     varint_sizes,
     write_varints,
 )
+
+NO_PICKS: I64Array = np.zeros(0, np.int64)
 
 
 def ends_ascend(ends: I32Array) -> bool:
@@ -27,22 +30,31 @@ def ends_ascend(ends: I32Array) -> bool:
 
 
 class BinaryInput(NamedTuple):
-    """A column as the caller gave it, and the size of each value: -1 for null."""
+    """Where the values of some rows begin, and the size of each: -1 for null."""
 
-    ends: I32Array
+    starts: I64Array
     data: U8Array
     sizes: I64Array
+    is_packed: bool  # the values lie one behind the other
 
     @classmethod
-    def of(cls, rows: int, ends: I32Array, data: U8Array, valid: U8Array, valid_at: int) -> BinaryInput:
+    def of(
+        cls, rows: int, picks: I64Array, ends: I32Array, data: U8Array, valid: U8Array, valid_at: int
+    ) -> BinaryInput:
+        """Of the rows `picks`, or of the first `rows` if there are none."""
         if not ends.size:
-            return cls(ends, data, np.full(rows, -1, np.int64))
-        sizes = np.diff(ends[: rows + 1]).astype(np.int64)
+            return cls(np.zeros(rows, np.int64), data, np.full(rows, -1, np.int64), is_packed=True)
+        chosen = picks if picks.size else np.arange(rows)
+        starts = ends[chosen].astype(np.int64)
+        sizes = ends[chosen + 1] - starts
+        is_packed = not picks.size
         if valid.size:
-            held = valid[valid_at >> 3 : (valid_at + rows + 7) >> 3]
-            bits = np.unpackbits(held, bitorder="little")[valid_at & 7 :][:rows]
-            sizes[bits == 0] = -1
-        return cls(ends, data, sizes)
+            bits = chosen + valid_at
+            is_null = (valid[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1 == 0
+            # Nulls may have bytes as well, which nobody wants.
+            is_packed = is_packed and not sizes[is_null].any()
+            sizes[is_null] = -1
+        return cls(starts, data, sizes, is_packed)
 
     @property
     def lengths(self) -> I64Array:
@@ -56,16 +68,13 @@ class BinaryInput(NamedTuple):
 
     def packed(self, first: int, last: int) -> U8Array:
         """The bytes of values first to last, one after the other."""
-        if not self.ends.size:
-            return self.data[:0]
-        start, stop = int(self.ends[first]), int(self.ends[last])
         lengths = np.maximum(self.sizes[first:last], 0)
         total = int(lengths.sum())
-        if total == stop - start:
-            return self.data[start:stop]
-        # Nulls may have bytes as well, which nobody wants.
+        if self.is_packed:
+            start = int(self.starts[first]) if total else 0
+            return self.data[start : start + total]
         out = np.empty(total, np.uint8)
-        gather(out, 0, self.data, self.ends[first:last].astype(np.int64), lengths)
+        gather(out, 0, self.data, self.starts[first:last], lengths)
         return out
 
     def write(self, out: U8Array, at: I64Array, first: int, last: int) -> I64Array:
@@ -81,17 +90,19 @@ class BinaryInput(NamedTuple):
 
 
 class HeaderInput(NamedTuple):
-    """The headers of all records: record r has those from ends[r] to ends[r + 1]."""
+    """The headers of some records: record r has those from ends[r] to ends[r + 1]."""
 
     ends: I64Array
     key: BinaryInput
     value: BinaryInput
     positions: I64Array  # of each header, and the end, as if all were written one after the other
+    room: I64Array  # of each record, as the kernel reckons it: with the bytes of nulls
 
     @classmethod
     def of(
         cls,
         rows: int,
+        picks: I64Array,
         ends: I32Array,
         key_ends: I32Array,
         key_data: U8Array,
@@ -100,11 +111,16 @@ class HeaderInput(NamedTuple):
         value_valid: U8Array,
         value_valid_at: int,
     ) -> HeaderInput:
-        count = key_ends.size - 1
-        key = BinaryInput.of(count, key_ends, key_data, key_data[:0], 0)
-        value = BinaryInput.of(count, value_ends, value_data, value_valid, value_valid_at)
+        chosen = picks if picks.size else np.arange(rows)
+        firsts, lasts = ends[chosen].astype(np.int64), ends[chosen + 1].astype(np.int64)
+        counts = lasts - firsts
+        headers = ranges(counts) + np.repeat(firsts, counts)
+        key = BinaryInput.of(headers.size, headers, key_ends, key_data, key_data[:0], 0)
+        value = BinaryInput.of(headers.size, headers, value_ends, value_data, value_valid, value_valid_at)
         sizes = key.varint_lengths + value.varint_lengths
-        return cls(ends[: rows + 1].astype(np.int64), key, value, np.append(0, np.cumsum(sizes)))
+        reach = key_ends.astype(np.int64) + value_ends
+        room = reach[lasts] - reach[firsts] + counts * RECORD_OVERHEAD_MAX
+        return cls(np.append(0, np.cumsum(counts)), key, value, np.append(0, np.cumsum(sizes)), room)
 
     @property
     def counts(self) -> I64Array:
@@ -113,12 +129,6 @@ class HeaderInput(NamedTuple):
     @property
     def bytes_of_rows(self) -> I64Array:
         return np.diff(self.positions[self.ends])
-
-    @property
-    def room(self) -> I64Array:
-        """As the kernel reckons it, with the bytes of nulls."""
-        size = self.key.ends[self.ends].astype(np.int64) + self.value.ends[self.ends]
-        return np.diff(size + self.ends * RECORD_OVERHEAD_MAX)
 
     def write(self, out: U8Array, at: I64Array, first: int, last: int) -> None:
         """Write the headers of records first to last, whose counts have been written."""

@@ -13,6 +13,7 @@ else is done for thousands of records at a time:
     numpy_inputs    what the encode reads
     numpy_encode    columns into batches and messages
     numpy_hashes    murmur2 and String.hashCode
+    numpy_placement partitions of keys, and the rows of each partition
 
 Work is cut into chunks of some thousand records, so that what it takes beside its input and output is
 bounded whatever the bytes claim. Positions are checked before they are used, and NumPy checks them again.
@@ -28,6 +29,7 @@ from ottla.kernels.numpy_hashes import java_hash_column, murmur2_column
 from ottla.kernels.numpy_headers import decode_headers
 from ottla.kernels.numpy_inputs import ends_ascend
 from ottla.kernels.numpy_messages import decode_messages
+from ottla.kernels.numpy_placement import key_partitions, rows_by_partition
 from ottla.kernels.numpy_scan import scan_entries, summarize_entries
 
 CRC32C_IN_KERNEL = False
@@ -41,7 +43,9 @@ __all__ = [
     "encode_messages",
     "ends_ascend",
     "java_hash_column",
+    "key_partitions",
     "murmur2_column",
+    "rows_by_partition",
     "scan_entries",
     "summarize_entries",
 ]

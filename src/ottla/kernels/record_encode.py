@@ -2,6 +2,8 @@
 
 A binary column comes as (ends, data, valid, valid_at): Arrow's offsets and data, its validity bitmap
 (empty: no nulls) and the first bit of it that counts. `ends` empty means that every value is null.
+Format 2 can be written from some rows only, by their numbers, and a batch from several sets of columns: each
+record's bytes are copied once, from the user's memory to where they are sent from.
 Compression is the caller's, who does it once a batch with a library, and so is CRC-32C where the CPU has
 no instruction for it.
 """
@@ -18,8 +20,11 @@ from ottla.kernels.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_OVERHEAD,
+    ENCODED_BATCHES,
+    ENCODED_BEFORE,
     ENCODED_COLUMNS,
     ENCODED_END,
+    ENCODED_ROW,
     ENCODED_START,
     ENCODED_TIMESTAMP_LIMIT,
     ENTRY_OVERHEAD,
@@ -28,6 +33,11 @@ from ottla.kernels.layout import (
     LEGACY_BODY_AT_V1,
     MAGIC_AT,
     OK,
+    OPEN_BASE_TIMESTAMP,
+    OPEN_COUNT,
+    OPEN_END,
+    OPEN_MAX_TIMESTAMP,
+    OPEN_START,
     RECORD_OVERHEAD_MAX,
     SIZE_MAX,
     STAMP_ATTRIBUTES,
@@ -43,6 +53,7 @@ from ottla.kernels.memory import (
     get_int32,
     get_int64,
     pointer,
+    prefetch,
     put_byte,
     put_int64,
     row_of,
@@ -51,6 +62,10 @@ from ottla.kernels.memory import (
     write_int64,
 )
 from ottla.kernels.varint import varint_size, write_varint
+
+CACHE_LINE = 64
+PICKS_AHEAD = 2
+PREFETCH_BYTES = 1024
 
 
 @inlined
@@ -63,6 +78,14 @@ def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):
         if not (get_byte(valid, bit >> 3) >> (bit & 7)) & 1:
             return -1
     return get_int32(ends, index + 1) - get_int32(ends, index)
+
+
+@inlined
+def _prefetch_value(ends, data, index):
+    """Rows that are picked lie apart, where the CPU does not look ahead by itself."""
+    start = get_int32(ends, index)
+    for line in range(start, min(get_int32(ends, index + 1), start + PREFETCH_BYTES), CACHE_LINE):
+        prefetch(data, line)
 
 
 @inlined
@@ -153,10 +176,13 @@ def _write_length(out, at, guess, end):
 
 
 @kernel
-def _first_beyond(times, rows):
+def _first_beyond(times, chosen, has_picks, rows):
     """The first timestamp that is not within the limit."""
     row = 0
-    while row < rows and -ENCODED_TIMESTAMP_LIMIT < get_int64(times, row) < ENCODED_TIMESTAMP_LIMIT:
+    while row < rows:
+        timestamp = get_int64(times, get_int64(chosen, row) if has_picks else row)
+        if not -ENCODED_TIMESTAMP_LIMIT < timestamp < ENCODED_TIMESTAMP_LIMIT:
+            break
         row += 1
     return row
 
@@ -164,6 +190,7 @@ def _first_beyond(times, rows):
 @kernel
 def encode_batches(
     rows,
+    picks,
     key_ends,
     key_data,
     key_valid,
@@ -173,6 +200,7 @@ def encode_batches(
     value_valid,
     value_valid_at,
     timestamps,
+    timestamp_ms,
     header_ends,
     header_key_ends,
     header_key_data,
@@ -183,16 +211,20 @@ def encode_batches(
     batch_bytes,
     stamp,
     verify,
+    is_last,
     out,
     table,
-    progress,
+    state,
 ):
     """Write `rows` records as batches of at most `batch_bytes` (a larger record gets its own batch).
 
+    `picks`: which rows of the columns, ascending; empty: the first ones.
+    `timestamps` empty: all have `timestamp_ms`, which the caller has checked.
     The header arrays are all None if no record has headers; Numba then leaves that code out.
     `stamp`: what goes into the batch headers (see `layout`); offset and sequence are the first record's.
     `verify`: whether checksums are made here or left to the caller, as for the scan.
-    `table` gets (start, end) of each batch, `progress` (batches written, row reached).
+    `is_last`: whether the last batch is closed, or goes on with the records of another call with the same
+    `out`, `table` and `state`. `table` gets (start, end) of each closed batch.
 
     A record is written before its length is known, behind as many bytes as the length before took, and
     moved if that was wrong. If it made its batch too large, the batch is closed in front of it and the
@@ -200,15 +232,28 @@ def encode_batches(
     """
     keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
     values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
-    times, target = pointer(timestamps), pointer(out)
-    stamps, entries = pointer(stamp), pointer(table)
+    chosen, times, target = pointer(picks), pointer(timestamps), pointer(out)
+    stamps, entries, states = pointer(stamp), pointer(table), pointer(state)
+    before, batches = get_int64(states, ENCODED_BEFORE), get_int64(states, ENCODED_BATCHES)
+    start, at, count = (
+        get_int64(states, OPEN_START),
+        get_int64(states, OPEN_END),
+        get_int64(states, OPEN_COUNT),
+    )
+    base_timestamp = get_int64(states, OPEN_BASE_TIMESTAMP)
+    max_timestamp = get_int64(states, OPEN_MAX_TIMESTAMP)
+    batch_end = start + batch_bytes
     # Typed zeros: Numba would compile the parts for a literal 0 as well.
-    row = at = start = batch_end = batches = count = base_timestamp = max_timestamp = np.int64(0)
+    step = extent = np.int64(0)
     length_size = np.int64(1)
-    extent = np.int64(0)
     status = OK
-    while row < rows:
-        timestamp = get_int64(times, row)
+    while step < rows:
+        row = step
+        if picks.size > 0:
+            row = get_int64(chosen, step)
+            if value_ends.size > 0:
+                _prefetch_value(values, value_bytes, get_int64(chosen, min(step + PICKS_AHEAD, rows - 1)))
+        timestamp = get_int64(times, row) if timestamps.size > 0 else timestamp_ms
         # Any timestamp can be written; whether each was within the limit is looked at once, behind the loop.
         extent |= abs(timestamp)
         key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
@@ -267,15 +312,15 @@ def encode_batches(
         if end <= batch_end or count == 0:
             at = end
             count += 1
-            row += 1
+            step += 1
             max_timestamp = max(max_timestamp, timestamp)
-            if row < rows:
+            if step < rows or not is_last:
                 continue
         _close_batch(
             target,
             start,
             at,
-            row - count,
+            before + step - count,
             count,
             base_timestamp,
             max_timestamp,
@@ -285,12 +330,18 @@ def encode_batches(
         )
         batches += 1
         count = np.int64(0)
-    if extent // ENCODED_TIMESTAMP_LIMIT != 0:
+    if timestamps.size > 0 and extent // ENCODED_TIMESTAMP_LIMIT != 0:
         status = BAD_FIELD
-        row = _first_beyond(times, rows)
+        step = _first_beyond(times, chosen, picks.size > 0, rows)
     if status == OK:
-        progress[0] = batches
-    progress[1] = row
+        put_int64(states, ENCODED_BATCHES, batches)
+        put_int64(states, ENCODED_BEFORE, before + step)
+        put_int64(states, OPEN_START, start)
+        put_int64(states, OPEN_END, at)
+        put_int64(states, OPEN_COUNT, count)
+        put_int64(states, OPEN_BASE_TIMESTAMP, base_timestamp)
+        put_int64(states, OPEN_MAX_TIMESTAMP, max_timestamp)
+    put_int64(states, ENCODED_ROW, step)
     return status
 
 

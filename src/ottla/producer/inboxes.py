@@ -19,8 +19,9 @@ from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
 from ottla.producer.errors import ProducerClosed, RecordTooLarge
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
-from ottla.producer.parts import COLUMNS, PARTITION, Part, Sizes, batch_size
+from ottla.producer.parts import PARTITION, Part, Sizes, Source, batch_size, runs, wall_ms
 from ottla.producer.rows import Bytes, Header, HeaderPairs, Notes, as_bytes
+from ottla.records.builder import NO_PICKS
 from ottla.records.columns import HEADERS
 
 if TYPE_CHECKING:
@@ -164,7 +165,12 @@ class TopicInbox:
         failures: list[tuple[Submission, Settled]] = []
         try:
             columns, rows, failures = self._placeable(known)
-            groups = self._grouped(columns, rows, known, submission, created_ms) if len(rows) else []
+            groups = []
+            if len(rows):
+                source = Source.of(columns)
+                groups = self._grouped(
+                    source, Sizes(source.records).reach, rows, known, submission, created_ms
+                )
         except OttlaError as error:
             return self._take_failed(error)
         except Exception as error:  # noqa: BLE001 - a user's partitioner
@@ -257,22 +263,24 @@ class TopicInbox:
 
     def take(
         self,
-        columns: pa.RecordBatch,
+        source: Source,
+        reach: npt.NDArray[np.int64],
         rows: Rows,
-        size: int,
         partition: int | None,
         known: KnownTopic,
         submission: Submission,
     ) -> None:
-        """Take columns, for which `size` bytes are reserved, behind the rows that wait. Raises OttlaError."""
+        """Take columns, for which memory is reserved, behind the rows that wait. Raises OttlaError.
+
+        `reach` has the bytes before each row and those of all.
+        """
         with self._lock:
             failures = self._seal()
             created_ms = self._dispatcher.clock.now_ms()
             if partition is None:
-                groups = self._grouped(columns, rows, known, submission, created_ms)
+                groups = self._grouped(source, reach, rows, known, submission, created_ms)
             else:
-                groups = [(partition, self._parts(columns, rows, Sizes(columns), submission, created_ms))]
-            self._dispatcher.memory.release(size - sum(part.size for _, parts in groups for part in parts))
+                groups = [(partition, self._parts(source, reach, rows, submission, created_ms))]
             is_accepted = self._dispatcher.submit(self.topic, groups)
         for failed, run in failures:
             failed.settle([run])
@@ -282,41 +290,43 @@ class TopicInbox:
 
     def _grouped(
         self,
-        columns: pa.RecordBatch,
+        source: Source,
+        reach: npt.NDArray[np.int64],
         rows: Rows,
         known: KnownTopic,
         submission: Submission,
         created_ms: float,
     ) -> Groups:
         """Parts by partition."""
-        chosen = self._partitioner.assigned(columns, known.partition_count, known.available)
-        if PARTITION in columns.schema.names:
-            columns = columns.select([name for name in COLUMNS if name in columns.schema.names])
+        chosen = self._partitioner.assigned(source.columns, known.partition_count, known.available)
         if isinstance(chosen, int):
-            return [(chosen, self._parts(columns, rows, Sizes(columns), submission, created_ms))]
-        order, runs = by_partition(chosen)
-        placed = columns.take(pa.array(order))
-        sizes = Sizes(placed)
+            return [(chosen, self._parts(source, reach, rows, submission, created_ms))]
+        placement = by_partition(chosen, reach, known.partition_count)
+        order, now_ms, limit = placement.order, wall_ms(), self._dispatcher.part_bytes
         numbers: npt.NDArray[np.int64] = order + rows.start if isinstance(rows, range) else rows[order]
-        return [
-            (partition, self._parts(placed, numbers, sizes, submission, created_ms, first, last))
-            for partition, first, last in runs
-        ]
+        groups: Groups = []
+        for partition, start, stop in placement.runs:
+            picks, own = order[start:stop], numbers[start:stop]
+            parts = [
+                Part(source, picks[first:last], own[first:last], size, submission, created_ms, now_ms)
+                for first, last, size in runs(placement.reach[start:stop], 0, limit)
+            ]
+            groups.append((partition, parts))
+        return groups
 
     def _parts(
         self,
-        columns: pa.RecordBatch,
+        source: Source,
+        reach: npt.NDArray[np.int64],
         rows: Rows,
-        sizes: Sizes,
         submission: Submission,
         created_ms: float,
-        first: int = 0,
-        last: int | None = None,
     ) -> list[Part]:
-        """Pieces of at most a batch, of the records first to last."""
-        wall_ms = int(time.time() * 1000)
-        limit = self._dispatcher.part_bytes
+        """All rows in pieces of at most a batch."""
+        now_ms, limit, base = wall_ms(), self._dispatcher.part_bytes, int(reach[0])
+        if int(reach[-1]) - base <= limit:
+            return [Part(source, NO_PICKS, rows, int(reach[-1]) - base, submission, created_ms, now_ms)]
         return [
-            Part(columns.slice(start, end - start), rows[start:end], size, submission, created_ms, wall_ms)
-            for start, end, size in sizes.runs(limit, first, last)
+            Part(source.part(first, last), NO_PICKS, rows[first:last], size, submission, created_ms, now_ms)
+            for first, last, size in runs(reach[1:], base, limit)
         ]

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla import kernels
 from ottla.model.errors import ConfigError
 from ottla.producer.parts import PARTITION
-from ottla.records.hashes import key_partition_column
+from ottla.records.hashes import key_partitions
+from ottla.records.inputs import binary_input
 from ottla.records.messages import binary_values
 
 RowPartitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
@@ -117,8 +119,7 @@ class TopicPartitioner:
         keys = columns.column("key")
         if keys.null_count == len(keys):
             return None
-        hashed = key_partition_column(keys, partition_count)
-        return (hashed.fill_null(NOT_CHOSEN) if keys.null_count else hashed).to_numpy()  # type: ignore[no-any-return]
+        return key_partitions(binary_input(keys, "key"), len(keys), partition_count)
 
     def _custom(self, columns: pa.RecordBatch, partition_count: int) -> Partitions:
         if self._choice.column is not None:
@@ -159,16 +160,25 @@ def _pairs(columns: pa.RecordBatch) -> list[tuple[bytes | None, bytes | None]]:
     return list(zip(keys, binary_values(columns.column("value")), strict=True))
 
 
-def by_partition(chosen: Partitions) -> tuple[npt.NDArray[np.int64], list[tuple[int, int, int]]]:
-    """Rows in the order of their partitions, and (partition, first, last) of each run of that order.
+class Placement(NamedTuple):
+    """Rows in the order of their partitions; those of one partition keep their order.
 
-    Rows of one partition keep their order.
+    `runs` has (partition, first, last) of each run of that order, `reach` at each place of it the bytes of
+    that partition's rows up to and with this one.
     """
-    # 16 bits are sorted by counting, wider numbers by comparing.
-    keys = chosen.astype(np.int16) if int(chosen.max()) <= np.iinfo(np.int16).max else chosen
-    order = np.argsort(keys, kind="stable")
-    placed = chosen[order]
-    starts = np.flatnonzero(np.diff(placed, prepend=-1))
-    ends = np.append(starts[1:], len(placed))
-    runs = zip(placed[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return order, list(runs)
+
+    order: npt.NDArray[np.int64]
+    reach: npt.NDArray[np.int64]
+    runs: list[tuple[int, int, int]]
+
+
+def by_partition(chosen: Partitions, reach: npt.NDArray[np.int64], partition_count: int) -> Placement:
+    """`reach` has the bytes before each row and those of all."""
+    chosen = np.ascontiguousarray(chosen, np.int32)
+    chosen.flags.writeable = False  # the one type that the kernel is compiled for
+    starts = np.zeros(partition_count + 1, np.int64)
+    order, placed = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
+    kernels.rows_by_partition(chosen, reach, starts, order, placed)
+    ends = starts.tolist()
+    runs = zip(range(partition_count), ends, ends[1:], strict=False)
+    return Placement(order, placed, [run for run in runs if run[1] < run[2]])

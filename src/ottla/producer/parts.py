@@ -2,21 +2,25 @@
 
 A `Part` is some rows for one partition, one behind the other, with the submission that waits for them. Parts
 are never larger than a batch may be (but for single records), so that forming a batch is putting parts
-together, and an undivided part is sent from the memory that the user handed in.
+together. A part refers to rows of the memory that the user handed in: their bytes are copied once, into the
+batch that is sent.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.kernels.layout import BATCH_OVERHEAD
+from ottla.kernels.layout import BATCH_OVERHEAD, RECORD_OVERHEAD_MAX
 from ottla.model.errors import ConfigError
 from ottla.producer.deliveries import Rows, Submission
+from ottla.records.builder import Piece, Records
 from ottla.records.columns import HEADERS, TIMESTAMP
 
 COLUMNS = ("key", "value", "timestamp", "headers")
@@ -30,21 +34,44 @@ HEADER_OVERHEAD = 10
 CHUNK_ROWS = 512
 
 
+class Source(NamedTuple):
+    """Columns as a user gave them, and the same as the encoder takes them."""
+
+    columns: pa.RecordBatch
+    records: Records
+
+    @classmethod
+    def of(cls, columns: pa.RecordBatch) -> Source:
+        """Raises ConfigError. Records that have no timestamp, where others do, get the present time."""
+        return cls(columns, Records.of(columns, wall_ms()))
+
+    def part(self, first: int, last: int) -> Source:
+        """Rows first to last."""
+        return Source(self.columns.slice(first, last - first), self.records.part(first, last))
+
+
+def wall_ms() -> int:
+    """The time that a record gets if it has none."""
+    return int(time.time() * 1000)
+
+
 class Part:
     """Rows of one submission for one partition. `size` is what they take in a batch, or less."""
 
-    __slots__ = ("columns", "created_ms", "rows", "size", "submission", "wall_ms")
+    __slots__ = ("created_ms", "picks", "rows", "size", "source", "submission", "wall_ms")
 
     def __init__(
         self,
-        columns: pa.RecordBatch,
+        source: Source,
+        picks: npt.NDArray[np.int64],
         rows: Rows,
         size: int,
         submission: Submission,
         created_ms: float,
         wall_ms: int,
     ) -> None:
-        self.columns = columns
+        self.source = source
+        self.picks = picks  # which rows of the source, ascending; NO_PICKS: all
         self.rows = rows
         self.size = size
         self.submission = submission
@@ -56,20 +83,38 @@ class Part:
         """How many rows."""
         return len(self.rows)
 
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The rows by themselves, which is a copy if they are not all of the source's."""
+        columns = self.source.columns
+        return columns.take(pa.array(self.picks)) if self.picks.size else columns
+
+    @property
+    def piece(self) -> Piece:
+        """The rows as the encoder takes them."""
+        records, count = self.source.records, len(self.rows)
+        bytes_max = self.size + count * RECORD_OVERHEAD_MAX
+        if records.headers is not None:
+            bytes_max += self.size // HEADER_OVERHEAD * RECORD_OVERHEAD_MAX
+        return Piece(records, self.picks, count, bytes_max, self.wall_ms)
+
     def halves(self) -> tuple[Part, Part]:
         """The same rows as two parts."""
         middle = self.count // 2
-        sizes = Sizes(self.columns)
-        return self._piece(0, middle, sizes), self._piece(middle, self.count, sizes)
+        reach = Sizes(self.source.records).reach
+        if self.picks.size:
+            sizes = np.diff(reach)[self.picks]
+            first_size, size = int(sizes[:middle].sum()), int(sizes.sum())
+        else:
+            first_size, size = int(reach[middle] - reach[0]), int(reach[-1] - reach[0])
+        return self._piece(0, middle, first_size), self._piece(middle, self.count, size - first_size)
 
-    def _piece(self, first: int, last: int, sizes: Sizes) -> Part:
+    def _piece(self, first: int, last: int, size: int) -> Part:
+        picks, source = self.picks[first:last], self.source
+        if not self.picks.size:
+            source = source.part(first, last)
         return Part(
-            self.columns.slice(first, last - first),
-            self.rows[first:last],
-            sizes.between(first, last),
-            self.submission,
-            self.created_ms,
-            self.wall_ms,
+            source, picks, self.rows[first:last], size, self.submission, self.created_ms, self.wall_ms
         )
 
 
@@ -138,79 +183,60 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 class Sizes:
-    """What records take in a batch. Looks at Arrow's offsets where it is asked, and computes no column."""
+    """What records take in a batch. `reach` has the bytes before each record, and of all, from any base."""
 
-    __slots__ = ("_lists", "_offsets", "_pairs", "count")
+    __slots__ = ("reach",)
 
-    def __init__(self, columns: pa.RecordBatch) -> None:
-        self.count = columns.num_rows
-        names = columns.schema.names
-        self._offsets = [_offsets(columns.column(name)) for name in ("key", "value") if name in names]
-        self._lists: npt.NDArray[np.int32] | None = None
-        self._pairs: list[npt.NDArray[np.int32]] = []
-        if "headers" in names:
-            headers = columns.column("headers")
-            self._lists = _offsets(headers)
-            self._pairs = [
-                _offsets(headers.values.field(name).cast(pa.binary())) for name in ("key", "value")
-            ]
+    def __init__(self, records: Records) -> None:
+        reach = np.arange(0, (records.count + 1) * RECORD_OVERHEAD, RECORD_OVERHEAD, dtype=np.int64)
+        for column in (records.key, records.value):
+            if column.ends.size:
+                reach += column.ends
+        if records.headers is not None:
+            ends = records.headers.ends
+            reach += ends * np.int64(HEADER_OVERHEAD)
+            for column in (records.headers.key, records.headers.value):
+                if column.ends.size:
+                    reach += column.ends[ends]
+        self.reach = reach
 
-    def between(self, first: int, last: int) -> int:
-        """Of records first to last, the last one not included."""
-        size = (last - first) * RECORD_OVERHEAD
-        for offsets in self._offsets:
-            size += int(offsets[last]) - int(offsets[first])
-        if self._lists is not None:
-            start, end = self._lists[first], self._lists[last]
-            size += int(end - start) * HEADER_OVERHEAD
-            for offsets in self._pairs:
-                size += int(offsets[end]) - int(offsets[start])
-        return size
+    @property
+    def largest(self) -> int:
+        """Of a single record; 0 if there is none."""
+        return int(np.diff(self.reach).max(initial=0))
 
-    def runs(self, limit: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, int]]:
+    def runs(self, limit: int) -> Iterator[tuple[int, int, int]]:
         """First and last record, and size, of runs that take at most `limit` bytes; a larger record alone."""
-        last = self.count if last is None else last
-        while first < last:
-            end = self._end(first, last, limit)
-            yield first, end, self.between(first, end)
-            first = end
-
-    def _end(self, first: int, last: int, limit: int) -> int:
-        if self.between(first, last) <= limit:
-            return last
-        fits, does_not = first + 1, last
-        while does_not - fits > 1:
-            middle = (fits + does_not) // 2
-            if self.between(first, middle) <= limit:
-                fits = middle
-            else:
-                does_not = middle
-        return fits
+        return runs(self.reach[1:], int(self.reach[0]), limit)
 
 
-def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Arrow's offsets of a binary or list array, one more than it has values."""
-    buffer = array.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(len(array) + 1, np.int32)
-    return np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+def runs(reach: npt.NDArray[np.int64], base: int, limit: int) -> Iterator[tuple[int, int, int]]:
+    """As `Sizes.runs`; here `reach` has the bytes up to and with each record, counted from `base`."""
+    first = 0
+    while first < reach.size:
+        last = max(first + 1, int(reach.searchsorted(base + limit, side="right")))
+        end = int(reach[last - 1])
+        yield first, last, end - base
+        first, base = last, end
 
 
 # ---- putting together
 
 
 def joined(parts: Sequence[Part]) -> tuple[pa.RecordBatch, int]:
-    """The rows of several parts as one piece, and the time of those that have none."""
+    """A copy of several parts' rows as one piece, and the time of those that have none."""
     if len(parts) == 1:
         return parts[0].columns, parts[0].wall_ms
-    names = set().union(*(part.columns.schema.names for part in parts))
+    pieces = [part.columns for part in parts]
+    names = set().union(*(columns.schema.names for columns in pieces))
     arrays = {
-        name: pa.concat_arrays([_column(part, name, kind) for part in parts])
+        name: pa.concat_arrays([_column(columns, name, kind) for columns in pieces])
         for name, kind in (("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS))
         if name in names
     }
     if "timestamp" in names:
-        arrays["timestamp"] = pa.concat_arrays([_times(part) for part in parts])
+        times = [_times(columns, part.wall_ms) for columns, part in zip(pieces, parts, strict=True)]
+        arrays["timestamp"] = pa.concat_arrays(times)
     else:
         arrays["timestamp"] = pa.array(
             np.repeat(
@@ -220,16 +246,15 @@ def joined(parts: Sequence[Part]) -> tuple[pa.RecordBatch, int]:
     return pa.record_batch(arrays), parts[0].wall_ms
 
 
-def _column(part: Part, name: str, kind: pa.DataType) -> pa.Array:
-    columns = part.columns
-    return columns.column(name) if name in columns.schema.names else pa.nulls(part.count, kind)
+def _column(columns: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    return columns.column(name) if name in columns.schema.names else pa.nulls(columns.num_rows, kind)
 
 
-def _times(part: Part) -> pa.Array:
-    if "timestamp" not in part.columns.schema.names:
-        return pa.array(np.full(part.count, part.wall_ms, np.int64))
-    times = part.columns.column("timestamp").cast(pa.int64())
-    return times.fill_null(part.wall_ms) if times.null_count else times
+def _times(columns: pa.RecordBatch, missing_ms: int) -> pa.Array:
+    if "timestamp" not in columns.schema.names:
+        return pa.array(np.full(columns.num_rows, missing_ms, np.int64))
+    times = columns.column("timestamp").cast(pa.int64())
+    return times.fill_null(missing_ms) if times.null_count else times
 
 
 def batch_size(parts_size: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.batches import Batch
 from ottla.producer.parts import joined
-from ottla.records.builder import BATCH_BYTES_MAX, Numbering, Stamp, encode
+from ottla.records.builder import BATCH_BYTES_MAX, Numbering, Stamp, encode, encode_batch
 from ottla.records.compression import Codec
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
@@ -31,16 +31,23 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
             f"{batch}: compression.type=zstd needs Produce {ZSTD_SINCE} (Kafka 2.1); this broker has"
             f" {version}: use lz4"
         )
-    stamp = Stamp()
     magic = message_format(version)
-    if batch.identity is not None and magic == 2:
+    if magic < 2:
+        return _messages(batch, version, magic, codec, level)
+    stamp = Stamp()
+    if batch.identity is not None:
         stamp = Stamp(
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.epoch,
             base_sequence=batch.base_sequence,
         )
+    return encode_batch([part.piece for part in batch.parts], codec=codec, level=level, stamp=stamp)
+
+
+def _messages(batch: Batch, version: int, magic: int, codec: Codec, level: int | None) -> memoryview:
+    """As messages of formats 0 and 1."""
     columns, wall_ms = joined(batch.parts)
-    if magic < 2 and "headers" in columns.schema.names:
+    if "headers" in columns.schema.names:
         if len(columns.column("headers").flatten()):
             raise LocalProtocolError(
                 f"{batch}, some of them with headers, which need Produce {FORMAT_2_SINCE} (Kafka 0.11); this"
@@ -53,7 +60,6 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
         codec=codec,
         level=level,
         batch_bytes=BATCH_BYTES_MAX,
-        stamp=stamp,
         numbering=Numbering.REQUEST,
         timestamp_ms=wall_ms,
     )

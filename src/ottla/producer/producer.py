@@ -42,7 +42,7 @@ from ottla.producer.partitioners import (
     TopicPartitioner,
     no_such_partition,
 )
-from ottla.producer.parts import PARTITION, Sizes, taken
+from ottla.producer.parts import PARTITION, Sizes, Source, taken
 from ottla.producer.rows import Bytes, HeaderPairs
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
@@ -124,16 +124,15 @@ class Producer:
         pieces = taken(columns)
         if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
             raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
-        sizes = [Sizes(piece) for piece in pieces]
-        for one in sizes:  # a record that is too large is a run of its own
-            for _, _, size in one.runs(self._dispatcher.part_bytes):
-                inbox.check_size(size)
+        sources = [Source.of(piece) for piece in pieces]
+        sizes = [Sizes(source.records) for source in sources]
+        inbox.check_size(max((one.largest for one in sizes), default=0))
         submission = Submission(topic)
         submission.on_done = on_delivery
         delivery = BatchDelivery(submission)
         try:
-            if pieces:
-                self._hand_in(inbox, pieces, sizes, partition, submission)
+            if sources:
+                self._hand_in(inbox, sources, sizes, partition, submission)
         except BufferFull as error:
             message = f"{topic}: {submission.count:,} rows were accepted, the next were not: {error}"
             raise BufferFull(message, delivery, submission.count) from None
@@ -145,7 +144,7 @@ class Producer:
     def _hand_in(
         self,
         inbox: TopicInbox,
-        pieces: list[pa.RecordBatch],
+        sources: list[Source],
         sizes: list[Sizes],
         partition: int | None,
         submission: Submission,
@@ -156,13 +155,14 @@ class Producer:
         if partition is not None and not 0 <= partition < known.partition_count:
             raise no_such_partition(topic, partition, known.partition_count, "send_batch()")
         dispatcher.opened(submission)
-        for piece, measured in zip(pieces, sizes, strict=True):
-            step = self._step(piece, partition, known)
+        for source, measured in zip(sources, sizes, strict=True):
+            step = self._step(source.columns, partition, known)
             for first, last, size in measured.runs(step):
                 dispatcher.reserve(size)
                 rows = range(submission.count, submission.count + last - first)
+                reach = measured.reach[first : last + 1]
                 try:
-                    inbox.take(piece.slice(first, last - first), rows, size, partition, known, submission)
+                    inbox.take(source.part(first, last), reach, rows, partition, known, submission)
                 except BaseException:
                     dispatcher.memory.release(size)
                     raise

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import crc32c
 import numpy as np
@@ -37,6 +38,7 @@ from ottla.records.slabs import SlabPool
 # A broker's default message.max.bytes is 1 MiB and twelve.
 BATCH_BYTES = 1 << 20
 BATCH_BYTES_MAX = 1 << 30
+NO_PICKS: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
 
 
@@ -112,17 +114,19 @@ def encode(
     views: list[memoryview] = []
     chunks = _chunks(columns)
     for chunk in chunks:
-        records = _Records.of(chunk, timestamp_ms)
+        records = Records.of(chunk, timestamp_ms)
         if stamp.base_offset + records.count >= layout.OFFSET_LIMIT:
             raise ConfigError(
                 f"base_offset {stamp.base_offset} leaves no offsets for {records.count} records"
             )
         if magic == 2:
-            batches = _encode_batches(records, batch_bytes, stamp, numbering, pool)
+            piece = Piece(records, NO_PICKS, records.count, records.bytes_max, timestamp_ms)
+            batches = _encode_batches([piece], batch_bytes, stamp, numbering, pool)
             views += batches if codec is Codec.NONE else (_compressed(one, codec, level) for one in batches)
         else:
             first = None if numbering is Numbering.REQUEST else stamp.base_offset
-            views += _encode_messages(records, magic, codec, level, batch_bytes, first)
+            stamped = replace(records, timestamps=records.times(timestamp_ms))
+            views += _encode_messages(stamped, magic, codec, level, batch_bytes, first)
         if chunk is not chunks[-1]:
             stamp = stamp.behind(records.count)
     return views
@@ -138,17 +142,18 @@ def _chunks(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Records:
-    """The columns of some records, ready for a kernel."""
+class Records:
+    """The columns of some records as kernels take them: checked, and a copy only where a type is another."""
 
     count: int
     key: BinaryInput
     value: BinaryInput
-    timestamps: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]  # empty: none has one
     headers: HeaderInput | None
 
     @classmethod
-    def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> _Records:
+    def of(cls, columns: pa.RecordBatch | pa.Table, timestamp_ms: int) -> Records:
+        """Raises ConfigError. `timestamp_ms` is for records without a timestamp, where others have one."""
         names = columns.schema.names
         if "value" not in names:
             raise ConfigError(f"there is no column 'value' among {sorted(names)}")
@@ -164,10 +169,19 @@ class _Records:
             header_input(columns.column("headers")) if "headers" in names else None,
         )
 
-    def part(self, first: int, last: int) -> _Records:
-        """Records first to last, without headers."""
+    def part(self, first: int, last: int) -> Records:
+        """Records first to last."""
+        headers = None if self.headers is None else self.headers.part(first, last)
         key, value = self.key.part(first, last), self.value.part(first, last)
-        return _Records(last - first, key, value, self.timestamps[first:last], None)
+        return Records(last - first, key, value, self.timestamps[first:last], headers)
+
+    def times(self, timestamp_ms: int) -> npt.NDArray[np.int64]:
+        """The timestamp of each."""
+        if self.timestamps.size:
+            return self.timestamps
+        times = np.full(self.count, timestamp_ms, np.int64)
+        times.flags.writeable = False  # the one type that kernels are compiled for
+        return times
 
     @property
     def bytes_max(self) -> int:
@@ -185,35 +199,65 @@ class _Records:
         return (self.headers.ends, self.headers.key.ends, self.headers.key.data, *self.headers.value)
 
 
+class Piece(NamedTuple):
+    """Some records of these: the rows `picks`, ascending, or if there are none the first `row_count`."""
+
+    records: Records
+    picks: npt.NDArray[np.int64]
+    row_count: int
+    bytes_max: int  # what they take, or more
+    timestamp_ms: int  # of all, if the records have none
+
+
 # ---- format 2
 
 
+def encode_batch(
+    pieces: Sequence[Piece], *, codec: Codec, level: int | None, stamp: Stamp, pool: SlabPool = POOL
+) -> memoryview:
+    """Records of several pieces, none of them empty, as one batch for a Produce request.
+
+    Raises LocalProtocolError if it cannot be one.
+    """
+    views = _encode_batches(pieces, BATCH_BYTES_MAX, stamp, Numbering.REQUEST, pool)
+    if len(views) != 1:
+        raise LocalProtocolError(f"the records take more than {BATCH_BYTES_MAX:,} bytes; lower batch.size")
+    return views[0] if codec is Codec.NONE else _compressed(views[0], codec, level)
+
+
 def _encode_batches(
-    records: _Records, batch_bytes: int, stamp: Stamp, numbering: Numbering, pool: SlabPool
+    pieces: Sequence[Piece], batch_bytes: int, stamp: Stamp, numbering: Numbering, pool: SlabPool
 ) -> list[memoryview]:
-    batches_max = _batches_max(records, batch_bytes)
-    lease = pool.lease(records.bytes_max + batches_max * layout.BATCH_OVERHEAD)
+    count, bytes_max = sum(one.row_count for one in pieces), sum(one.bytes_max for one in pieces)
+    batches_max = _batches_max(count, bytes_max, batch_bytes)
+    lease = pool.lease(bytes_max + batches_max * layout.BATCH_OVERHEAD)
     out = lease.slab.array
     table = np.empty((batches_max, layout.ENCODED_COLUMNS), np.int64)
-    progress = np.zeros(2, np.int64)
+    state = np.zeros(layout.ENCODER_STATE_SIZE, np.int64)
     attributes = layout.TRANSACTIONAL if stamp.transactional else 0
-    status = kernels.encode_batches(
-        records.count,
-        *records.key,
-        *records.value,
-        records.timestamps,
-        *records.header_arrays,
-        batch_bytes,
-        np.array(
-            [stamp.base_offset, attributes, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence]
-        ),
-        VERIFY,
-        out,
-        table,
-        progress,
+    stamps = np.array(
+        (stamp.base_offset, attributes, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
     )
-    _raise_unless_ok(status, progress)
-    spans = table[: int(progress[0])].tolist()
+    for piece in pieces:
+        records = piece.records
+        status = kernels.encode_batches(
+            piece.row_count,
+            piece.picks,
+            *records.key,
+            *records.value,
+            records.timestamps,
+            piece.timestamp_ms,
+            *records.header_arrays,
+            batch_bytes,
+            stamps,
+            VERIFY,
+            piece is pieces[-1],
+            out,
+            table,
+            state,
+        )
+        _raise_unless_ok(status, state)
+    spans = table[: int(state[layout.ENCODED_BATCHES])].tolist()
     if VERIFY == layout.VERIFY_LATER:
         for start, end in spans:
             _write_crc(out.data[start:end])
@@ -223,19 +267,19 @@ def _encode_batches(
     return [memoryview(lease.buffer(start, end - start)) for start, end in spans]
 
 
-def _batches_max(records: _Records, batch_bytes: int) -> int:
+def _batches_max(count: int, bytes_max: int, batch_bytes: int) -> int:
     """Two neighbouring batches exceed `batch_bytes` together, or they would be one."""
     pair_bytes = batch_bytes - 2 * layout.BATCH_OVERHEAD
     if pair_bytes <= 0:
-        return records.count
-    return min(records.count, 2 * (records.bytes_max // pair_bytes + 1))
+        return count
+    return min(count, 2 * (bytes_max // pair_bytes + 1))
 
 
-def _raise_unless_ok(status: int, progress: npt.NDArray[np.int64]) -> None:
+def _raise_unless_ok(status: int, state: npt.NDArray[np.int64]) -> None:
     if status == layout.BAD_FIELD:
         raise LocalProtocolError(
-            f"record {int(progress[1])} cannot be encoded: it is larger than 2 GiB, or its timestamp is not"
-            f" within -2**61 to 2**61 ms"
+            f"record {int(state[layout.ENCODED_ROW])} cannot be encoded: it is larger than 2 GiB, or its"
+            f" timestamp is not within -2**61 to 2**61 ms"
         )
     if status != layout.OK:
         raise AssertionError(f"encode kernel status {status}: the room was computed too small")
@@ -262,7 +306,7 @@ def _write_crc(batch: memoryview) -> None:
 
 
 def _encode_messages(
-    records: _Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int | None
+    records: Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int | None
 ) -> Iterator[memoryview]:
     """Views of messages; without a base offset each view counts from 0."""
     if records.headers is not None:
@@ -280,7 +324,7 @@ def _encode_messages(
             yield _wrapper(value, magic, codec, offset + part.count - 1, timestamp)
 
 
-def _message_runs(records: _Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
+def _message_runs(records: Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
     """Rows that fit together into `batch_bytes`, a larger one alone."""
     sizes = np.full(records.count, layout.LEGACY_BODY_AT_V1 + 8, np.int64)
     for column in (records.key, records.value):
@@ -295,7 +339,7 @@ def _message_runs(records: _Records, batch_bytes: int) -> Iterator[tuple[int, in
         first = last
 
 
-def _messages(records: _Records, magic: int, base_offset: int) -> memoryview:
+def _messages(records: Records, magic: int, base_offset: int) -> memoryview:
     out = np.empty(records.bytes_max, np.uint8)
     progress = np.zeros(2, np.int64)
     status = kernels.encode_messages(

@@ -11,19 +11,19 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla import kernels
 from ottla.kernels.layout import MURMUR_MULTIPLIER, MURMUR_SEED
 from ottla.model.errors import ConfigError
 from ottla.model.java_hashes import MASK, java_abs, java_hash, signed_32
-from ottla.records.inputs import binary_input
+from ottla.records.inputs import BinaryInput, binary_input
 
 __all__ = [
     "murmur2",
     "murmur2_column",
     "key_partition",
     "key_partition_column",
+    "key_partitions",
     "java_hash",
     "java_hash_column",
     "java_abs",
@@ -62,9 +62,19 @@ def key_partition(key: bytes, partition_count: int) -> int:
 
 def key_partition_column(keys: Column, partition_count: int) -> pa.Array:
     """`key_partition` of every key, null for null."""
-    positive = pc.bit_wise_and(murmur2_column(keys), pa.scalar(0x7FFFFFFF, pa.int32()))
-    values = positive.fill_null(0).to_numpy() % _positive(partition_count)
-    return pa.array(values, pa.int32(), mask=keys.is_null().to_numpy(zero_copy_only=False))
+    placed = key_partitions(binary_input(keys, "key"), len(keys), partition_count)
+    nulls = keys.is_null().to_numpy(zero_copy_only=False) if keys.null_count else None
+    return pa.array(placed, pa.int32(), mask=nulls)
+
+
+def key_partitions(keys: BinaryInput, count: int, partition_count: int) -> npt.NDArray[np.int32]:
+    """`key_partition` of every key, -1 for null."""
+    _positive(partition_count)
+    if not keys.ends.size:
+        return np.full(count, -1, np.int32)
+    out: npt.NDArray[np.int32] = np.empty(count, np.int32)
+    kernels.key_partitions(*keys, partition_count, out)
+    return out
 
 
 def java_hash_column(texts: Column) -> pa.Array:

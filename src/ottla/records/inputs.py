@@ -19,6 +19,7 @@ Element = TypeVar("Element", bound=np.generic)
 
 NO_BYTES: U8Array = np.frombuffer(b"", np.uint8)
 NO_ENDS: npt.NDArray[np.int32] = np.frombuffer(b"", np.int32)
+NO_TIMES: npt.NDArray[np.int64] = np.frombuffer(b"", np.int64)
 
 
 class BinaryInput(NamedTuple):
@@ -48,6 +49,10 @@ class HeaderInput(NamedTuple):
     ends: npt.NDArray[np.int32]
     key: BinaryInput
     value: BinaryInput
+
+    def part(self, first: int, last: int) -> HeaderInput:
+        """Of records first to last."""
+        return self._replace(ends=self.ends[first : last + 1])
 
     @property
     def total(self) -> int:
@@ -99,9 +104,9 @@ def _binary_arrays(array: pa.Array, name: str) -> BinaryInput:
 def timestamp_input(
     column: pa.Array | pa.ChunkedArray | None, rows: int, default_ms: int
 ) -> npt.NDArray[np.int64]:
-    """Milliseconds since 1970; `default_ms` where there is none."""
-    if column is None:
-        return _frozen(np.full(rows, default_ms, np.int64))
+    """Milliseconds since 1970; `default_ms` where there is none, and no array if there is none at all."""
+    if column is None or column.null_count == rows:
+        return NO_TIMES
     array = _whole(column)
     try:
         if array.type not in (TIMESTAMP, pa.int64()):
@@ -113,11 +118,6 @@ def timestamp_input(
     if array.null_count:
         array = pc.fill_null(array.cast(pa.int64()), default_ms)
     return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]
-
-
-def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    array.flags.writeable = False
-    return array
 
 
 def header_input(column: pa.Array | pa.ChunkedArray) -> HeaderInput | None:
