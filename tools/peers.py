@@ -1,10 +1,11 @@
 """Real Apache Kafka servers for tests and benchmarks.
 
     libs = kafka_libs("4.3.1")              # the jars of the server, the clients and the command-line tools
-    with RealKafka("0.9.0.1") as kafka:     # with a ZooKeeper of its own; 3.9 and 4.x run in KRaft mode
+    with RealKafka("0.9.0.1") as kafka:     # with a ZooKeeper of its own
         kafka.bootstrap, kafka.zookeeper, kafka.pid, kafka.log
         with RealKafka("0.9.0.1", joins=kafka, broker_id=2) as other:   # a cluster, by the same ZooKeeper
             other.kill()                                                # and start() again
+    RealKafka("3.9.1", with_zookeeper=True)     # unless it is said, 3.9 runs in KRaft mode, as 4.x always does
 
 What cannot be fetched or started raises Unavailable with the reason. Every server listens on free ports of
 127.0.0.1 and ends with this process, however that ends.
@@ -34,6 +35,12 @@ HOST = "127.0.0.1"
 _START_S, _STOP_S = 60.0, 15.0
 _LOG_LINES_SHOWN = 25
 _CLUSTER_ID = "b3R0bGEtcGVlcnMtdGVzdA"
+_ALONE = {
+    "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
 
 
 class _Server:
@@ -54,6 +61,7 @@ class _Server:
         )
         command = [program("java"), f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
         command += [f"-Dlog4j.configuration=file:{logging}", "-Dzookeeper.jmx.log4j.disable=true"]
+        command += ["-Dzookeeper.admin.enableServer=false"]
         command += ["-cp", f"{self._libs}{os.sep}*", self._main_class, *arguments]
         with open(self.log, "ab") as log:
             self._guard = subprocess.Popen(
@@ -108,6 +116,7 @@ class RealKafka:
         storage: Sequence[str] = (),
         joins: RealKafka | None = None,
         broker_id: int = 1,
+        with_zookeeper: bool = False,
     ) -> None:
         if joins is not None and not joins.zookeeper:
             raise ValueError(f"Kafka {joins.version} has no ZooKeeper that another broker could join")
@@ -122,7 +131,7 @@ class RealKafka:
         self.bootstrap = f"{HOST}:{self.port}"
         self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
         self._storage = storage
-        self.zookeeper: str = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 else ""
+        self.zookeeper: str = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 or with_zookeeper else ""
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
             self.zookeeper = joins.zookeeper
@@ -191,11 +200,13 @@ class RealKafka:
         if self.zookeeper:
             own = {
                 "broker.id": str(self.broker_id),
-                "host.name": HOST,
-                "port": str(self.port),
                 "zookeeper.connect": self.zookeeper,
                 "delete.topic.enable": "true",
             }
+            if self.version == KAFKA_0_9:
+                own |= {"host.name": HOST, "port": str(self.port)}
+            else:
+                own |= {"listeners": f"PLAINTEXT://{HOST}:{self.port}", **_ALONE}
         else:
             own = {
                 "process.roles": "broker,controller",
@@ -210,12 +221,9 @@ class RealKafka:
                     )
                 ),
                 "controller.listener.names": "CONTROLLER",
-                "offsets.topic.num.partitions": "5",
-                "group.initial.rebalance.delay.ms": "0",
-                "transaction.state.log.replication.factor": "1",
-                "transaction.state.log.min.isr": "1",
                 "share.coordinator.state.topic.replication.factor": "1",
                 "share.coordinator.state.topic.min.isr": "1",
+                **_ALONE,
             }
         own |= {"log.dirs": str(self.data_dir / "data"), "offsets.topic.replication.factor": "1"}
         return own | self._extra
