@@ -5,12 +5,13 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv java demo test test-jit test-nojit test-numpy lint types layers bench fuzz clean
+.PHONY: help venv java demo test test-jit test-nojit test-numpy lint types layers bench fuzz simulate clean
 
 help:
 	@echo "make demo   run the main job        make test   run the whole suite"
 	@echo "make venv   set up only             make lint   linters, types, layers"
 	@echo "make bench  ARGS='decode --quick'   make fuzz   1,000,000 hostile inputs"
+	@echo "make simulate  ARGS='--seeds 20000'   classic groups under faults, replayable"
 
 venv: $(READY)
 
@@ -49,6 +50,9 @@ layers: venv
 
 bench: venv
 	$(RUN) -m benchmarks $(ARGS)
+
+simulate: venv
+	$(RUN) -m tests.classic.simulation $(ARGS)
 
 fuzz: venv
 	$(RUN) -m tests.fuzz $(ARGS)
