@@ -5,7 +5,7 @@
         kafka.bootstrap, kafka.zookeeper, kafka.pid, kafka.log
         with RealKafka("0.9.0.1", joins=kafka, broker_id=2) as other:   # a cluster, by the same ZooKeeper
             other.kill()                                                # and start() again
-    RealKafka("3.9.1", with_zookeeper=True)     # unless it is said so, 3.9 runs in KRaft mode; 4.x always does
+    RealKafka("3.9.1", with_zookeeper=True)     # otherwise 3.9 runs in KRaft mode, as 4.x does
 
 What cannot be fetched or started raises Unavailable with the reason. Every server listens on free ports of
 127.0.0.1 and ends with this process, however that ends.

@@ -8,8 +8,8 @@ import pytest
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.producer import Producer
 from ottla.producer.partitioners import Choice, TopicPartitioner
-from ottla.testing.blocking_client import BlockingClient
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tests.blocking_client import BlockingClient
 from tests.producer.reading import values
 
 TIMEOUT_S = 60
