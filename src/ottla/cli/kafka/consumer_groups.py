@@ -11,7 +11,7 @@ from ottla.cli.kafka import group_tables, zookeeper_groups
 from ottla.cli.kafka.answers import broker_message, java_error
 from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, number, switch
 from ottla.cli.kafka.group_resets import SCENARIOS, Plan, Resets, partitions_of, plan_from_file
-from ottla.cli.kafka.java_order import java_partition_order
+from ottla.cli.kafka.java_order import java_order, java_partition_order
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import Tool, one_action, require, run_tool, show
 from ottla.model.error_codes import Code
@@ -153,7 +153,8 @@ def _validate(text: str) -> int:
 
 
 def _list(admin: Admin, options: Options) -> None:
-    found = [one for one in admin.list_groups() if one.kind is GroupKind.KAFKA]
+    by_id = {one.group_id: one for one in admin.list_groups() if one.kind is GroupKind.KAFKA}
+    found = [by_id[name] for name in java_order(by_id)]
     if not options.any_of("state", "type"):
         for one in found:
             show(one.group_id)
