@@ -127,6 +127,13 @@ def test_errors_are_objects_too() -> None:
     assert ended.value.code == 2
 
 
+def test_arguments_that_mean_nothing(at: tuple[str, str]) -> None:
+    for line in ("topics create more --topic-config x", "reset billing orders:x --to earliest"):
+        found = ours(*line.split(), *at)
+        assert (found.code, found.printed, found.complaints.count("\n")) == (1, "", 1), line
+        assert found.complaints.startswith("ottla: ")
+
+
 def test_the_doctor_says_what_is_wrong(at: tuple[str, str]) -> None:
     well = ours("doctor", *at, "--format", "json")
     assert (well.code, json.loads(well.printed)["ok"]) == (0, True)

@@ -18,7 +18,8 @@ from itertools import pairwise
 from typing import NoReturn
 
 from ottla.cli.connection_options import add_connection_options
-from ottla.model.errors import OttlaError
+from ottla.cli.kafka.flags import WrongFlags
+from ottla.model.errors import ConfigError, OttlaError
 
 TABLE, JSON, TSV = "table", "json", "tsv"
 FORMATS = (TABLE, JSON, TSV)
@@ -98,9 +99,9 @@ def reported(form: str) -> Iterator[Outcome]:
     outcome = Outcome()
     try:
         yield outcome
-    except OttlaError as error:
+    except (OttlaError, WrongFlags) as error:
         if form != JSON:
-            raise
+            raise ConfigError(str(error)) if isinstance(error, WrongFlags) else error from None
         told = {"kind": type(error).__name__, "message": str(error)}
         print_json({"ok": False, "error": told, "rows": []})
         outcome.code = FAILED

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, parse, switch
+from ottla.model.errors import OttlaError
 
 _FLAG_WIDTH, _DOC_WIDTH = 38, 62
 _HELP = switch("help", "Print usage information.")
@@ -24,7 +25,7 @@ class Tool(NamedTuple):
     errors_begin: str = ""
 
 
-class Refused(Exception):
+class Refused(OttlaError):
     """A tool ends with a text of Kafka's on standard error, and an exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
