@@ -52,7 +52,8 @@ def content(properties: dict[str, Any], topic: str, *, headers: bool = True) -> 
     """All that a topic has, by partition: time, key, value, headers."""
     found: dict[int, list[Row]] = {}
     for message in replay(topic, include_headers=headers, **properties).messages():
-        row = message.timestamp_ms, message.raw_key, message.raw_value, tuple(message.headers or ())
+        read = tuple(message.headers) if headers else ()
+        row = message.timestamp_ms, message.raw_key, message.raw_value, read
         found.setdefault(message.partition, []).append(row)
     return found
 

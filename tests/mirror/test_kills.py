@@ -62,7 +62,7 @@ def steady_writes(bootstrap: str, topic: str) -> Iterator[list[int]]:
 
     def work() -> None:
         with Producer(bootstrap_servers=bootstrap) as producer:
-            while not ended.wait(0.005):
+            while not ended.wait(0.02):
                 for number in range(counts[0], counts[0] + 50):
                     for partition in range(PARTITIONS):
                         producer.send(topic, b"%d" % number, partition=partition)

@@ -27,8 +27,8 @@ from ottla.records.rows import RowMaker
 
 log = logging.getLogger(__name__)
 
-
 NEW_PARTITION_MS = 60_000
+"""How long a partition of the target may be unknown to the producer."""
 LOOK_MS = 100
 
 

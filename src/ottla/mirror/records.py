@@ -37,7 +37,7 @@ Handler = Callable[[MessageAndMetadata[Any, Any]], Iterable[MirrorRecord]]
 def same_partition(message: MessageAndMetadata[Any, Any]) -> list[MirrorRecord]:
     """The handler that changes nothing: the record as it is, into the partition that it came from."""
     time_ms = None if message.timestamp_ms == NO_TIME else message.timestamp_ms
-    headers = tuple(message.headers or ())
+    headers = tuple(message.headers)
     key, value = message.raw_key, message.raw_value
     return [MirrorRecord(message.topic, value, key, message.partition, time_ms, headers)]
 
