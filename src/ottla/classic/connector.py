@@ -34,6 +34,7 @@ from ottla.classic.stream import KafkaStream
 from ottla.classic.stream_threads import run_streams
 from ottla.classic.topic_count import StaticTopicCount, TopicCount, TopicFilter, WildcardTopicCount
 from ottla.client.clock import MONOTONIC
+from ottla.client.properties import merged
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import OttlaError
 from ottla.records.rows import Decoder
@@ -61,7 +62,7 @@ class ConsumerConnector:
     """A member of a group. `properties` are Kafka's, with dots or underscores; also as keyword arguments."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **more: object) -> None:
-        self._config = ClassicConfig.from_properties({**(properties or {}), **more})
+        self._config = ClassicConfig.from_properties(merged(properties, more))
         self.consumer_id: ConsumerIdString = consumer_id_string(
             self._config.group_id, self._config.consumer_id
         )

@@ -29,6 +29,7 @@ class Accumulator:
         self.is_idempotent = is_idempotent
         self.identity: Identity | None = None
         self.in_hurry = False  # a flush, a close, or somebody waits for memory: no lingering
+        self.troubles: dict[int, OttlaError] = {}  # by broker, or NO_LEADER for all: why nothing is answered
         self._chance = chance
         self._queues: dict[Place, PartitionQueue] = {}
         # Queues that are not empty, by the broker that leads them. Whoever sent goes to the end.
@@ -191,7 +192,8 @@ class Accumulator:
         """Give up what is older than delivery.timeout.ms."""
         outcomes: list[Outcome] = []
         for queue in list(self._all_busy()):
-            outcomes += queue.expired(now_ms)
+            trouble = self.troubles.get(queue.leader) or self.troubles.get(NO_LEADER)
+            outcomes += queue.expired(now_ms, trouble)
             self._file(queue)
         return outcomes
 

@@ -48,6 +48,8 @@ class Dispatcher:
         self.config = config
         self.clock = clock
         self.memory = MemoryBudget(config.buffer_memory, config.max_block_ms, clock)
+        # A record waits for its topic, and for everything together, no longer than each may take.
+        self.unknown_ms = min(config.max_block_ms, config.delivery_timeout_ms)
         self.part_bytes = max(1, min(config.batch_size, config.max_request_size) - BATCH_OVERHEAD)
         self.record_max = min(config.max_request_size, config.buffer_memory)
         self.sealed_bytes = min(SEALED_BYTES, config.batch_size, config.buffer_memory // 4)
@@ -126,10 +128,10 @@ class Dispatcher:
         return topic in self._refused
 
     def gave_up_on(self, topic: str) -> bool:
-        """Whether a topic has not become known within max.block.ms; it is asked for anew next time."""
+        """Whether a topic has not become known in time; it is asked for anew next time."""
         with self.lock:
             since_ms = self.wanted.get(topic)
-            if since_ms is None or self.clock.now_ms() < since_ms + self.config.max_block_ms:
+            if since_ms is None or self.clock.now_ms() < since_ms + self.unknown_ms:
                 return False
             del self.wanted[topic]
             return True
@@ -137,14 +139,14 @@ class Dispatcher:
     def unknown_topic(self, topic: str) -> OttlaError:
         """The error for a topic that stays unknown."""
         error = DeliveryExpired(
-            f"topic {topic!r}: nothing is known of it after max.block.ms={self.config.max_block_ms}; its"
+            f"topic {topic!r}: nothing is known of it after {self.unknown_ms:.0f} ms; its"
             f" records were not sent. Does it exist, are the brokers up? The last answer: {self.last_error}"
         )
         error.__cause__ = self.last_error
         return error
 
     def wait_known(self, topic: str) -> KnownTopic:
-        """What is known of a topic; waits up to max.block.ms. Raises OttlaError."""
+        """What is known of a topic, which is waited for. Raises OttlaError."""
         while (known := self.known(topic)) is None:
             refusal = self.refusal(topic)
             if refusal is not None:
@@ -155,7 +157,7 @@ class Dispatcher:
                 raise self.unknown_topic(topic)
             with self.lock:
                 if topic in self.wanted and not self.is_stopped:
-                    until_ms = self.wanted[topic] + self.config.max_block_ms
+                    until_ms = self.wanted[topic] + self.unknown_ms
                     self.changed.wait(max(0.0, until_ms - self.clock.now_ms()) / 1000.0)
         return known
 
@@ -237,9 +239,10 @@ class Dispatcher:
         with self.lock:
             self.changed.notify_all()
 
-    def suspect(self) -> None:
-        """A broker does not answer: ask who leads now."""
+    def troubled(self, broker_id: int, error: OttlaError) -> None:
+        """A broker does not answer, and this is why: ask who leads now."""
         with self.lock:
+            self.last_error = self.core.troubles[broker_id] = error
             self.stale = True
             self.changed.notify_all()
 

@@ -241,33 +241,43 @@ class PartitionQueue:
                 oldest = batch.created_ms
         return oldest
 
-    def expired(self, now_ms: float) -> list[Outcome]:
-        """Give up what is too old. What is in flight stays there, for the numbers that it has."""
+    def expired(self, now_ms: float, trouble: OttlaError | None = None) -> list[Outcome]:
+        """Give up what is too old. What is in flight stays there, for the numbers that it has.
+
+        `trouble` is why the leader does not answer, if that is known.
+        """
         limit = now_ms - self._limits.delivery_timeout_ms
         outcomes: list[Outcome] = []
         for batch in [one for one in self.returned if one.created_ms <= limit]:
             self.returned.remove(batch)
-            outcomes += self._failed(batch, self._too_late(batch.count, may_be_stored=batch.may_be_stored))
+            outcomes += self._failed(
+                batch, self._too_late(batch.count, trouble, may_be_stored=batch.may_be_stored)
+            )
         for batch in self.in_flight:
             if batch.created_ms <= limit and not batch.is_given_up:
                 batch.is_given_up = True
-                error = self._too_late(batch.count, may_be_stored=True)
+                error = self._too_late(batch.count, trouble, may_be_stored=True)
                 outcomes.append(Outcome(batch.parts, self.partition, error=error))
         while self.waiting and self.waiting[0].created_ms <= limit:
             part = self.waiting.popleft()
             self.waiting_bytes -= part.size
             outcomes.append(
-                Outcome([part], self.partition, error=self._too_late(part.count, may_be_stored=False))
+                Outcome(
+                    [part], self.partition, error=self._too_late(part.count, trouble, may_be_stored=False)
+                )
             )
         return outcomes
 
-    def _too_late(self, count: int, *, may_be_stored: bool) -> DeliveryExpired:
+    def _too_late(self, count: int, trouble: OttlaError | None, *, may_be_stored: bool) -> DeliveryExpired:
         why = "nobody leads the partition" if self.leader == NO_LEADER else f"broker {self.leader} leads it"
         fate = "they may be stored all the same" if may_be_stored else "they are not stored"
-        return DeliveryExpired(
+        error = DeliveryExpired(
             f"{self.topic}-{self.partition}: {count:,} records were not acknowledged within"
             f" delivery.timeout.ms={self._limits.delivery_timeout_ms:.0f}; {fate}; {why}"
+            + (f": {trouble}" if trouble else "")
         )
+        error.__cause__ = trouble
+        return error
 
     def abandoned(self, error: OttlaError) -> list[Outcome]:
         """Give everything up. What is in flight stays there, for the numbers that it has."""

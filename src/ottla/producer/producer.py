@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.properties import merged
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer.config import ProducerConfig
 from ottla.producer.deliveries import (
@@ -51,6 +52,7 @@ from ottla.producer.upkeep import Upkeep
 JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
 ROUND_ROBIN = "round_robin"
+STEP_BATCHES = 4
 
 
 class Producer:
@@ -69,7 +71,7 @@ class Producer:
         column_partitioner: ColumnPartitioner | None = None,
         **more: object,
     ) -> None:
-        config = ProducerConfig.from_properties({**(properties or {}), **more})
+        config = ProducerConfig.from_properties(merged(properties, more))
         self._choice = _choice(partitioner, column_partitioner, config)
         self._chance = random.Random()
         self._dispatcher = Dispatcher(config, MONOTONIC, self._chance)
@@ -169,10 +171,15 @@ class Producer:
                 submission.count = rows.stop
 
     def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
-        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows."""
+        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows.
+
+        A few batches where there is nothing to choose: each step has its price.
+        """
         dispatcher = self._dispatcher
         step = dispatcher.part_bytes
-        if partition is None and self._choice.spreads(piece):
+        if partition is not None or known.partition_count == 1:
+            step *= STEP_BATCHES
+        elif self._choice.spreads(piece):
             step *= known.partition_count
         return max(1, min(step, dispatcher.memory.limit // 4))
 

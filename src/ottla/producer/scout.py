@@ -14,7 +14,7 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Action, Backoff, action_about, action_for
-from ottla.model.cluster_view import ClusterView
+from ottla.model.cluster_view import NO_LEADER, ClusterView
 from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.sequences import Identity
@@ -122,12 +122,14 @@ class Scout:
             return False
         self._is_lost = False
         with dispatcher.lock:
+            dispatcher.core.troubles.pop(NO_LEADER, None)
             return not self._is_wanted()
 
     def _failed(self, error: OttlaError) -> None:
         """What cannot be mended by waiting ends what waits."""
         dispatcher = self._dispatcher
-        dispatcher.last_error = error
+        with dispatcher.lock:
+            dispatcher.last_error = dispatcher.core.troubles[NO_LEADER] = error
         LOG.log(logging.DEBUG if self._is_lost else logging.INFO, "the producer's scout: %s", error)
         self._is_lost = True
         if action_about(error) is Action.FAIL:

@@ -195,8 +195,7 @@ class BrokerSender:
             self._is_away = True
             backoff_ms = self._pool.pause_left_ms(self.broker_id) or self._config.client.reconnect_backoff_ms
             self._not_before_ms = self._clock.now_ms() + backoff_ms
-            self._dispatcher.last_error = error
-            self._dispatcher.suspect()
+            self._dispatcher.troubled(self.broker_id, error)
             return None
         self._is_away = False
         self._selector.register(self._connection, selectors.EVENT_READ)
@@ -279,8 +278,7 @@ class BrokerSender:
         with self._dispatcher.lock:
             outcomes = self._dispatcher.core.lost(lost, error, self._clock.now_ms())
         self._dispatcher.settle(outcomes)
-        self._dispatcher.last_error = error
-        self._dispatcher.suspect()
+        self._dispatcher.troubled(self.broker_id, error)
 
     def _answered(self, batches: list[Batch], response: ProduceResponse) -> None:
         """Tell the core what a broker says of each batch."""
@@ -293,6 +291,7 @@ class BrokerSender:
         outcomes: list[Outcome] = []
         misdirected: list[Place] = []
         with self._dispatcher.lock:
+            self._dispatcher.core.troubles.pop(self.broker_id, None)
             for batch in batches:
                 verdict, settled = self._judged(batch, told.get((batch.topic, batch.partition)), now_ms)
                 outcomes += settled

@@ -71,7 +71,7 @@ class Upkeep:
             return 0.0 if dispatcher.core.in_hurry else inbox.due_ms
         if dispatcher.refuses(inbox.topic) or inbox.topic not in dispatcher.wanted:
             return 0.0
-        return dispatcher.wanted[inbox.topic] + dispatcher.config.max_block_ms
+        return dispatcher.wanted[inbox.topic] + dispatcher.unknown_ms
 
     def _look_at(self, inbox: TopicInbox) -> None:
         dispatcher = self._dispatcher
