@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.batches import Batch
 from ottla.producer.parts import joined
-from ottla.records.builder import BATCH_BYTES_MAX, Numbering, Stamp, encode, encode_batch
+from ottla.records.builder import BATCH_BYTES_MAX, PLAIN, Numbering, Stamp, encode, encode_batch
 from ottla.records.compression import Codec
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
@@ -34,7 +34,7 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
     magic = message_format(version)
     if magic < 2:
         return _messages(batch, version, magic, codec, level)
-    stamp = Stamp()
+    stamp = PLAIN
     if batch.identity is not None:
         stamp = Stamp(
             producer_id=batch.identity.producer_id,

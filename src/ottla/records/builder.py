@@ -53,15 +53,14 @@ class Stamp:
     transactional: bool = False
 
     def __post_init__(self) -> None:
-        bounds = {
-            "base_offset": (0, layout.OFFSET_LIMIT - 1),
-            "producer_id": (-1, (1 << 63) - 1),
-            "producer_epoch": (-1, (1 << 15) - 1),
-            "base_sequence": (-1, (1 << 31) - 1),
-        }
-        for name, (low, high) in bounds.items():
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"{name} {getattr(self, name)} is not within {low} to {high}")
+        for name, value, low, high in (
+            ("base_offset", self.base_offset, 0, layout.OFFSET_LIMIT - 1),
+            ("producer_id", self.producer_id, -1, (1 << 63) - 1),
+            ("producer_epoch", self.producer_epoch, -1, (1 << 15) - 1),
+            ("base_sequence", self.base_sequence, -1, (1 << 31) - 1),
+        ):
+            if not low <= value <= high:
+                raise ConfigError(f"{name} {value} is not within {low} to {high}")
 
     def behind(self, count: int) -> Stamp:
         """The stamp of what follows so many records; sequences wrap to 0."""
@@ -262,7 +261,7 @@ def _encode_batches(
         for start, end in spans:
             _write_crc(out.data[start:end])
     if numbering is Numbering.REQUEST:
-        for start, _ in spans:
+        for start, _ in spans[1:]:
             out[start : start + 8] = 0  # the base offset, which no checksum covers
     return [memoryview(lease.buffer(start, end - start)) for start, end in spans]
 

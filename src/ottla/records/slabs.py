@@ -49,7 +49,11 @@ class SlabPool:
     @property
     def reserved_bytes(self) -> int:
         """What is kept at present."""
-        return sum(size * len(free) for size, free in self._free.items())
+        total = 0
+        for size, free in self._free.items():
+            if free:  # most are empty, and this is asked whenever a slab returns
+                total += size * len(free)
+        return total
 
     def lease(self, size: int) -> Lease:
         """A slab of at least `size` bytes; its content is undefined."""
