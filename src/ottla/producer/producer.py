@@ -36,6 +36,7 @@ from ottla.producer.deliveries import (
 from ottla.producer.dispatcher import Dispatcher, KnownTopic
 from ottla.producer.errors import BufferFull, ProducerClosed
 from ottla.producer.inboxes import TopicInbox
+from ottla.producer.partition_queue import FULL
 from ottla.producer.partitioners import (
     Choice,
     ColumnPartitioner,
@@ -52,7 +53,6 @@ from ottla.producer.upkeep import Upkeep
 JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
 ROUND_ROBIN = "round_robin"
-STEP_BATCHES = 4
 
 
 class Producer:
@@ -171,16 +171,12 @@ class Producer:
                 submission.count = rows.stop
 
     def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
-        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows.
-
-        A few batches where there is nothing to choose: each step has its price.
-        """
+        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows."""
         dispatcher = self._dispatcher
         step = dispatcher.part_bytes
-        if partition is not None or known.partition_count == 1:
-            step *= STEP_BATCHES
-        elif self._choice.spreads(piece):
-            step *= known.partition_count
+        if partition is None and known.partition_count > 1 and self._choice.spreads(piece):
+            # Somewhat less, or every other partition would get a little more than a batch.
+            step = int(step * known.partition_count * FULL)
         return max(1, min(step, dispatcher.memory.limit // 4))
 
     def _inbox(self, topic: str) -> TopicInbox:
