@@ -23,8 +23,10 @@ _AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
 _CONSUMER_DEFAULTS: Properties = {
     "auto_offset_reset": "smallest",
     "metadata_max_age_ms": 10_000,  # new partitions are not to wait for five minutes
-    "fetch_message_max_bytes": 4
-    << 20,  # who reads on and on pays by the answer: measured 2 to 4 times faster
+    # Who reads on and on pays by the answer: 2 to 4 times faster than 1 MB. The next answers are to have room.
+    "fetch_message_max_bytes": 4 << 20,
+    "queued_max_message_chunks": 4,
+    "queued_max_bytes": 128 << 20,
 }
 _PRODUCER_DEFAULTS: Properties = {
     "delivery_timeout_ms": INT_MAX,
