@@ -23,7 +23,7 @@ _AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
 _CONSUMER_DEFAULTS: Properties = {
     "auto_offset_reset": "smallest",
     "metadata_max_age_ms": 10_000,  # new partitions are not to wait for five minutes
-    # Who reads on and on pays by the answer: 2 to 4 times faster than 1 MB. The next answers are to have room.
+    # Who reads on and on pays by the answer: 2 to 4 times faster than 1 MB. The next ones are to have room.
     "fetch_message_max_bytes": 4 << 20,
     "queued_max_message_chunks": 4,
     "queued_max_bytes": 128 << 20,
