@@ -2,8 +2,7 @@
 
 A binary column comes as (ends, data, valid, valid_at): Arrow's offsets and data, its validity bitmap
 (empty: no nulls) and the first bit of it that counts. `ends` empty means that every value is null.
-Format 2 can be written from some rows only, by their numbers, and a batch from several sets of columns: each
-record's bytes are copied once, from the user's memory to where they are sent from.
+Format 2 can be written from some rows only, by their numbers, and a batch from several sets of columns.
 Compression is the caller's, who does it once a batch with a library, and so is CRC-32C where the CPU has
 no instruction for it.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ottla.kernels.crc32 import crc32
-from ottla.kernels.crc32c import crc32c
+from ottla.kernels.crc32c import CACHE_LINE, crc32c
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     BAD_FIELD,
@@ -63,7 +62,6 @@ from ottla.kernels.memory import (
 )
 from ottla.kernels.varint import varint_size, write_varint
 
-CACHE_LINE = 64
 PICKS_AHEAD = 2
 PREFETCH_BYTES = 1024
 
@@ -235,17 +233,13 @@ def encode_batches(
     chosen, times, target = pointer(picks), pointer(timestamps), pointer(out)
     stamps, entries, states = pointer(stamp), pointer(table), pointer(state)
     before, batches = get_int64(states, ENCODED_BEFORE), get_int64(states, ENCODED_BATCHES)
-    start, at, count = (
-        get_int64(states, OPEN_START),
-        get_int64(states, OPEN_END),
-        get_int64(states, OPEN_COUNT),
-    )
+    start, at = get_int64(states, OPEN_START), get_int64(states, OPEN_END)
+    count = get_int64(states, OPEN_COUNT)
     base_timestamp = get_int64(states, OPEN_BASE_TIMESTAMP)
     max_timestamp = get_int64(states, OPEN_MAX_TIMESTAMP)
     batch_end = start + batch_bytes
     # Typed zeros: Numba would compile the parts for a literal 0 as well.
-    step = extent = np.int64(0)
-    length_size = np.int64(1)
+    step, extent, length_size = np.int64(0), np.int64(0), np.int64(1)
     status = OK
     while step < rows:
         row = step
