@@ -1,7 +1,7 @@
 """Settings for all tests: Hypothesis repeats itself, takes its time, and does less where kernels are slow.
 
-Ctrl-C means what it means at a terminal: a shell lets the jobs that it starts in the background ignore it, and
-then every process that a test starts would ignore it too.
+Ctrl-C means what it means at a terminal: a shell lets the jobs that it starts in the background ignore it, so
+that every process that a test starts would ignore it too.
 """
 
 from __future__ import annotations
