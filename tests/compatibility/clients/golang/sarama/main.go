@@ -347,6 +347,8 @@ func goOnAfterRestart() error {
 	}
 	config := settings()
 	config.Producer.Retry.Max, config.Producer.Retry.Backoff = 100, 200*time.Millisecond
+	// Without it sarama may send a batch twice: it closes the new connection for an error of the old one.
+	config.Producer.Idempotent, config.Net.MaxOpenRequests, config.Producer.RequiredAcks = true, 1, sarama.WaitForAll
 	producer, err := sarama.NewSyncProducer([]string{steps.Bootstrap}, config)
 	if err != nil {
 		return err
