@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,14 +22,15 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2000,
 
 
 @pytest.fixture
-def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PartitionLog]:
     monkeypatch.setattr(group_records, "PIECE_BYTES", 1000)
     log = open_log(tmp_path / "offsets-0", COMPACTED, QuickFiles())
     chance = Random(7)
     for _ in range(200):
         rows = [(b"group-%d" % chance.randrange(10), chance.randbytes(20)) for _ in range(3)]
         add(log, batch(*rows, timestamp=NOW + log.next_offset))
-    return log
+    yield log
+    log.close()
 
 
 def compact(log: PartitionLog) -> None:
