@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,3 +19,25 @@ def random() -> Random:
     seed = Random().randrange(1 << 32)
     logging.getLogger(__name__).warning("seed %d", seed)
     return Random(seed)
+
+
+@pytest.fixture(autouse=True)
+def _descriptors_of_the_dead(tmp_path: Path) -> Iterator[None]:
+    """A log whose process is killed in a test leaves its descriptors open, as no process does: close them.
+
+    A thousand of them, and `select` fails in whatever test comes next.
+    """
+    yield
+    if _open_below(tmp_path):
+        gc.collect()  # what is garbage closes itself
+    for descriptor in _open_below(tmp_path):
+        os.close(descriptor)
+
+
+def _open_below(place: Path) -> list[int]:
+    found = []
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{place}{os.sep}"):
+                found.append(int(name))
+    return found
