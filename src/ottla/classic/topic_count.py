@@ -8,6 +8,7 @@ registration.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True)
-class TopicFilter:
+class TopicFilter(ABC):
     """A Java regular expression for whole names; commas mean "or", blanks and quotes are ignored."""
 
     raw_regex: str
@@ -41,8 +42,9 @@ class TopicFilter:
             return False
         return self._allows(matches=self._compiled.fullmatch(topic) is not None)
 
+    @abstractmethod
     def _allows(self, *, matches: bool) -> bool:
-        raise NotImplementedError
+        """What a match means."""
 
 
 @dataclass(frozen=True)

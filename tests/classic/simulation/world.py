@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -98,7 +99,7 @@ class World:
             process.expect_events()
 
 
-class Process:
+class Process(ABC):
     """A session in a process. Faults are here; what runs in the process is a subclass's."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -114,17 +115,17 @@ class Process:
 
     # --- what subclasses do
 
+    @abstractmethod
     def start(self) -> None:
         """Begin to run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self) -> None:
         """Begin an orderly end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wake(self) -> None:
         """Frozen no more: whatever any thread of the process does first, it does now."""
-        raise NotImplementedError
 
     # --- faults
 
