@@ -20,10 +20,17 @@ TIMEOUT_S = 30
 
 
 class Client:
-    def __init__(self, host: str, port: int, client_id: str = "test") -> None:
-        self._socket = socket.create_connection((host, port), TIMEOUT_S)
+    def __init__(self, host: str, port: int, client_id: str = "test", timeout_s: float = TIMEOUT_S) -> None:
+        self._address = (host, port)
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self.connect()
+
+    def connect(self) -> None:
+        """Begin anew, on a connection of its own."""
+        self._socket = socket.create_connection(self._address, self._timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._wire = ClientConnection(client_id=client_id)
+        self._wire = ClientConnection(client_id=self._client_id)
 
     @classmethod
     def of(cls, bootstrap: str, client_id: str = "test") -> Client:
@@ -51,7 +58,7 @@ class Client:
             else:
                 self._wire.eof()
         if not isinstance(event, Answer):
-            raise ConnectionResetError(f"no answer: {event}")
+            raise ConnectionResetError(f"{self._address}: no answer: {event}")
         return event.message
 
     def close(self) -> None:
