@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -10,29 +9,11 @@ import pytest
 
 from ottla import EmbeddedBroker
 from ottla.partition import PartitionConsumer
-from tests.fetching.traffic import Writer
+from tests.fetching.conftest import broker, topic, writer
+
+__all__ = ["broker", "consumers", "topic", "writer"]
 
 Consumers = Callable[..., PartitionConsumer]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as one:
-        yield one
-
-
-@pytest.fixture
-def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A new topic with three partitions, named after the test."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3)
-    return name
-
-
-@pytest.fixture
-def writer(broker: EmbeddedBroker) -> Iterator[Writer]:
-    with Writer(broker.bootstrap) as one:
-        yield one
 
 
 @pytest.fixture
