@@ -6,33 +6,21 @@ OTTLA_SEED=n replays one history, OTTLA_SEEDS=n runs that many.
 from __future__ import annotations
 
 import os
-from collections import Counter
 
 import pytest
 
 from tests.grouped.simulation import World
+from tests.histories import counts_of
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "240"))
 STEPS = 400
 BLOCKS = 4
 
 
-def simulate(seed: int) -> Counter[str]:
-    world = World(seed)
-    try:
-        world.run(STEPS)
-    except Exception as error:
-        error.add_note(f"replay with OTTLA_SEED={seed}")
-        raise
-    return world.counts
-
-
 @pytest.mark.skipif("OTTLA_SEED" in os.environ, reason="one seed was asked for")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> None:
-    counts: Counter[str] = Counter()
-    for seed in range(block, SEEDS, BLOCKS):
-        counts += simulate(seed)
+    counts = counts_of(World, range(block, SEEDS, BLOCKS), STEPS)
     seeds = SEEDS // BLOCKS
     if seeds < 50:
         return
@@ -49,4 +37,4 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
 
 @pytest.mark.skipif("OTTLA_SEED" not in os.environ, reason="set OTTLA_SEED to replay one history")
 def test_replay_of_one_history() -> None:
-    simulate(int(os.environ["OTTLA_SEED"]))
+    counts_of(World, [int(os.environ["OTTLA_SEED"])], STEPS)
