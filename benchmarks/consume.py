@@ -88,7 +88,7 @@ def consume(effort: Effort) -> Iterator[Case]:
     """Small and large records in one and in eight partitions, by both clocks."""
     with ottla() as server:
         for value_bytes, partitions in product(VALUE_BYTES, PARTITIONS):
-            log = _filled(server, value_bytes, partitions, 4 * effort.server_mb)
+            log = filled(server, value_bytes, partitions, 4 * effort.server_mb)
             for meter, clock in ((by_wall, "by the clock"), (by_cpu, "per CPU second of the client")):
                 name = f"consume {value_bytes} B values, {counted(partitions, 'partition')}, {clock}"
                 yield _case(name, log, meter, value_bytes, effort)
@@ -98,10 +98,10 @@ def consume(effort: Effort) -> Iterator[Case]:
 def growth(effort: Effort) -> Iterator[Case]:
     """The same bytes in more and more partitions, beside one partition and beside confluent-kafka."""
     with ottla() as server:
-        single = _filled(server, GROWTH_VALUE_BYTES, 1, 4 * effort.server_mb)
+        single = filled(server, GROWTH_VALUE_BYTES, 1, 4 * effort.server_mb)
         alone = Peer("ottla, 1 partition", "", _measure(read_ottla, single, by_cpu, 1))
         for partitions in GROWTH_PARTITIONS:
-            log = _filled(server, GROWTH_VALUE_BYTES, partitions, 4 * effort.server_mb)
+            log = filled(server, GROWTH_VALUE_BYTES, partitions, 4 * effort.server_mb)
             name = f"consume {GROWTH_VALUE_BYTES} B values, {partitions} partitions, per CPU second"
             peers = [alone, _peer("confluent-kafka", read_confluent, log, by_cpu, CONFLUENT_SHARE, None)]
             yield Case(name, "records/s", _measure(read_ottla, log, by_cpu, 1), peers, effort.server_rounds)
@@ -271,7 +271,7 @@ def _receive(connection: Any, room: memoryview) -> None:
 # --- what they read
 
 
-def _filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -> Log:
+def filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -> Log:
     """A new topic with so many megabytes in all."""
     batch_records = BATCH_BYTES // (value_bytes + KEY_BYTES + 10)
     shape = Shape(value_bytes, key_bytes=KEY_BYTES, batch_records=batch_records)
