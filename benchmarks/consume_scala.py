@@ -1,9 +1,10 @@
 """Columns from Apache Kafka 0.9 beside that Kafka's own Scala consumer: records a second, by the clock.
 
 The broker is Kafka 0.9.0.1, and both read the same topics of it: 8 B keys and 100 B values in the messages of
-format 0 that it stores, in one partition and in eight. The rate of the Scala consumer is what its own tool,
-kafka.tools.ConsumerPerformance, prints: it counts from a second after its connections are up, and does not
-count the start of Java.
+format 0 that it stores, in one partition and in eight. They were written in requests of 16 KB, as producers
+do: Kafka's index gets one entry a request, and from there on a fetch looks at one message after the other.
+The rate of the Scala consumer is what its own tool, kafka.tools.ConsumerPerformance, prints: it counts from a
+second after its connections are up, and does not count the start of Java.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from benchmarks.broker.contenders import counted
-from benchmarks.consume import KEY_BYTES, PARTITIONS, Log, by_wall, read_ottla
+from benchmarks.consume import BATCH_BYTES, KEY_BYTES, PARTITIONS, Log, by_wall, read_ottla
 from benchmarks.harness import Case, Effort, Peer, benchmark
 from benchmarks.workload import RecordSets, Shape, record_sets
 from ottla.client.connection import Connection
@@ -82,7 +83,11 @@ def filled(kafka: RealKafka, made: RecordSets, partitions: int, megabytes: int) 
         for partition in range(partitions):
             with Connection.open(metadata.leader(topic, partition).node.address, log.client) as connection:
                 for number in range(rounds):
-                    _write(connection, topic, partition, made.sets[number % len(made.sets)])
+                    records = made.sets[number % len(made.sets)]
+                    message_bytes = len(records) // set_records
+                    step = max(1, BATCH_BYTES // message_bytes) * message_bytes
+                    for at in range(0, len(records), step):
+                        _write(connection, topic, partition, records[at : at + step])
     return log
 
 
