@@ -68,6 +68,12 @@ KAFKAS_TOOLS = {
     ),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
+    "kafka-verifiable-consumer": Command(
+        "ottla.cli.kafka.verifiable_consumer", "a member of a group, and what happens to it, as JSON"
+    ),
+    "kafka-verifiable-producer": Command(
+        "ottla.cli.kafka.verifiable_producer", "numbers into a topic, and what becomes of them, as JSON"
+    ),
     "zookeeper-shell": Command("ottla.cli.kafka.zookeeper_shell", "look at znodes, and change them"),
 }
 COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS

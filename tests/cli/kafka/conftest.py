@@ -39,9 +39,31 @@ class Era:
         self.kafka = kafka
         self.java = java
 
+    def command(self, main_class: str, *arguments: str) -> list[str]:
+        """Kafka's own tool in a Java process of its own, for what ends only by a signal."""
+        return [
+            program("java"),
+            *JAVA,
+            "-cp",
+            f"{kafka_libs(self.kafka.version)}{os.sep}*",
+            main_class,
+            *arguments,
+        ]
+
     def tool(self, main_class: str, *arguments: str, text: str = "") -> Run:
         """What Kafka's own tool does and prints."""
         return self.java.attempt(main_class, *arguments, text=text)
+
+
+def created(era: Era, topic: str) -> str:
+    """A topic of one partition, made by Kafka's own tool."""
+    if era.kafka.zookeeper:
+        more = ("--partitions", "1", "--replication-factor", "1")
+        ends = ("kafka.admin.TopicCommand", "--zookeeper", era.kafka.zookeeper, *more)
+    else:
+        ends = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", era.kafka.bootstrap)
+    era.tool(*ends, "--create", "--topic", topic)
+    return topic
 
 
 def _era(version: str, options: list[str]) -> Iterator[Era]:

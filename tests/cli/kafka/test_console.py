@@ -10,23 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, ours
+from cli.kafka.conftest import Era, created, ours
 from ottla import EmbeddedBroker
 
 NEW_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 NEW_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 OLD_CONSUMER = "!kafka.tools.ConsoleConsumer"
 READS_ALL = ("--partition", "0", "--offset", "earliest", "--timeout-ms", "10000")
-
-
-def created(era: Era, topic: str) -> str:
-    if era.kafka.zookeeper:
-        more = ("--partitions", "1", "--replication-factor", "1")
-        ends = ("kafka.admin.TopicCommand", "--zookeeper", era.kafka.zookeeper, *more)
-    else:
-        ends = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", era.kafka.bootstrap)
-    era.tool(*ends, "--create", "--topic", topic)
-    return topic
 
 
 @pytest.fixture(scope="module")

@@ -41,10 +41,17 @@ def broker_message(error: OttlaError) -> str:
     return message
 
 
+def java_class(error: Exception) -> str:
+    """The Java class of an error; of one that brokers do not send, ours."""
+    if not isinstance(error, KafkaError):
+        return f"{type(error).__module__}.{type(error).__qualname__}"
+    words = "".join(word.capitalize() for word in error.error.name.removesuffix("_EXCEPTION").split("_"))
+    name, _ = _JAVA_ERRORS.get(error.error.name, (words, ""))
+    return f"{_JAVA_PACKAGE}{name}Exception"
+
+
 def java_error(error: OttlaError) -> str:
     """As Java prints an exception: its class and its message."""
     if not isinstance(error, KafkaError):
         return str(error)
-    words = "".join(word.capitalize() for word in error.error.name.split("_"))
-    name, _ = _JAVA_ERRORS.get(error.error.name, (words, ""))
-    return f"{_JAVA_PACKAGE}{name}Exception: {broker_message(error)}"
+    return f"{java_class(error)}: {broker_message(error)}"

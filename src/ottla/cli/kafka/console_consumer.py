@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import islice
 
 from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
 from ottla.cli.kafka.message_formatters import Formatter, Record, formatter
 from ottla.cli.kafka.record_sources import Wish, records
 from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Refused, Tool, ended_by_signals, require, run_tool, show
 from ottla.model.errors import OttlaError
 
 FLAGS = (
@@ -74,7 +72,7 @@ def _act(options: Options) -> int:
             )
     most = options.whole("max-messages")
     count = 0
-    with _left_at_sigterm(), records(wish) as found:
+    with ended_by_signals(), records(wish) as found:
         try:
             sys.stdout.flush()
             for record in islice(found, most if most >= 0 else None):
@@ -97,20 +95,6 @@ def _write(write: Formatter, record: Record, *, skips: bool) -> None:
         return
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _left_at_sigterm() -> Iterator[None]:
-    """Whoever ends us has the count too, and the group is left at once."""
-
-    def leave(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # --- what is asked for

@@ -25,6 +25,8 @@ CLASSES = {
     "ProducerPerformance": "producer_perf_test",
     "TopicCommand": "topics",
     "UpdateOffsetsInZK": "zookeeper_offsets:update",
+    "VerifiableConsumer": "verifiable_consumer",
+    "VerifiableProducer": "verifiable_producer",
     "VerifyConsumerRebalance": "verify_rebalance",
 }
 """Class names without their packages; our modules, and their functions where it is not `run`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, parse, switch
@@ -77,6 +79,20 @@ def one_action(options: Options, names: Iterable[str], message: str) -> str:
     if len(given) != 1:
         raise WrongFlags(message)
     return given[0]
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that what is open is closed, and counts are told."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def show(text: str, *, is_error: bool = False, ends_line: bool = True) -> None:

@@ -1,0 +1,169 @@
+"""kafka-verifiable-producer: numbers into a topic, and an event for each that is stored or is not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+from ottla.cli.kafka.answers import broker_message, java_class
+from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number
+from ottla.cli.kafka.settings import file_properties, profile_properties
+from ottla.cli.kafka.tool import Tool, ended_by_signals, run_tool
+from ottla.cli.kafka.verifiable_events import Events
+from ottla.model.errors import OttlaError
+from ottla.producer import Delivery, Producer
+
+FLAGS = (
+    Flag("topic", "The topic."),
+    Flag("bootstrap-server", "HOST:PORT,... of brokers. Events are Kafka 4's."),
+    Flag("broker-list", "The same, under its old name. Events are Kafka 0.9's."),
+    number("max-messages", "How many; -1, which is the default, is until the process is ended."),
+    number("throughput", "About so many a second; -1, which is the default, is as fast as it goes."),
+    number("acks", "0, 1, or -1, which is the default."),
+    number("message-create-time", "The time of the first record, in ms."),
+    number("value-prefix", "A number that is before every value, with a dot."),
+    number("repeating-keys", "Keys from 0 up to this number, which is not one of them, again and again."),
+    Flag("command-config", "A properties file for the producer."),
+    Flag("producer.config", "The same, under its old name."),
+)
+_LONGEST_SLEEP_S = 1.0
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Send numbers until there are enough of them, or the process is ended."""
+    return run_tool(TOOL, arguments)
+
+
+class _Sending:
+    """Counts what was sent and what is stored. Deliveries come from the producer's threads, one at a time."""
+
+    def __init__(self, events: Events, topic: str) -> None:
+        self._events = events
+        self._topic = topic
+        self.sent = 0
+        self.acked = 0
+
+    def send(self, producer: Producer, key: str | None, value: str, created_ms: int | None) -> None:
+        """One record."""
+
+        def note(delivery: Delivery) -> None:
+            error = delivery.exception(0)
+            if error is None:
+                self.acked += 1
+                stored = delivery.result(0)
+                self._events.tell(
+                    "producer_send_success",
+                    key=key,
+                    value=value,
+                    topic=self._topic,
+                    partition=stored.partition,
+                    offset=stored.offset,
+                )
+            else:
+                self._failed(key, value, error)
+
+        self.sent += 1
+        try:
+            raw_key = None if key is None else key.encode()
+            producer.send(self._topic, value.encode(), raw_key, timestamp_ms=created_ms, on_delivery=note)
+        except OttlaError as error:
+            self._failed(key, value, error)
+
+    def _failed(self, key: str | None, value: str, error: Exception) -> None:
+        text = broker_message(error) if isinstance(error, OttlaError) else str(error)
+        self._events.tell(
+            "producer_send_error",
+            topic=self._topic,
+            key=key,
+            value=value,
+            exception=f"class {java_class(error)}",
+            message=text,
+        )
+
+
+def _act(options: Options) -> int:
+    properties = _properties(options)
+    events = Events("VerifiableProducer", is_old=not options.has("bootstrap-server"))
+    sending = _Sending(events, options.text("topic"))
+    most, rate = options.whole("max-messages"), options.whole("throughput")
+    begun = time.monotonic()
+    try:
+        with ended_by_signals(), Producer(properties) as producer:
+            if not events.is_old:
+                events.tell("startup_complete")
+            try:
+                for (key, value), created_ms in zip(_records(options, most), _times(options), strict=False):
+                    _throttle(sending.sent, rate, begun)
+                    sending.send(producer, key, value, created_ms)
+            finally:
+                producer.flush()
+    finally:
+        if not events.is_old:
+            events.tell("shutdown_complete")
+        average = sending.acked / max(time.monotonic() - begun, 1e-3)
+        events.tell(
+            "tool_data",
+            sent=sending.sent,
+            acked=sending.acked,
+            target_throughput=rate,
+            avg_throughput=average,
+        )
+    return 0
+
+
+def _throttle(sent: int, rate: int, begun: float) -> None:
+    """A rate of 0 lets one record through, as in Kafka."""
+    while sent and rate >= 0:
+        due_s = sent / rate if rate else math.inf
+        ahead_s = due_s - (time.monotonic() - begun)
+        if ahead_s <= 0:
+            return
+        time.sleep(min(ahead_s, _LONGEST_SLEEP_S))
+
+
+def _records(options: Options, most: int) -> Iterator[tuple[str | None, str]]:
+    prefix = f"{options.whole('value-prefix')}." if options.has("value-prefix") else ""
+    keys = options.whole("repeating-keys") if options.has("repeating-keys") else 0
+    for index in range(most) if most >= 0 else itertools.count():
+        yield (str(index % keys) if keys > 0 else None), f"{prefix}{index}"
+
+
+def _times(options: Options) -> Iterator[int | None]:
+    """Each is later by as long as sending has taken, as in Kafka."""
+    created_ms = options.whole("message-create-time")
+    begun = time.monotonic()
+    while True:
+        yield None if created_ms < 0 else created_ms
+        if created_ms >= 0:
+            created_ms += int((time.monotonic() - begun) * 1000)
+
+
+def _properties(options: Options) -> dict[str, object]:
+    if not options.has("topic"):
+        raise WrongFlags("argument --topic is required")
+    servers = options.value("bootstrap-server") or options.value("broker-list")
+    if servers is None:
+        raise WrongFlags("one of the arguments --bootstrap-server is required")
+    acks = options.whole("acks")
+    if acks not in (0, 1, -1):
+        raise WrongFlags(f"argument --acks: invalid choice: '{acks}' (choose from {{0,1,-1}})")
+    return {
+        **profile_properties(),
+        "acks": str(acks),
+        "retries": "0",
+        "bootstrap.servers": servers,
+        **file_properties(options.value("producer.config")),
+        **file_properties(options.value("command-config")),
+    }
+
+
+TOOL = Tool(
+    "kafka-verifiable-producer",
+    "This tool produces increasing integers to the specified topic and prints JSON metadata to stdout on each"
+    ' "send" request.',
+    FLAGS,
+    _act,
+    errors_begin="verifiable-producer: error: ",
+)
