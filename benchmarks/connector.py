@@ -5,7 +5,7 @@ They read the same topics: 8 B keys and 100 B or 1 KB values in one partition, u
 0. Kafka's is kafka.tools.ConsumerPerformance, which looks at the size of every message; ours is read as
 columns, and message by message in a loop that looks at the size of every value.
 
-The tool begins to count a second after its streams are there, when its queue is full; so it is done with ours:
+The tool begins to count a second after its streams are there, when its queue is full; so do we with ours:
 neither the start of Java nor the first rebalance counts. The tool is a new Java in each round, which compiles
 while it is measured: the more is read in a round, the less that weighs. `--quick` reads 96 MB, else 512 MB.
 """
@@ -99,4 +99,4 @@ def read_columns(stream: KafkaStream, records: int) -> int:
 
 def read_rows(stream: KafkaStream, records: int) -> int:
     """The same, message by message."""
-    return sum(len(message.value) for message in islice(stream, records))
+    return sum(len(message.value or b"") for message in islice(stream, records))

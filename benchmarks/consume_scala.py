@@ -83,11 +83,11 @@ def filled(kafka: RealKafka, made: RecordSets, partitions: int, megabytes: int) 
         for partition in range(partitions):
             with Connection.open(metadata.leader(topic, partition).node.address, log.client) as connection:
                 for number in range(rounds):
-                    records = made.sets[number % len(made.sets)]
-                    message_bytes = len(records) // set_records
+                    data = made.sets[number % len(made.sets)]
+                    message_bytes = len(data) // set_records
                     step = max(1, BATCH_BYTES // message_bytes) * message_bytes
-                    for at in range(0, len(records), step):
-                        _write(connection, topic, partition, records[at : at + step])
+                    for at in range(0, len(data), step):
+                        _write(connection, topic, partition, data[at : at + step])
     return log
 
 
