@@ -19,7 +19,7 @@ import pytest
 from ottla import EmbeddedBroker
 from ottla.fetching import EARLIEST, LATEST, TopicAndPartition
 from ottla.model.errors import ConfigError
-from ottla.offsets import OffsetLedger, OwnershipLost
+from ottla.offsets import LedgerOffsets, OffsetAndMetadata, OffsetLedger, OwnershipLost
 from ottla.offsets.databases import database_of
 from tests.fetching.traffic import Writer
 from tests.offsets.database_servers import KINDS, NotHere, connect, database
@@ -136,6 +136,18 @@ def test_rows_that_are_stored_already_are_trimmed(connection: Any) -> None:
     assert ledger.unseen(T0, batch)["offset"].to_pylist() == [8, 9]
     store(ledger, T0, 10)
     assert ledger.unseen(T0, batch).num_rows == 0
+
+
+def test_the_table_can_be_read_and_written_from_outside(connection: Any) -> None:
+    outside = LedgerOffsets(connection)
+    assert outside.fetch_all("g") == {}
+    outside.commit("g", {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(4)})
+    ledger = OffsetLedger(connection, "g")
+    assert ledger.start([T0]) == {T0: 3}
+    outside.commit("g", {T0: OffsetAndMetadata(2)})
+    with pytest.raises(OwnershipLost), ledger.transaction() as cursor:
+        ledger.record(cursor, T0, 5)
+    assert outside.fetch_all("g") == {T0: OffsetAndMetadata(2), T1: OffsetAndMetadata(4)}
 
 
 def test_mistakes_are_named(connection: Any) -> None:

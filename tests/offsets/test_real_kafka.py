@@ -40,7 +40,8 @@ def test_positions_are_stored_refused_and_found(kafka: RealKafka) -> None:
         with pytest.raises(OffsetCommitFailed, match="'g': offsets of t-1") as raised:
             offsets.commit("g", {T0: OffsetAndMetadata(18), T1: OffsetAndMetadata(1, "x" * 5000)})
         assert raised.value.failures == {T1: Code.OFFSET_METADATA_TOO_LARGE}
-        assert offsets.fetch("g", [T0, T1]) == {T0: OffsetAndMetadata(18)}
+        assert offsets.fetch("g", [T0, T1]) == offsets.fetch_all("g") == {T0: OffsetAndMetadata(18)}
+        assert offsets.fetch_all("nobody") == {}
 
 
 def test_a_group_moves_from_zookeeper_to_kafka(kafka: RealKafka) -> None:

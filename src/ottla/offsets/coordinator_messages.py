@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.error_codes import Code
@@ -29,7 +29,12 @@ from ottla.wire.api.offset_fetch import (
 NAMES_UNTIL = 9
 """The last version of both that names topics; later ones have ids."""
 
+ALL_SINCE = 2
+"""The first version of OffsetFetch that can ask for all of a group's positions."""
+
 _GROUPS_SINCE = 8
+
+T = TypeVar("T", OffsetFetchTopic, OffsetFetchGroupTopic)
 
 
 class Membership(NamedTuple):
@@ -44,10 +49,11 @@ NO_MEMBERSHIP = Membership()
 
 
 class Told(NamedTuple):
-    """An answer to OffsetFetch: positions, and the code of every partition that was asked for."""
+    """An answer to OffsetFetch: positions, the code of each partition that was asked for, and the group's."""
 
     offsets: dict[TopicAndPartition, OffsetAndMetadata]
     codes: dict[TopicAndPartition, int]
+    code: int
 
 
 def by_topic(partitions: Iterable[TopicAndPartition]) -> dict[str, list[int]]:
@@ -103,19 +109,27 @@ def commit_codes(
     return {one: codes[one] for one in asked}
 
 
-def fetch_request(group: str, partitions: Iterable[TopicAndPartition], version: int) -> OffsetFetchRequest:
-    """Positions that an open transaction may still change are asked for again until they stand."""
-    topics = by_topic(partitions)
+def fetch_request(
+    group: str, partitions: Iterable[TopicAndPartition] | None, version: int
+) -> OffsetFetchRequest:
+    """Positions of partitions, or all of the group's: for None, which needs version ALL_SINCE.
+
+    Positions that an open transaction may still change are asked for again until they stand.
+    """
+    topics = None if partitions is None else by_topic(partitions)
     request = OffsetFetchRequest(require_stable=version >= 7)
     if version >= _GROUPS_SINCE:
-        named = [OffsetFetchGroupTopic(name=one, partition_indexes=which) for one, which in topics.items()]
-        request.groups = [OffsetFetchGroup(group_id=group, topics=named)]
+        request.groups = [OffsetFetchGroup(group_id=group, topics=_named(OffsetFetchGroupTopic, topics))]
     else:
         request.group_id = group
-        request.topics = [
-            OffsetFetchTopic(name=one, partition_indexes=which) for one, which in topics.items()
-        ]
+        request.topics = _named(OffsetFetchTopic, topics)
     return request
+
+
+def _named(kind: type[T], topics: Mapping[str, list[int]] | None) -> list[T] | None:
+    if topics is None:
+        return None
+    return [kind(name=one, partition_indexes=which) for one, which in topics.items()]
 
 
 def told(answer: OffsetFetchResponse, asked: Collection[TopicAndPartition], version: int) -> Told:
@@ -136,4 +150,4 @@ def told(answer: OffsetFetchResponse, asked: Collection[TopicAndPartition], vers
             elif one.committed_offset >= 0:
                 epoch = one.committed_leader_epoch
                 offsets[place] = OffsetAndMetadata(one.committed_offset, one.metadata or "", epoch)
-    return Told(offsets, codes)
+    return Told(offsets, codes, whole)

@@ -68,6 +68,18 @@ class Database:
         return cursor.fetchall()
 
     @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A cursor, whose work is stored at the end of the block, or not at all."""
+        self.begin(self.connection)
+        try:
+            with self.cursor() as cursor:
+                yield cursor
+            self.connection.commit()
+        except BaseException:
+            self.connection.rollback()
+            raise
+
+    @contextmanager
     def cursor(self) -> Iterator[Any]:
         """Whose statements are part of the connection's transaction."""
         if self.is_cursor:

@@ -30,6 +30,11 @@ class DualOffsets:
                 found[place] = position
         return found
 
+    def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Every position that one of the two has, the larger one, in order."""
+        places = {*self._kafka.fetch_all(group), *self._zookeeper.fetch_all(group)}
+        return dict(sorted(self.fetch(group, places).items()))
+
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions in Kafka, and what Kafka has stored in ZooKeeper too.
 

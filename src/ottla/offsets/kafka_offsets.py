@@ -20,8 +20,9 @@ from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
 from ottla.fetching.places import TopicAndPartition
-from ottla.model.errors import ConnectionLost, OttlaError, RequestTimedOut
+from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
 from ottla.offsets.coordinator_messages import (
+    ALL_SINCE,
     NAMES_UNTIL,
     NO_MEMBERSHIP,
     Membership,
@@ -76,7 +77,7 @@ class KafkaOffsets:
         def ask(connection: Connection) -> Codes:
             version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
             answer = connection.call(fetch_request(group, asked, version), version=version)
-            offsets, codes = told(answer, asked, version)
+            offsets, codes, _ = told(answer, asked, version)
             found.update(offsets)
             return codes
 
@@ -84,6 +85,37 @@ class KafkaOffsets:
         if failures:
             raise OffsetFetchFailed(group, failures)
         return found
+
+    def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Every position that is stored of a group, in order; none if the coordinator does not know it.
+
+        Brokers before 0.10.2 cannot list them: there every partition of the cluster is asked for. Raises
+        KafkaError, and what `fetch` raises.
+        """
+        found: dict[TopicAndPartition, OffsetAndMetadata] = {}
+
+        def ask(connection: Connection) -> Codes:
+            version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
+            asked = self._every_partition(group) if version < ALL_SINCE else None
+            answer = connection.call(fetch_request(group, asked, version), version=version)
+            offsets, codes, whole = told(answer, asked or (), version)
+            if whole:
+                raise KafkaError(whole, f"offsets of group {group!r}")
+            found.update(offsets)
+            return codes
+
+        failures = self._settled(group, ask)
+        if failures:
+            raise OffsetFetchFailed(group, failures)
+        return dict(sorted(found.items()))
+
+    def _every_partition(self, group: str) -> list[TopicAndPartition]:
+        view = self._metadata.refresh_all(reason=f"offsets of group {group!r}")
+        return [
+            TopicAndPartition(name, one.index)
+            for name, topic in view.topics.items()
+            for one in topic.partitions
+        ]
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions.

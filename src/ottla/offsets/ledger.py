@@ -67,25 +67,32 @@ class _Claim(NamedTuple):
     epoch: int
 
 
+def checked_table(name: str) -> str:
+    """`name` itself if it can stand in a statement; ConfigError else."""
+    if not _TABLE_NAME.fullmatch(name):
+        raise ConfigError(f"table={name!r}: give a plain name, or SCHEMA.NAME")
+    return name
+
+
 class OffsetLedger:
     """Positions of one group in a table of the user's database. Belongs to the connection's thread."""
+
+    TABLE = "ottla_offsets"
 
     def __init__(
         self,
         connection: DatabaseConnection,
         group: str,
         *,
-        table: str = "ottla_offsets",
+        table: str = TABLE,
         paramstyle: str | None = None,
     ) -> None:
         """`connection`: of sqlite3, duckdb, psycopg, or another module for SQLite or PostgreSQL.
 
         `paramstyle` is for modules that do not tell theirs. The connection stays the caller's to close.
         """
-        if not _TABLE_NAME.fullmatch(table):
-            raise ConfigError(f"table={table!r}: give a plain name, or SCHEMA.NAME")
         self._group = group
-        self._table = table
+        self._table = checked_table(table)
         self._database = database_of(connection, paramstyle)
         self._claims: dict[TopicAndPartition, _Claim] = {}
         self._recorded: dict[TopicAndPartition, _Claim] | None = None  # of the open transaction
@@ -129,18 +136,12 @@ class OffsetLedger:
         """
         if self._recorded is not None:
             raise ConfigError(f"the ledger of group {self._group!r} has a transaction open already")
-        connection = self._database.connection
-        self._database.begin(connection)
         recorded = self._recorded = {}
         try:
-            with self._database.cursor() as cursor:
+            with self._database.transaction() as cursor:
                 yield cursor
-            claims, self._claims = self._claims, {}  # not known until the end is reached
-            connection.commit()
+                claims, self._claims = self._claims, {}  # not known until the end is reached
             self._claims = claims | recorded
-        except BaseException:
-            connection.rollback()
-            raise
         finally:
             self._recorded = None
 

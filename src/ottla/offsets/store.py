@@ -1,8 +1,8 @@
 """The port to wherever positions are kept, and the values that cross it.
 
 A position is the offset of the next record to read. Stores are `KafkaOffsets` (`__consumer_offsets`),
-`ZooKeeperOffsets` and `DualOffsets`; `OffsetLedger` keeps them in the user's own database instead, in the
-transaction of the results, and so needs another face.
+`ZooKeeperOffsets` and `DualOffsets`. `OffsetLedger` keeps them in the user's own database instead, in the
+transaction of the results, and so needs another face; `LedgerOffsets` is that table seen from outside.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class OffsetStore(Protocol):
         self, group: str, partitions: Iterable[TopicAndPartition]
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
         """What is stored; partitions without a position are missing."""
+
+    def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Every position that is stored of a group, in order; none if nobody knows the group."""
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions. Raises OffsetCommitFailed if some were refused; the others are stored."""

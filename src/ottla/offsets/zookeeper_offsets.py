@@ -8,7 +8,7 @@ from ottla.fetching.places import TopicAndPartition
 from ottla.offsets.store import OffsetAndMetadata
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import NO_OFFSET, decode_offset, encode_offset
-from ottla.zookeeper.recipes import read_if_present, write_persistent
+from ottla.zookeeper.recipes import children_if_present, read_if_present, write_persistent
 from ottla.zookeeper.session import ZooKeeperSession
 
 
@@ -41,6 +41,16 @@ class ZooKeeperOffsets:
                 self._known[path] = offset
                 found[place] = OffsetAndMetadata(offset)
         return found
+
+    def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Every position that is stored of a group, in order. Raises what `fetch` raises."""
+        places = [
+            TopicAndPartition(topic, int(name))
+            for topic in children_if_present(self._session, paths.offsets(group))
+            for name in children_if_present(self._session, paths.topic_offsets(group, topic))
+            if name.isdecimal()
+        ]
+        return dict(sorted(self.fetch(group, places).items()))
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions, one after the other. Raises ZooKeeperError: the first ones are stored."""
