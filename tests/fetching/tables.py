@@ -12,7 +12,8 @@ from ottla.fetching.budget import Budget
 from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
 from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import Inbox, PartitionFeed, Want, Wanted
+from ottla.fetching.feed import PartitionFeed, Want, Wanted
+from ottla.fetching.inbox import Inbox
 from ottla.fetching.partition_table import PartitionTable
 from ottla.fetching.places import TopicAndPartition
 from ottla.records.columns import SCHEMA

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from ottla.fetching.errors import REPORTS_MAX, ErrorChannel, PartitionError, Reaction
-from ottla.fetching.feed import EARLIEST, Inbox, PartitionFeed, Want
+from ottla.fetching.feed import EARLIEST, PartitionFeed, Want
+from ottla.fetching.inbox import Inbox
 from ottla.fetching.places import UNKNOWN_OFFSET, TopicAndPartition
 from ottla.model.errors import ConfigError, CorruptRecord
 from tests.fetching.tables import PLACE, PLENTY, HandClock, chunk, feed
@@ -212,6 +213,31 @@ def test_closing_an_inbox_ends_its_reader() -> None:
     inbox.close()
     reader.join(10)
     assert got == [None]
+
+
+def test_an_inbox_can_be_waited_at_without_taking() -> None:
+    inbox = Inbox()
+    one = feed(inbox=inbox)
+    assert not inbox.wait(0)
+    assert not one.wait(0)
+    one.deliver(0, chunk(0))
+    assert inbox.wait()
+    assert one.wait()
+    assert inbox.poll(0) is not None
+    one.stop(0, DAMAGE)
+    assert inbox.wait()
+    one.close()  # and its error is nobody's any more
+    assert not inbox.wait(0)
+    assert one.wait()
+
+
+def test_who_waits_at_an_inbox_can_be_woken_once() -> None:
+    inbox = Inbox()
+    inbox.wake()
+    assert inbox.poll() is None
+    inbox.wake()
+    assert inbox.wait()
+    assert not inbox.wait(0)
 
 
 def error(offset: int = 0, text: str = "gone") -> PartitionError:

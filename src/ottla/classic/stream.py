@@ -30,21 +30,6 @@ GATE_LOOK_MS = 1000.0
 _NO_ROWS: Iterator[MessageAndMetadata[Any, Any]] = iter(())
 
 
-class StreamInbox(Inbox):
-    """Where the feeds of one stream's partitions leave chunks. One can wait for some without taking any."""
-
-    def wait(self, timeout_ms: float | None) -> bool:
-        """Whether there is something to take within so long, or the end."""
-        with self.changed:
-            seconds = None if timeout_ms is None else timeout_ms / 1000
-            return self.changed.wait_for(lambda: self._is_closed or self._has_news(), seconds)
-
-    def _has_news(self) -> bool:
-        while self._listed and self._listed[0].is_closed:
-            self._listed.popleft().unlist()
-        return super()._has_news()
-
-
 class _Held:
     """The chunk that is being handed out."""
 
@@ -78,7 +63,7 @@ class KafkaStream:
         key_decoder: Decoder | None,
         value_decoder: Decoder | None,
     ) -> None:
-        self.inbox = StreamInbox()
+        self.inbox = Inbox()
         self._gate = gate
         self._clock = clock
         self._now_ms = clock.now_ms

@@ -10,7 +10,8 @@ from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.config import FETCH_PROPERTIES, DamagePolicy, FetchConfig, IsolationLevel, OffsetReset
 from ottla.fetching.engine import FetchEngine
 from ottla.fetching.errors import MessageSizeTooLarge, PartitionError, Reaction
-from ottla.fetching.feed import BY_RESET_POLICY, EARLIEST, LATEST, Inbox, PartitionFeed
+from ottla.fetching.feed import BY_RESET_POLICY, EARLIEST, LATEST, PartitionFeed
+from ottla.fetching.inbox import Inbox
 from ottla.fetching.places import (
     UNKNOWN_OFFSET,
     BrokerAndFetcherId,

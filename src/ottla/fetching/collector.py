@@ -1,4 +1,7 @@
-"""One partition's part of a fetch answer → a chunk of Arrow columns, the next offset, what went wrong. Pure.
+"""One partition's part of a fetch answer → chunks of Arrow columns, the next offset, what went wrong. Pure.
+
+Usually that is one chunk. Who wants batches as they are (`whole.batches.min.bytes`) gets chunks of those, and
+of columns in between.
 
 `glance` looks at the entries only, so that the next request can leave before this answer is decoded. What it
 promises holds for sound data of usual size. The position itself moves by what was decoded and by nothing
@@ -8,8 +11,8 @@ else, so an answer to a request that was sent too far ahead is ignored.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,24 +21,27 @@ from ottla.fetching.config import FetchConfig
 from ottla.fetching.errors import damaged
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import CorruptRecord
-from ottla.records.entries import read_only, scan
+from ottla.records.entries import read_only, scan, verified
 from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode
 from ottla.records.slabs import SlabPool
-from ottla.wire.api.fetch import FetchPartitionResponse
+from ottla.records.whole_batches import segments, span, whole
+from ottla.wire.api.fetch import AbortedTransaction, FetchPartitionResponse
 from ottla.wire.primitives import Buffer
 
 ENTRY_OVERHEAD = 12
 SIZE_AT = 8
 _SIZE = struct.Struct(">i")
 
+NewChunk = Callable[..., FetchedDataChunk]
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What an answer brought: a chunk, if there was a record to deliver, and where to go on behind it; or
+    """What an answer brought: chunks, if there were records to deliver, and where to go on behind them; or
     what is damaged there. `used_bytes` of the answer are covered; the rest is to be asked for again."""
 
     next_offset: int
-    chunk: FetchedDataChunk | None = None
+    chunks: tuple[FetchedDataChunk, ...] = ()
     damage: CorruptRecord | None = None
     used_bytes: int = 0
 
@@ -72,15 +78,21 @@ def collect(
     data = memoryview(answer.records or b"")
     if not _has_whole_entry(data):
         return Collected(offset)
+    aborted = answer.aborted_transactions if config.reads_committed else None
     unpack = partial(
         decode,
         from_offset=offset,
         verify_crc=config.check_crcs,
         headers=config.include_headers,
-        aborted=answer.aborted_transactions if config.reads_committed else None,
+        aborted=aborted,
         pool=pool,
     )
+    new_chunk = partial(FetchedDataChunk, topic_partition, high_watermark=answer.high_watermark)
     try:
+        if config.whole_batches_min_bytes:
+            found = _collected_in_segments(data, offset, aborted, config, unpack, bytes_max, new_chunk)
+            if found is not None:
+                return found
         decoded = _decoded(unpack, data, bytes_max)
         while decoded.next_offset == offset and _has_whole_entry(data[decoded.valid_bytes :]):
             # All that lies below the position, however much a broker sends of it.
@@ -88,13 +100,64 @@ def collect(
             decoded = _decoded(unpack, data, bytes_max)
     except CorruptRecord as damage:
         return Collected(offset, damage=damaged(topic_partition, offset, answer.high_watermark, damage))
-    chunk = None
-    if decoded.batch.num_rows:
-        nbytes = decoded.batch.get_total_buffer_size()
-        chunk = FetchedDataChunk(
-            topic_partition, decoded.batch, offset, decoded.next_offset, answer.high_watermark, nbytes
-        )
-    return Collected(decoded.next_offset, chunk, used_bytes=decoded.valid_bytes)
+    return Collected(decoded.next_offset, _chunks(decoded, offset, new_chunk), used_bytes=decoded.valid_bytes)
+
+
+def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[FetchedDataChunk, ...]:
+    """One, or none without records."""
+    batch = decoded.batch
+    if not batch.num_rows:
+        return ()
+    nbytes = batch.get_total_buffer_size()
+    return (new_chunk(batch=batch, fetch_offset=offset, next_offset=decoded.next_offset, nbytes=nbytes),)
+
+
+def _collected_in_segments(
+    data: memoryview,
+    offset: int,
+    aborted: Sequence[AbortedTransaction] | None,
+    config: FetchConfig,
+    unpack: Callable[..., Decoded],
+    bytes_max: int,
+    new_chunk: NewChunk,
+) -> Collected | None:
+    """Batches as they are, and columns where they cannot stay so; None if none can. Raises CorruptRecord."""
+    divide = partial(segments, from_offset=offset, aborted=aborted, bytes_min=config.whole_batches_min_bytes)
+    if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
+        return None
+    entries = verified(scan(read_only(data), verify_crc=config.check_crcs))
+    chunks: list[FetchedDataChunk] = []
+    reached = offset
+    for part in divide(entries):
+        start, end = span(entries, part)
+        if part.is_whole:
+            chunks.append(
+                new_chunk(
+                    batch=whole(entries, part),
+                    fetch_offset=reached,
+                    next_offset=part.next_offset,
+                    nbytes=end - start,
+                )
+            )
+            reached = part.next_offset
+            continue
+        try:
+            # What is hidden is in no segment, so that nothing is left to hide.
+            decoded = _decoded(partial(unpack, aborted=None), data[start:end], bytes_max)
+        except CorruptRecord:
+            if not chunks:
+                raise
+            return Collected(reached, tuple(chunks), used_bytes=start)
+        chunks += _chunks(decoded, reached, new_chunk)
+        reached = decoded.next_offset
+        if decoded.damage is not None or decoded.valid_bytes < end - start:
+            return Collected(reached, tuple(chunks), used_bytes=start + decoded.valid_bytes)
+    if entries.damage is not None and entries.summary.next_offset <= offset:
+        raise entries.damage
+    reached = max(offset, entries.summary.next_offset)
+    if chunks:
+        chunks[-1] = replace(chunks[-1], next_offset=reached)
+    return Collected(reached, tuple(chunks), used_bytes=entries.valid_bytes)
 
 
 def _decoded(unpack: Callable[..., Decoded], data: memoryview, bytes_max: int) -> Decoded:

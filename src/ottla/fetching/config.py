@@ -126,6 +126,13 @@ FETCH_PROPERTIES: tuple[Property, ...] = (
         choices=tuple(DamagePolicy),
         check=DamagePolicy,
     ),
+    Property(
+        "whole.batches.min.bytes",
+        INT,
+        0,
+        "Record batches of so many bytes come as they are, one a row; smaller ones as records. 0: none do.",
+        minimum=0,
+    ),
 )
 
 
@@ -147,6 +154,7 @@ class FetchConfig:
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     include_headers: bool = False
     damaged_records: DamagePolicy = DamagePolicy.STOP
+    whole_batches_min_bytes: int = 0
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:

@@ -25,9 +25,10 @@ from ottla.fetching.budget import Budget
 from ottla.fetching.chunk_queue import ChunkQueue
 from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import BY_RESET_POLICY, Inbox, PartitionFeed
+from ottla.fetching.feed import BY_RESET_POLICY, PartitionFeed
 from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.frame_memory import FrameMemory
+from ottla.fetching.inbox import Inbox
 from ottla.fetching.leader_finder import LeaderFinder
 from ottla.fetching.partition_table import PartitionTable
 from ottla.fetching.places import BrokerAndFetcherId, PartitionTopicInfo, TopicAndPartition

@@ -1,4 +1,4 @@
-"""PartitionFeed: one partition as its reader sees it. Inbox: where a reader of several waits.
+"""PartitionFeed: one partition as its reader sees it.
 
 A feed is what a reader's thread and a fetcher's thread share, and the inbox's lock guards it. The reader
 takes chunks and says where to read; the fetcher asks what is wanted (`wanted`) and delivers. A seek begins a
@@ -7,14 +7,13 @@ new generation: what was fetched for an older one is dropped wherever it is foun
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ottla.client.clock import MONOTONIC, Clock
 from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk, Room
 from ottla.fetching.errors import ErrorChannel, PartitionError, Reaction
+from ottla.fetching.inbox import Inbox
 from ottla.fetching.places import (
     UNKNOWN_OFFSET,
     BrokerAndInitialOffset,
@@ -74,46 +73,6 @@ class Nobody:
 NOBODY = Nobody()
 
 
-class Inbox:
-    """Chunks of several feeds for one reader: `poll` gives the next one of any of them, in turns."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition(threading.Lock())
-        self._listed: deque[PartitionFeed] = deque()
-        self._is_closed = False
-
-    def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
-        """The next chunk; None after so long, or when the inbox is closed. None waits without end.
-
-        Raises the error of a feed that stopped, once, behind its last chunk; the other feeds go on. Its
-        `failure` tells which one it was.
-        """
-        with self.changed:
-            seconds = None if timeout_ms is None else timeout_ms / 1000
-            self.changed.wait_for(lambda: self._has_news() or self._is_closed, seconds)
-            feed = self._listed[0] if self._listed else None
-            if feed is None:
-                return None
-            self._listed.popleft()
-            return feed.taken_by_inbox()
-
-    def close(self) -> None:
-        """Wake who waits, for good; feeds go on."""
-        with self.changed:
-            self._is_closed = True
-            self.changed.notify_all()
-
-    def enlist(self, feed: PartitionFeed) -> None:
-        """Called by a feed that has something, under the lock."""
-        self._listed.append(feed)
-
-    def _has_news(self) -> bool:
-        """A feed that was emptied otherwise, by its own poll or a seek, has no news any more."""
-        while self._listed and not self._listed[0].has_news:
-            self._listed.popleft().unlist()
-        return bool(self._listed)
-
-
 class PartitionFeed:
     """Made by `FetchEngine.add`. One reader at a time; everything else may come from any thread."""
 
@@ -152,12 +111,22 @@ class PartitionFeed:
         Raises what stopped the partition, behind its last chunk, each time until `seek` or `skip`.
         """
         with self._changed:
-            seconds = None if timeout_ms is None else timeout_ms / 1000
-            self._changed.wait_for(lambda: self._queue or self._failure or self._is_closed, seconds)
+            self._wait(timeout_ms)
             chunk = self._take()
             if chunk is None and self._failure is not None:
                 raise self._failure
             return chunk
+
+    def wait(self, timeout_ms: float | None = None) -> bool:
+        """Whether `poll` has something within so long, or the end; for readers that take under a lock."""
+        with self._changed:
+            return self._wait(timeout_ms)
+
+    def _wait(self, timeout_ms: float | None) -> bool:
+        seconds = None if timeout_ms is None else timeout_ms / 1000
+        return self._changed.wait_for(
+            lambda: bool(self._queue) or self._failure is not None or self._is_closed, seconds
+        )
 
     @property
     def position(self) -> int:
@@ -252,8 +221,9 @@ class PartitionFeed:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is a chunk to take or an error that was not told."""
-        return bool(self._queue) or (self._failure is not None and not self._is_failure_told)
+        """Whether there is a chunk to take or an error that was not told; after `close` there is neither."""
+        is_untold = self._failure is not None and not self._is_failure_told and not self._is_closed
+        return bool(self._queue) or is_untold
 
     def unlist(self) -> None:
         """The inbox does not have it any more."""

@@ -264,12 +264,14 @@ class PartitionTable:
             bytes_max=self._chunk_bytes_max(cursor),
         )
         cursor.pending_bytes = 0
-        if found.chunk is None:
-            cursor.feed.passed(asked.generation, found.next_offset, answer.high_watermark)
-        else:
-            cursor.feed.deliver(asked.generation, found.chunk)
-            cursor.learn(found.used_bytes, found.chunk.nbytes, found.next_offset - asked.offset)
+        for chunk in found.chunks:
+            cursor.feed.deliver(asked.generation, chunk)
+        if found.chunks:
+            nbytes = sum(chunk.nbytes for chunk in found.chunks)
+            cursor.learn(found.used_bytes, nbytes, found.next_offset - asked.offset)
             self._offset_bytes = cursor.offset_bytes
+        else:
+            cursor.feed.passed(asked.generation, found.next_offset, answer.high_watermark)
         cursor.position = found.next_offset
         if found.damage is not None:
             self._damaged(cursor, found.damage)

@@ -12,11 +12,11 @@ from ottla.fetching import (
     UNKNOWN_OFFSET,
     FetchedDataChunk,
     FetchEngine,
+    Inbox,
     PartitionFeed,
     TopicAndPartition,
 )
 from ottla.grouped.config import GroupConsumerConfig
-from ottla.grouped.inbox import WakingInbox
 from ottla.model.errors import ConfigError
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Decoder, RowMaker, Rows
@@ -33,7 +33,7 @@ class AssignedPartitions:
         value_decoder: Decoder | None,
     ) -> None:
         self._decoders = key_decoder, value_decoder
-        self._inbox = WakingInbox()
+        self._inbox = Inbox()
         self._engine = FetchEngine(config.client, config.fetch, metadata, name=config.member.group_id)
         self._feeds: dict[TopicAndPartition, PartitionFeed] = {}
         self._starts: dict[TopicAndPartition, int] = {}  # assigned, and not read yet

@@ -19,10 +19,9 @@ from typing import Any, Self
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.properties import merged
-from ottla.fetching import FetchedDataChunk, FetchEngine, TopicAndPartition
+from ottla.fetching import FetchedDataChunk, FetchEngine, Inbox, TopicAndPartition
 from ottla.model.errors import ConfigError
 from ottla.partition.config import PartitionConfig, limit, place_of, start_of
-from ottla.partition.news import News
 from ottla.partition.reader import Held, PartitionReader
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Decoder, RowMaker
@@ -39,7 +38,7 @@ class PartitionConsumer:
         self._config = PartitionConfig.from_properties(merged(properties, more))
         self._metadata = ClusterMetadata(self._config.client)
         self._engine = FetchEngine(self._config.client, self._config.fetch, self._metadata)
-        self._news = News()
+        self._inbox = Inbox()
         self._lock = threading.RLock()  # held while chunks are taken, and by what takes effect between them
         self._readers: dict[TopicAndPartition, PartitionReader] = {}
         self._last: PartitionReader | None = None
@@ -66,14 +65,13 @@ class PartitionConsumer:
         """
         place, start = place_of(topic, partition), start_of(offset)
         with self._lock:
-            if self._news.is_closed:
+            if self._inbox.is_closed:
                 raise ConfigError(f"{place}: this consumer is closed; make another")
             if place in self._readers:
                 raise ConfigError(f"{place} is being read already: seek() its reader, or close() it first")
             reader = PartitionReader(
-                self._engine.add(place, start, inbox=self._news),
+                self._engine.add(place, start, inbox=self._inbox),
                 RowMaker(topic, partition, key_decoder, value_decoder),
-                news=self._news,
                 lock=self._lock,
                 leave=self._leave,
                 start=start,
@@ -117,21 +115,21 @@ class PartitionConsumer:
 
     def _next(self, timeout_ms: float | None) -> Held | None:
         deadline = Deadline(MONOTONIC, timeout_ms)
-        while not self._news.is_closed:
+        while not self._inbox.is_closed:
             with self._lock:
                 held = self._last.unfinished() if self._last is not None else None
                 if held is not None:
                     return held
                 if self._has_taken():
                     continue
-            if not self._news.wait(deadline.left_ms()):
+            if not self._inbox.wait(deadline.left_ms()):
                 return None
         return None
 
     def _has_taken(self) -> bool:
         """Take the next chunk, if there is one."""
         try:
-            chunk = self._news.poll(0)
+            chunk = self._inbox.poll(0)
             if chunk is not None:
                 self._last = self._readers[chunk.topic_partition]
                 self._last.hold(chunk)
@@ -147,7 +145,7 @@ class PartitionConsumer:
 
     def close(self) -> None:
         """End all readers and threads now, from any thread. May be called twice."""
-        self._news.close()
+        self._inbox.close()
         for reader in (*self.readers.values(), self._last):
             if reader is not None:
                 reader.close()

@@ -20,7 +20,6 @@ import pyarrow as pa
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.fetching import UNKNOWN_OFFSET, FetchedDataChunk, PartitionError, PartitionFeed, TopicAndPartition
 from ottla.partition.config import limit, start_of
-from ottla.partition.news import News
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import RowMaker, Rows
 
@@ -45,7 +44,6 @@ class PartitionReader:
         feed: PartitionFeed,
         rows: RowMaker,
         *,
-        news: News,
         lock: threading.RLock,
         leave: Callable[[TopicAndPartition], None],
         start: int,
@@ -55,7 +53,6 @@ class PartitionReader:
         self._feed = feed
         self._start = start
         self._row_maker = rows
-        self._news = news
         self._lock = lock
         self._leave = leave
         self._timeout_ms = timeout_ms
@@ -240,5 +237,5 @@ class PartitionReader:
                     raise
                 if self._feed.is_closed:
                     return None
-            if not self._news.wait_for(self._feed, deadline.left_ms()):
+            if not self._feed.wait(deadline.left_ms()):
                 return None

@@ -24,6 +24,7 @@ from ottla.client.metadata import ClusterMetadata
 from ottla.fetching import (
     FetchedDataChunk,
     FetchEngine,
+    Inbox,
     OffsetReset,
     PartitionError,
     PartitionFeed,
@@ -34,7 +35,6 @@ from ottla.partition.bounds import Limits, OffsetRange, Passage, Trimmer, parse_
 from ottla.partition.config import PartitionConfig
 from ottla.partition.errors import ReplayStalled
 from ottla.partition.log_ends import OffsetLookup
-from ottla.partition.news import News
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Decoder, RowMaker, Rows
 
@@ -105,7 +105,7 @@ class Replay:
         self._resolving = threading.Lock()  # held by who may wait at the interruption
         self._metadata = ClusterMetadata(config.client)
         self._engine = FetchEngine(config.client, config.fetch, self._metadata)
-        self._news = News()
+        self._inbox = Inbox()
 
     # --- reading
 
@@ -205,7 +205,7 @@ class Replay:
         try:
             self._begin()
         except OttlaError:
-            if self._news.is_closed:
+            if self._inbox.is_closed:
                 return False
             raise
         return True
@@ -214,7 +214,7 @@ class Replay:
         for number, one in self._resolved().items():
             if one.offsets.start < one.offsets.stop:
                 place = TopicAndPartition(self.topic, number)
-                feed = self._engine.add(place, one.offsets.start, inbox=self._news)
+                feed = self._engine.add(place, one.offsets.start, inbox=self._inbox)
                 self._parts[place] = _Part(feed, Trimmer(place, one), one.offsets)
         log.info(
             "replay of %s: %d offsets in %d partitions",
@@ -226,10 +226,10 @@ class Replay:
     def _next(self) -> FetchedDataChunk | None:
         """The next chunk of a partition that is not at its end; None if there is none left."""
         waited_ms, seen = 0.0, list[int]()
-        while self._parts and not self._news.is_closed:
+        while self._parts and not self._inbox.is_closed:
             begun_ms = MONOTONIC.now_ms()
             try:
-                chunk = self._news.poll(LOOK_MS)
+                chunk = self._inbox.poll(LOOK_MS)
             except Exception as error:
                 # It may lie behind the end of its partition.
                 self._finish_passed()
@@ -275,7 +275,7 @@ class Replay:
 
     def close(self) -> None:
         """End now, from any thread: iterators end too. May be called twice; reading to the end does it."""
-        self._news.close()
+        self._inbox.close()
         self._interruption.interrupt()
         self._metadata.interrupt()
         if self._rows is not None:
