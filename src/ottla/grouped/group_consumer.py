@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.properties import merged
 from ottla.fetching import FetchedDataChunk, TopicAndPartition
 from ottla.grouped.commits import Commits, Offsets, OnCommit
 from ottla.grouped.config import GroupConsumerConfig
@@ -59,9 +60,7 @@ class GroupConsumer:
         **more: object,
     ) -> None:
         self._selection = TopicSelection(topics)
-        self._config = GroupConsumerConfig.from_properties(
-            {**(properties or {}), **more, "group.id": group_id}
-        )
+        self._config = GroupConsumerConfig.from_properties({**merged(properties, more), "group.id": group_id})
         self._group_id = group_id
         self._listener = listener or RebalanceListener()
         client = self._config.client
