@@ -31,7 +31,7 @@ def collected(
 
 
 def offsets(found: Collected) -> list[int]:
-    return [] if found.chunk is None else offsets_of([found.chunk])
+    return offsets_of(found.chunks)
 
 
 def resealed(data: bytearray) -> bytes:
@@ -47,8 +47,7 @@ def flipped(data: bytes, at: int) -> bytes:
 def test_records_below_the_position_are_left_out() -> None:
     found = collected(records(0, 10) + records(10, 5), 7)
     assert offsets(found) == list(range(7, 15))
-    chunk = found.chunk
-    assert chunk is not None
+    (chunk,) = found.chunks
     assert (chunk.fetch_offset, chunk.next_offset, chunk.high_watermark) == (7, 15, 1000)
     assert (found.next_offset, found.damage) == (15, None)
 
@@ -56,7 +55,7 @@ def test_records_below_the_position_are_left_out() -> None:
 @pytest.mark.parametrize("data", [None, b""])
 def test_no_records_are_no_chunk(data: bytes | None) -> None:
     found = collected(data, 7)
-    assert (found.chunk, found.next_offset, found.damage) == (None, 7, None)
+    assert (found.chunks, found.next_offset, found.damage) == ((), 7, None)
 
 
 @pytest.mark.parametrize("cut", [1, 11, 12, 40, 60])
@@ -70,7 +69,7 @@ def test_a_cut_tail_is_fetched_again(cut: int) -> None:
 
 def test_a_first_entry_that_is_cut_is_told() -> None:
     assert glance(records(5, 3)[:-1], 5) == (5, True)
-    assert collected(records(5, 3)[:-1], 5).chunk is None
+    assert not collected(records(5, 3)[:-1], 5).chunks
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(0, Codec.NONE), (1, Codec.GZIP), (2, Codec.ZSTD)])
@@ -93,7 +92,7 @@ def test_damage_comes_behind_what_is_sound_and_is_named() -> None:
 
 def test_damage_at_the_position_moves_nothing() -> None:
     found = collected(flipped(records(3, 4), 70), 5)
-    assert (found.chunk, found.next_offset) == (None, 5)
+    assert (found.chunks, found.next_offset) == ((), 5)
     assert found.damage is not None
     assert (found.damage.offset, found.damage.next_offset) == (5, 7)
 
@@ -117,7 +116,7 @@ def test_offsets_that_compaction_emptied_are_passed() -> None:
     emptied[8:12] = struct.pack(">i", 61 - 12)
     emptied[57:61] = bytes(4)
     found = collected(resealed(emptied), 5)
-    assert (found.chunk, found.next_offset) == (None, 8)
+    assert (found.chunks, found.next_offset) == ((), 8)
 
 
 def test_aborted_transactions_are_hidden_from_readers_of_what_is_committed() -> None:
@@ -130,8 +129,7 @@ def test_aborted_transactions_are_hidden_from_readers_of_what_is_committed() -> 
 
 
 def test_headers_are_a_column_on_request() -> None:
-    chunk = collected(records(0, 1), config=FetchConfig(include_headers=True)).chunk
-    assert chunk is not None
+    (chunk,) = collected(records(0, 1), config=FetchConfig(include_headers=True)).chunks
     assert chunk.batch.column_names[-1] == "headers"
 
 

@@ -1,0 +1,130 @@
+"""Record batches that are handed on as they are: no record is decoded, nothing is decompressed.
+
+    offset      int64     of the first record
+    records     int64     how many; their offsets have no gaps
+    codec       int8      what the records are compressed by
+    batch       binary    all bytes of the batch, in the memory that it was received into
+
+A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence are
+another's, so that `stamped` writes others into its header; the checksum does not cover the first, and is made
+anew for the rest. All else goes as columns: what is below the reader's position in part, what compaction has
+left gaps in, what has the time of the log (only a broker writes that), formats 0 and 1, and small batches,
+of which a Produce request carries one, so that a request costs more than decoding and joining them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ottla.kernels import layout
+from ottla.records.builder import Stamp
+from ottla.records.entries import Entries, Table
+from ottla.records.reader import POOL
+from ottla.records.slabs import SlabPool
+from ottla.records.transactions import AbortedTransaction, visible
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("codec", pa.int8(), nullable=False),
+        pa.field("batch", pa.binary(), nullable=False),
+    ]
+)
+FORMAT_2 = 1 << 2
+_NO_EPOCH = -1
+# Base offset, size, leader epoch, magic; checksum; attributes. Then producer, its epoch, sequence.
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
+_EPOCH_AT = 12
+
+
+class Segment(NamedTuple):
+    """Entries first to last of a table that go the same way; `next_offset` is behind all of them."""
+
+    first: int
+    last: int
+    is_whole: bool
+    next_offset: int
+
+
+def is_whole(columns: pa.RecordBatch) -> bool:
+    """Whether these are batches, and not the columns of records."""
+    return bool(columns.schema.names == SCHEMA.names)
+
+
+def segments(
+    entries: Entries, from_offset: int, aborted: Iterable[AbortedTransaction] | None, bytes_min: int
+) -> list[Segment]:
+    """Which entries stay whole and which do not, in order; what is not delivered is in none of them."""
+    table = entries.table
+    keep = np.ones(len(table), np.bool_)
+    if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
+        keep = visible(table, entries.data, aborted)
+    keep &= (table[:, layout.LAST_OFFSET] >= from_offset) | (table[:, layout.MAGIC] != 2)
+    kinds = np.where(keep, np.where(_can_stay(table, from_offset, bytes_min), 2, 1), 0)
+    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(table)]
+    return [
+        Segment(first, last, kinds[first] == 2, int(table[first:last, layout.LAST_OFFSET].max()) + 1)
+        for first, last in pairwise(edges)
+        if first < last and kinds[first]
+    ]
+
+
+def _can_stay(table: Table, from_offset: int, bytes_min: int) -> npt.NDArray[np.bool_]:
+    flags = table[:, layout.ATTRIBUTES] & ~(layout.CODEC_MASK | layout.TRANSACTIONAL)
+    offsets = table[:, layout.LAST_OFFSET] - table[:, layout.BASE_OFFSET] + 1
+    can_stay: npt.NDArray[np.bool_] = (
+        (table[:, layout.MAGIC] == 2)
+        & (flags == 0)
+        & (table[:, layout.BASE_OFFSET] >= from_offset)
+        & (table[:, layout.COUNT] > 0)
+        & (table[:, layout.COUNT] == offsets)
+        & (table[:, layout.END] - table[:, layout.ENTRY] >= bytes_min)
+    )
+    return can_stay
+
+
+def span(entries: Entries, segment: Segment) -> tuple[int, int]:
+    """Where the bytes of a segment begin and end in the record set."""
+    first, last = entries.table[segment.first], entries.table[segment.last - 1]
+    return int(first[layout.ENTRY]), int(last[layout.END])
+
+
+def whole(entries: Entries, segment: Segment) -> pa.RecordBatch:
+    """The batches of a segment that stays whole, which hold the memory of the record set."""
+    table = entries.table[segment.first : segment.last]
+    start, end = span(entries, segment)
+    ends = np.concatenate((table[:, layout.ENTRY], [end])) - start
+    data = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(entries.data[start:end])]
+    arrays = [
+        pa.array(np.ascontiguousarray(table[:, layout.BASE_OFFSET])),
+        pa.array(np.ascontiguousarray(table[:, layout.COUNT])),
+        pa.array((table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).astype(np.int8)),
+        pa.Array.from_buffers(pa.binary(), len(table), data, 0),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryview:
+    """A copy of a batch as a producer sends it: numbered from 0, of no leader, in no transaction."""
+    out = pool.lease(len(batch)).view(0, len(batch))
+    out[:] = batch
+    struct.pack_into(">q", out, 0, stamp.base_offset)
+    struct.pack_into(">i", out, _EPOCH_AT, _NO_EPOCH)
+    (attributes,) = _ATTRIBUTES.unpack_from(out, layout.BATCH_ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(out, layout.BATCH_ATTRIBUTES_AT, attributes & ~layout.TRANSACTIONAL)
+    _PRODUCER.pack_into(out, _PRODUCER_AT, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
+    covered = out[layout.BATCH_ATTRIBUTES_AT : layout.BATCH_OVERHEAD]
+    if covered != batch[layout.BATCH_ATTRIBUTES_AT : layout.BATCH_OVERHEAD]:
+        struct.pack_into(">I", out, layout.BATCH_CRC_AT, crc32c.crc32c(out[layout.BATCH_ATTRIBUTES_AT :]))
+    return out.toreadonly()
