@@ -1,0 +1,177 @@
+"""A Spark session in a process of its own that runs what it is asked for, one JSON object a line.
+
+    {"query": "sum", "source": {"format": "ottla", "options": {…}}, …}     →     {"seconds": 1.2, "cpu": 2.1}
+
+Seconds are by the clock, `cpu` is the time of all processes of the session: Python, Java, Spark's workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CORES = 2
+POLL_RECORDS = 10_000
+TIMEOUT_S = 60.0
+SKIPPED_BATCHES = 5
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+Request = dict[str, Any]
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """User and system time of a process and of all below it, also of those that have ended."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdecimal():
+            try:
+                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            pid = int(directory.name)
+            parents[pid] = int(fields[1])
+            ticks[pid] = sum(map(int, fields[11:15]))
+    below, new = {root}, {root}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new} - below
+        below |= new
+    return sum(ticks[pid] for pid in below if pid in ticks) / _TICKS_PER_S
+
+
+# --- where rows come from
+
+
+def frame(spark: Any, source: Request) -> Any:
+    """The rows of a source."""
+    if source["format"] == "confluent":
+        return _collected(spark, source)
+    reader = spark.read.format(source["format"]).options(**source["options"])
+    return reader.load(source["path"]) if "path" in source else reader.load()
+
+
+def _collected(spark: Any, source: Request) -> Any:
+    """What people write who have no connector: a consumer, a list, createDataFrame."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer: Any = Consumer(
+        {"group.id": "benchmark", "enable.auto.commit": False, "log_level": 0, **source["options"]}
+    )
+    consumer.assign([TopicPartition(source["topic"], number, 0) for number in range(source["partitions"])])
+    rows: list[Any] = []
+    while len(rows) < source["records"]:
+        rows += [
+            (one.key(), one.value(), one.topic(), one.partition(), one.offset(), one.timestamp()[1])
+            for one in consumer.consume(POLL_RECORDS, TIMEOUT_S)
+        ]
+    consumer.close()
+    schema = "key binary, value binary, topic string, partition int, offset long, timestamp long"
+    return spark.createDataFrame(rows, schema)
+
+
+# --- what is done with them
+
+
+def count(spark: Any, request: Request) -> object:
+    """All rows."""
+    return frame(spark, request["source"]).count()
+
+
+def total(spark: Any, request: Request) -> object:
+    """One number of all values."""
+    return frame(spark, request["source"]).selectExpr("sum(length(value))").first()[0]
+
+
+def group(spark: Any, request: Request) -> object:
+    """A number for each key."""
+    counts = frame(spark, request["source"]).groupBy("key").count()
+    return counts.selectExpr("sum(count)").first()[0]
+
+
+def parquet(spark: Any, request: Request) -> object:
+    """Files, through Spark's writer."""
+    return frame(spark, request["source"]).write.mode("overwrite").parquet(request["path"])
+
+
+def land(spark: Any, request: Request) -> object:
+    """Files, without it."""
+    import ottla.spark
+
+    return ottla.spark.land(spark, request["source"]["options"], request["path"]).rows
+
+
+def topic(spark: Any, request: Request) -> object:
+    """Another topic."""
+    writer = frame(spark, request["source"]).select("key", "value").write.mode("append")
+    return writer.format(request["sink"]["format"]).options(**request["sink"]["options"]).save()
+
+
+def triggers(spark: Any, request: Request) -> object:
+    """Milliseconds of micro-batches that have almost nothing to do: their median."""
+    query = _stream(spark, request).trigger(availableNow=True).start()
+    query.awaitTermination()
+    batches = [one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows]
+    return statistics.median(batches[SKIPPED_BATCHES:])
+
+
+def latency(spark: Any, request: Request) -> object:
+    """Milliseconds from when a record is sent until its micro-batch is done: their median."""
+    from ottla import Producer
+
+    query = _stream(spark, request).start()
+    times = []
+    with Producer(bootstrap_servers=request["bootstrap"], linger_ms=0) as producer:
+        for number in range(request["records"]):
+            producer.send(request["topic"], str(number))
+            producer.flush()
+            sent = time.perf_counter()
+            query.processAllAvailable()
+            times.append(1000 * (time.perf_counter() - sent))
+    query.stop()
+    return statistics.median(times[SKIPPED_BATCHES:])
+
+
+def _stream(spark: Any, request: Request) -> Any:
+    source = request["source"]
+    rows = spark.readStream.format(source["format"]).options(**source["options"]).load()
+    return rows.writeStream.format("noop").option("checkpointLocation", request["path"])
+
+
+QUERIES: dict[str, Callable[[Any, Request], object]] = {
+    "count": count,
+    "sum": total,
+    "group": group,
+    "parquet": parquet,
+    "land": land,
+    "topic": topic,
+    "triggers": triggers,
+    "latency": latency,
+}
+
+
+def main(jars: list[str]) -> None:
+    """Answer until the input ends."""
+    from ottla.spark import session
+
+    settings = {"spark_jars": ",".join(jars)} if jars else {}
+    spark = session("benchmark", f"local[{CORES}]", spark_driver_memory="2g", **settings)
+    spark.sparkContext.setLogLevel("OFF")
+    print(json.dumps({}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        cpu, start = tree_cpu_seconds(os.getpid()), time.perf_counter()
+        value = QUERIES[request["query"]](spark, request)
+        seconds = time.perf_counter() - start
+        spent = tree_cpu_seconds(os.getpid()) - cpu
+        print(json.dumps({"seconds": seconds, "cpu": spent, "value": value}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
