@@ -90,7 +90,7 @@ def stored(
     """What is stored, without the partitions for which nothing is. Raises OffsetFetchFailed."""
     chosen = _version(connection, OffsetFetchRequest.API, version)
     answer = connection.call(fetch_request(group, places, chosen), version=chosen)
-    offsets, codes = told(answer, places, chosen)
+    offsets, codes, _ = told(answer, places, chosen)
     refused = _refused(connection, group, codes, chosen)
     if refused:
         raise OffsetFetchFailed(group, refused)
