@@ -1,0 +1,114 @@
+"""The stores that `ottla offsets` names, opened when they are asked for and closed with the command."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.admin import Admin, GroupKind, TopicAndPartition
+from ottla.admin.config import AdminConfig
+from ottla.cli.kafka.keeper import keeper
+from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError
+from ottla.offsets import KafkaOffsets, LedgerOffsets, OffsetStore, ZooKeeperOffsets
+from ottla.zookeeper.session import ZooKeeperSession
+
+
+class OffsetStores:
+    """Stores by the names that the command line has for them."""
+
+    def __init__(self, properties: Mapping[str, object], ledger: str | None, table: str) -> None:
+        """`ledger`: the path of a SQLite database."""
+        self._properties = properties
+        self._config = AdminConfig.from_properties(properties)
+        self._ledger_path = ledger
+        self._table = table
+        self._stack = ExitStack()
+
+    def named(self, name: str, *, is_made: bool = False) -> OffsetStore:
+        """`kafka`, `zookeeper` or `ledger`; `is_made`: a ledger that is not there is made."""
+        openers: dict[str, Callable[[], OffsetStore]] = {
+            "kafka": self._kafka,
+            "zookeeper": lambda: ZooKeeperOffsets(self._session),
+            "ledger": lambda: self._ledger(is_made=is_made),
+        }
+        return openers[name]()
+
+    def live_members(self, group: str) -> list[str]:
+        """Who is up in the group, of either kind."""
+        kinds = [GroupKind.KAFKA, *([GroupKind.ZOOKEEPER] if self._config.zookeeper_connect else [])]
+        return [name for kind in kinds for name in self._members(group, kind)]
+
+    def _members(self, group: str, kind: GroupKind) -> list[str]:
+        try:
+            found = self._admin.describe_groups(group, kind=kind)
+        except ConfigError:
+            return []  # a name that no classic group can have
+        except KafkaError as error:
+            if error.code != Code.GROUP_ID_NOT_FOUND:
+                raise
+            return []
+        return [one.member_id for one in found.members]
+
+    def partitions(self) -> set[TopicAndPartition]:
+        """All that the cluster has."""
+        return {
+            TopicAndPartition(name, one.partition)
+            for name, topic in self._admin.describe_topics().items()
+            for one in topic.partitions
+        }
+
+    @cached_property
+    def _admin(self) -> Admin:
+        return self._stack.enter_context(Admin(self._properties))
+
+    @cached_property
+    def _session(self) -> ZooKeeperSession:
+        if not self._config.zookeeper_connect:
+            raise ConfigError("offsets in ZooKeeper: say where it is, with --zookeeper HOST:PORT")
+        return self._stack.enter_context(keeper(self._config.zookeeper_connect))
+
+    def _kafka(self) -> OffsetStore:
+        client = self._config.client
+        if not client.bootstrap:
+            told = ZooKeeperMetadata(self._session, protocol=client.security.protocol)
+            client = replace(client, bootstrap=told.bootstrap())
+        return self._stack.enter_context(KafkaOffsets(client, timeout_ms=self._config.api_timeout_ms))
+
+    def _ledger(self, *, is_made: bool) -> OffsetStore:
+        if self._ledger_path is None:
+            raise ConfigError("offsets in a ledger: say where it is, with --ledger FILE (a SQLite database)")
+        # A plan makes nothing: a ledger that is not there yet is an empty one, in memory.
+        is_there = _has_table(self._ledger_path, self._table)
+        connection = sqlite3.connect(self._ledger_path if is_there or is_made else ":memory:")
+        offsets = LedgerOffsets(self._stack.enter_context(closing(connection)), table=self._table)
+        if not is_there:
+            offsets.create_table()
+        return offsets
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _has_table(path: str, table: str) -> bool:
+    if not Path(path).exists():
+        return False
+    with closing(sqlite3.connect(path)) as connection:
+        named = (table.rpartition(".")[2],)
+        return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", named).fetchall())

@@ -1,0 +1,231 @@
+"""`ottla offsets` and the lag for Prometheus, on the embedded broker and a real ZooKeeper server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cli.kafka.conftest import ours
+from ottla import Admin, EmbeddedBroker, GroupConsumer, OffsetLedger, Producer, TopicAndPartition
+from ottla.admin import GroupKind
+from ottla.classic import ConsumerConnector
+from tests.classic.conftest import QUICK, registered_at, zookeeper_server
+
+__all__ = ["zookeeper_server"]
+
+HEAD = "group\ttopic\tpartition\tsource\ttarget\tstep\tdone\terror\n"
+T0, T1 = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
+
+
+class World:
+    """A broker that is registered in ZooKeeper, and what a command line says to reach both."""
+
+    def __init__(self, broker: EmbeddedBroker, connect: str) -> None:
+        self.broker = broker
+        self.connect = connect
+        self.at = ("-b", broker.bootstrap, "--zookeeper", connect)
+
+    def admin(self) -> Admin:
+        return Admin(bootstrap_servers=self.broker.bootstrap, zookeeper_connect=self.connect)
+
+    def put(self, group: str, kind: GroupKind, **offsets: int) -> None:
+        """Positions as orders_0=17."""
+        places = {TopicAndPartition(*name.rsplit("_", 1)): offset for name, offset in offsets.items()}
+        placed = {TopicAndPartition(one.topic, int(one.partition)): at for one, at in places.items()}
+        with self.admin() as admin:
+            admin.alter_group_offsets(group, placed, kind=kind)
+
+    def stored(self, group: str, kind: GroupKind) -> dict[tuple[str, int], int]:
+        with self.admin() as admin:
+            return {tuple(place): one.offset for place, one in admin.group_offsets(group, kind=kind).items()}
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTTLA_PROFILE", raising=False)
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "config.toml"))
+
+
+@pytest.fixture(scope="module")
+def world(zookeeper_server: object) -> Iterator[World]:
+    connect = f"{zookeeper_server.connect}/offsets"  # type: ignore[attr-defined]
+    with EmbeddedBroker(properties=registered_at(connect)) as broker:
+        broker.create_topic("orders", 2)
+        broker.create_topic("clicks", 1)
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            for number in range(20):
+                producer.send("orders", b"one coffee", partition=number % 2)
+        yield World(broker, connect)
+
+
+def test_a_group_moves_by_plan_and_back(world: World) -> None:
+    world.put("billing", GroupKind.ZOOKEEPER, orders_0=7, orders_1=3, clicks_0=0)
+    line = ("offsets", "migrate", "--group", "billing", "--format", "tsv", *world.at)
+    there = (*line, "--from", "zookeeper", "--to", "kafka")
+
+    def rows(step: str, target: tuple[str, str, str], *, is_done: bool) -> str:
+        told = f"{step}\t{'true' if is_done else 'false'}\t\n"
+        places = (("clicks\t0\t0", target[0]), ("orders\t0\t7", target[1]), ("orders\t1\t3", target[2]))
+        return HEAD + "".join(f"billing\t{place}\t{now}\t{told}" for place, now in places)
+
+    nothing = ("", "", "")
+    assert ours(*there) == (0, rows("write", nothing, is_done=False), "")
+    assert ours(*there, "--execute", "--dry-run") == (0, rows("write", nothing, is_done=False), "")
+    assert world.stored("billing", GroupKind.KAFKA) == {}
+    assert ours(*there, "--execute") == (0, rows("write", nothing, is_done=True), "")
+    moved = {("clicks", 0): 0, ("orders", 0): 7, ("orders", 1): 3}
+    assert world.stored("billing", GroupKind.KAFKA) == moved
+    assert ours(*there, "--execute") == (0, rows("same", ("0", "7", "3"), is_done=False), "")
+
+    world.put("billing", GroupKind.KAFKA, orders_0=9)
+    back = ours(*line, "--from", "kafka", "--to", "zookeeper", "--topic", "orders:0", "--execute")
+    assert back == (0, f"{HEAD}billing\torders\t0\t9\t7\twrite\ttrue\t\n", "")
+    assert world.stored("billing", GroupKind.ZOOKEEPER) == {**moved, ("orders", 0): 9}
+
+
+def test_a_target_that_is_ahead_stops_everything_unless_it_is_forced(world: World) -> None:
+    world.put("ahead", GroupKind.ZOOKEEPER, orders_0=7, orders_1=3)
+    world.put("ahead", GroupKind.KAFKA, orders_1=5)
+    line = (
+        "offsets",
+        "migrate",
+        "-g",
+        "ahead",
+        "--from",
+        "zookeeper",
+        "--to",
+        "kafka",
+        *world.at,
+        "--execute",
+    )
+    refused = ours(*line, "--format", "json")
+    told = json.loads(refused.printed)
+    assert (refused.code, told["ok"], [row["step"] for row in told["rows"]]) == (
+        1,
+        False,
+        ["write", "refuse"],
+    )
+    assert told["rows"][1]["error"] == "the target is ahead (5 > 3): leave it out, or force it"
+    assert not any(row["done"] for row in told["rows"])
+    assert world.stored("ahead", GroupKind.KAFKA) == {("orders", 1): 5}
+    assert ours(*line, "--topic", "orders:0").code == 0
+    assert world.stored("ahead", GroupKind.KAFKA) == {("orders", 0): 7, ("orders", 1): 5}
+    assert ours(*line, "--force").code == 0
+    assert world.stored("ahead", GroupKind.KAFKA) == {("orders", 0): 7, ("orders", 1): 3}
+
+
+def test_live_members_of_both_kinds_are_told_by_name(world: World) -> None:
+    line = ("offsets", "migrate", "--format", "json", *world.at, "--execute")
+    to_kafka, to_zookeeper = (
+        ("--from", "zookeeper", "--to", "kafka"),
+        ("--from", "kafka", "--to", "zookeeper"),
+    )
+    world.put("busy", GroupKind.ZOOKEEPER, orders_0=4)
+    settings = {"zookeeper_connect": world.connect, "group_id": "busy", "consumer_id": "reader", **QUICK}
+    with ConsumerConnector(settings) as connector:
+        connector.create_message_streams({"clicks": 1})
+        refused = ours(*line, *to_kafka, "--group", "busy")
+    assert refused.code == 1
+    assert "'busy' has live members (busy_reader): stop them" in refused.printed
+    assert world.stored("busy", GroupKind.KAFKA) == {}
+
+    world.put("waiting", GroupKind.KAFKA, orders_0=4)
+    world.put("waiting", GroupKind.ZOOKEEPER, orders_0=6)
+    with GroupConsumer("clicks", "waiting", bootstrap_servers=world.broker.bootstrap) as consumer:
+        while not consumer.assignment:
+            consumer.poll(100)
+        refused = ours(*line, *to_zookeeper, "--group", "waiting")
+        assert refused.code == 1
+        assert "'waiting' has live members (" in refused.printed
+        # The coordinator takes no commit from outside either, whatever is forced.
+        forced = ours(*line, *to_kafka, "--group", "waiting", "--force")
+    assert forced.code == 1
+    assert "only they may commit: stop them first" in json.loads(forced.printed)["rows"][0]["error"]
+    assert world.stored("waiting", GroupKind.KAFKA)["orders", 0] == 4
+
+
+def test_partitions_that_are_gone_stay_behind(world: World) -> None:
+    world.put("stale", GroupKind.ZOOKEEPER, orders_0=1, deleted_0=4)
+    line = ("offsets", "migrate", "-g", "stale", "--from", "zookeeper", "--to", "kafka", *world.at)
+    assert ours(*line, "--execute", "--format", "tsv").printed == (
+        f"{HEAD}stale\tdeleted\t0\t4\t\tgone\tfalse\t\nstale\torders\t0\t1\t\twrite\ttrue\t\n"
+    )
+
+
+def test_into_a_ledger_and_out_of_it(world: World, tmp_path: Path) -> None:
+    world.put("results", GroupKind.KAFKA, orders_0=4, orders_1=5)
+    database = tmp_path / "results.db"
+    line = ("offsets", "migrate", "-g", "results", *world.at, "--ledger", str(database), "--format", "tsv")
+    planned = ours(*line, "--from", "kafka", "--to", "ledger")
+    assert planned.printed == (
+        f"{HEAD}results\torders\t0\t4\t\twrite\tfalse\t\nresults\torders\t1\t5\t\twrite\tfalse\t\n"
+    )
+    assert not database.exists()
+    assert ours(*line, "--from", "kafka", "--to", "ledger", "--execute").code == 0
+    with closing(sqlite3.connect(database)) as connection:
+        ledger = OffsetLedger(connection, "results")
+        assert ledger.start([T0, T1]) == {T0: 4, T1: 5}
+        with ledger.transaction() as cursor:
+            ledger.record(cursor, T0, 8)
+    assert ours(*line, "--from", "ledger", "--to", "kafka", "--execute").code == 0
+    assert world.stored("results", GroupKind.KAFKA) == {("orders", 0): 8, ("orders", 1): 5}
+    database.write_bytes(b"no database at all" * 100)
+    broken = ours(*line, "--from", "ledger", "--to", "kafka")
+    assert (broken.code, "results.db: file is not a database" in broken.complaints) == (1, True)
+
+
+@pytest.mark.parametrize("kind", list(GroupKind))
+def test_a_file_holds_positions_of_both_stores(world: World, kind: GroupKind, tmp_path: Path) -> None:
+    group, path, name = f"filed-{kind.value}", tmp_path / "offsets.txt", kind.value
+    world.put(group, kind, orders_0=4, orders_1=5)
+    written = ours("offsets", "export", "-g", group, "--from", name, str(path), *world.at, "--format", "tsv")
+    assert written == (0, f"group\tpartitions\n{group}\t2\n", "")
+    lines = f"/consumers/{group}/offsets/orders/0:4\n/consumers/{group}/offsets/orders/1:5\n"
+    assert path.read_text() == lines
+    assert ours("offsets", "export", "-g", group, "--from", name, "-", *world.at) == (0, lines, "")
+
+    world.put(group, kind, orders_0=1, orders_1=2)
+    line = ("offsets", "import", "--to", name, *world.at, "--format", "tsv")
+    planned = ours(*line, str(path))
+    assert planned.code == 0
+    assert world.stored(group, kind) == {("orders", 0): 1, ("orders", 1): 2}
+    other = "/consumers/another/offsets/orders/0:9\n"
+    loaded = ours(*line, "-", "--group", group, "--execute", text=lines + other)
+    head = HEAD.replace("\n", f"\n{group}\torders\t")
+    assert loaded.printed == f"{head}0\t4\t1\twrite\ttrue\t\n{group}\torders\t1\t5\t2\twrite\ttrue\t\n"
+    assert world.stored(group, kind) == {("orders", 0): 4, ("orders", 1): 5}
+
+
+def test_without_bootstrap_zookeeper_tells_the_brokers(world: World) -> None:
+    world.put("found", GroupKind.KAFKA, orders_0=4)
+    told = ours("offsets", "export", "-g", "found", "-", "--zookeeper", world.connect)
+    assert told == (0, "/consumers/found/offsets/orders/0:4\n", "")
+
+
+def test_what_is_missing_is_asked_for(world: World) -> None:
+    for words in [
+        (),
+        ("migrate", "--from", "kafka", "--to", "zookeeper"),
+        ("migrate", "-g", "g", "--from", "kafka"),
+        ("migrate", "-g", "g", "--from", "kafka", "--to", "kafka"),
+        ("export", "-g", "g"),
+        ("import",),
+    ]:
+        with pytest.raises(SystemExit) as ended:
+            ours("offsets", *words)
+        assert ended.value.code == 2, words
+    at = ("-b", world.broker.bootstrap)
+    nobody = ours("offsets", "export", "-g", "nobody", "-", *at)
+    assert nobody == (1, "", "ottla: group 'nobody' has no offsets in kafka that were asked for\n")
+    assert (
+        "--zookeeper HOST:PORT"
+        in ours("offsets", "export", "-g", "g", "--from", "zookeeper", "-", *at).complaints
+    )
+    assert "--ledger FILE" in ours("offsets", "export", "-g", "g", "--from", "ledger", "-", *at).complaints
+    assert "cannot be read" in ours("offsets", "import", "/nowhere/at/all", *at).complaints
+    assert "line 1: x: is no position" in ours("offsets", "import", "-", *at, text="x\n").complaints
