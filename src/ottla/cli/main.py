@@ -38,6 +38,7 @@ FOR_PEOPLE = {
     "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),
     "lag": Command("ottla.cli.lag", "tell how far groups are behind"),
     "mirror": Command("ottla.cli.mirror", "copy topics into another cluster, and move groups there"),
+    "offsets": Command("ottla.cli.offsets", "move groups between ZooKeeper and Kafka, or to a file and back"),
     "produce": Command("ottla.cli.produce", "send lines into a topic"),
     "reset": Command("ottla.cli.reset", "move a group"),
     "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
