@@ -11,6 +11,7 @@ from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
 from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
 from ottla.model.errors import ConfigError
+from ottla.offsets.export_format import export_entries, export_line
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present, read_if_present, write_persistent
 
@@ -34,7 +35,7 @@ def _export(options: Options) -> int:
                     path = paths.child(paths.topic_offsets(group, topic), name)
                     found = read_if_present(session, path)
                     if found is not None:
-                        lines.append(f"{path}:{found.data.decode()}\n")
+                        lines.append(export_line(path, found.data.decode()))
     Path(options.text("output-file")).write_text("".join(lines))
     return 0
 
@@ -53,10 +54,7 @@ def _load(options: Options) -> int:
             f"{options.text('input-file')} cannot be read: {error.strerror or error}"
         ) from error
     with keeper(options.text("zkconnect", "localhost:2181")) as session:
-        for line in text.splitlines():
-            if not line:
-                break  # as in Kafka, where an empty line is the end
-            path, _, offset = line.partition(":")
+        for path, offset in export_entries(text):
             write_persistent(session, path, offset.encode())
     return 0
 
