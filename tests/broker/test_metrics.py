@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.metrics import Metric, exposition
+from ottla.model.exposition import Metric, exposition
 
 
 def free_port() -> int:

@@ -8,46 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
 from ottla.broker.partition import NO_LEADER
 from ottla.model.errors import ConfigError
+from ottla.model.exposition import CONTENT_TYPE, Metric, exposition
 from ottla.wire.registry import apis
 
 REQUEST_BYTES_MAX = 8192
 REQUEST_SECONDS_MAX = 5.0
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-Labels = Mapping[str, object]
-Samples = Iterable[tuple[Labels, float]]
-
-
-class Metric(NamedTuple):
-    """One family of the exposition format."""
-
-    name: str
-    kind: str
-    text: str
-    samples: Samples
-
-
-def exposition(metrics: Iterable[Metric]) -> str:
-    """Prometheus' text format, version 0.0.4."""
-    return "".join(line for metric in metrics for line in _lines(metric))
-
-
-def _lines(metric: Metric) -> Iterator[str]:
-    yield f"# HELP {metric.name} {metric.text}\n# TYPE {metric.name} {metric.kind}\n"
-    for labels, value in metric.samples:
-        pairs = ",".join(f'{name}="{_escaped(str(label))}"' for name, label in labels.items())
-        yield f"{metric.name}{{{pairs}}} {value}\n" if pairs else f"{metric.name} {value}\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def collected(cluster: Cluster, nodes: Iterable[Node]) -> list[Metric]:
