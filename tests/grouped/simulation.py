@@ -66,11 +66,16 @@ class Client:
                 self.world.check_demand(self, demand)
                 member.done()
                 self.synced_generation = demand.membership.generation
-        if member.topics_wanted is not None:
-            member.plan({topic: self.world.topics[topic] for topic in member.topics_wanted})
+        if member.assigns:
+            self.count()
         ask = member.next(now_ms)
         if ask is not None:
             self.world.send(self, ask)
+
+    def count(self) -> None:
+        """It looks up the topics that it leads, if it leads."""
+        topics = self.member.topics_led
+        self.member.counted(topics, {topic: self.world.topics[topic] for topic in topics})
 
 
 class World:
@@ -189,8 +194,7 @@ class World:
     def grow(self) -> None:
         self.topics["a"] = min(self.topics["a"] + 1, 8)
         for client in self.clients:
-            watched = client.member.topics_watched
-            client.member.counts_changed({topic: self.topics[topic] for topic in watched})
+            client.count()
 
     def restart(self) -> None:
         self.counts["restarts"] += 1
@@ -259,8 +263,7 @@ class World:
         for _ in range(400):
             for client in list(self.clients):
                 client.act()
-                watched = client.member.topics_watched
-                client.member.counts_changed({topic: self.topics[topic] for topic in watched})
+                client.count()
             for ticket in sorted(self.waiting.keys() & self.loop.replies.keys()):
                 self.deliver(ticket)
             self.check()

@@ -18,6 +18,7 @@ from ottla.fetching import TopicAndPartition
 from ottla.grouped import GroupConsumer
 from ottla.offsets import OffsetAndMetadata
 from tests.fetching.traffic import Writer, until
+from tests.grouped.conftest import Consumers
 from tests.grouped.test_group_consumer import (
     all_offsets,
     fill,
@@ -86,6 +87,34 @@ def test_a_broker_that_is_restarted_has_its_group_back() -> None:
             one.commit()
             assert offsets_of(chunks) == all_offsets("t", 200)
             assert one.committed() == dict.fromkeys(places("t"), OffsetAndMetadata(200))
+
+
+def test_brokers_that_tell_nothing_of_topics_cost_no_session(
+    broker: EmbeddedBroker, consumer: Consumers, topic: str
+) -> None:
+    one = consumer(session_timeout_ms=1_000, metadata_max_age_ms=100)
+    poll_until(shared_out(topic, one), one)
+    generation = one._membership.membership.generation
+    stalled = broker.delay("Metadata", 60_000, times=-1)
+    poll_until(lambda: stalled.struck > 0, one)
+    beats = broker.delay("Heartbeat", 0, times=-1)
+    poll_until(lambda: beats.struck > 40, one)  # twice as long as the session lasts without them
+    assert one._membership.membership.generation == generation
+    assert one.assignment == set(places(topic))
+    broker.clear_faults()  # so that it can leave
+
+
+def test_a_leader_assigns_what_it_knew_if_nobody_tells_of_topics(
+    broker: EmbeddedBroker, consumer: Consumers, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = consumer(session_timeout_ms=3_000)
+    poll_until(shared_out(topic, one), one)
+    broker.delay("Metadata", 60_000, times=-1, when=lambda request: bool(request.topics))
+    other = consumer(session_timeout_ms=3_000)
+    poll_until(shared_out(topic, one, other), one, other)
+    assert "so it assigns what it knew" in caplog.text
+    assert "is out of the group" not in caplog.text
+    broker.clear_faults()
 
 
 def test_close_does_not_wait_for_a_broker_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:

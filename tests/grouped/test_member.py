@@ -205,7 +205,6 @@ def test_nonsense_from_the_coordinator_is_an_error() -> None:
     one.polled(0)
     asked(one, 0)
     one.answered(JoinGroupResponse(generation_id=1, member_id="m", leader="m", protocol_name="strange"), 0)
-    one.plan({"a": 3})
     assert isinstance(one.failure, RemoteProtocolError)
     other = member()
     other.polled(0)

@@ -6,8 +6,8 @@ Its driver, which owns it, does three things in turns:
     member.answered(response, now_ms)            # or member.unanswered(now_ms)
     member.take_demand()                         # what the application shall do; then member.done()
 
-and one more when `topics_wanted` is not None: the leader needs the topics' partition counts. `member_state`
-has the theory and the tables.
+and tells it how many partitions topics have (`counted`): the leader of a group needs that to assign.
+`member_state` has the theory and the tables, `leadership` what a leader does.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from logging import INFO, WARNING
 
-from ottla.grouped.assignors import Participant, Remembered
+from ottla.grouped.assignors import Remembered
 from ottla.grouped.config import MemberConfig
 from ottla.grouped.consumer_protocol import (
     NO_GENERATION,
     Assignment,
     Subscription,
     decode_assignment,
-    decode_subscription,
-    encode_assignment,
     encode_subscription,
 )
 from ottla.grouped.demands import NOTHING, Demand, Notice, Places
+from ottla.grouped.leadership import Leadership
 from ottla.grouped.member_requests import Ask, GroupRequests
 from ottla.grouped.member_state import (
     BEATING,
     ENDS,
     MEMBERSHIP_ERRORS,
     MOVES,
+    PLANNED,
     REMEDIES,
     Event,
     Reaction,
@@ -49,9 +49,12 @@ from ottla.wire.schema import Response
 
 
 class Member:
-    """`pause_ms` tells how long to wait after so many failures in a row."""
+    """`topics` None: it joins once they are known. `pause_ms` tells how long to wait after so many failures
+    in a row."""
 
-    def __init__(self, config: MemberConfig, topics: Iterable[str], pause_ms: Callable[[int], float]) -> None:
+    def __init__(
+        self, config: MemberConfig, topics: Iterable[str] | None, pause_ms: Callable[[int], float]
+    ) -> None:
         self.config = config
         self.state = State.JOINING
         self.held = NOTHING
@@ -63,15 +66,13 @@ class Member:
             config.group_id, config.session_timeout_ms, config.max_poll_interval_ms
         )
         self._pause_ms = pause_ms
-        self._topics = frozenset(topics)
+        self._topics = frozenset(topics or ())
+        self._are_topics_known = topics is not None
         self._membership = Membership(instance_id=config.instance_id)
         self._protocol = ""
         self._remembered = Remembered()
-        self._participants: list[Participant] = []  # of the generation that this member leads
-        self._is_leader = False
-        self._counts: Mapping[str, int] = {}  # what the last plan was made of
+        self._lead: Leadership | None = None
         self._plan: dict[str, bytes] = {}
-        self._is_plan_short = False  # partitions were withheld until those who have them give them up
         self._in_flight: Ask | None = None
         self._failures = 0
         self._retry_at_ms = 0.0
@@ -88,19 +89,14 @@ class Member:
         return self._membership
 
     @property
-    def topics_wanted(self) -> frozenset[str] | None:
-        """Whose partition counts the leader needs to assign; None if it does not assign now."""
-        if self.state is not State.ASSIGNING:
-            return None
-        return self._group_topics()
+    def topics_led(self) -> frozenset[str]:
+        """Whose partition counts this member has to know, as the leader: those that anybody wants."""
+        return self._lead.topics if self._lead is not None else frozenset()
 
     @property
-    def topics_watched(self) -> frozenset[str]:
-        """Whose partition counts a leader keeps an eye on."""
-        return self._group_topics() if self._is_leader else frozenset()
-
-    def _group_topics(self) -> frozenset[str]:
-        return frozenset(topic for one in self._participants for topic in one.subscription.topics)
+    def assigns(self) -> bool:
+        """Whether the group waits for this member to be told partition counts."""
+        return self.state is State.ASSIGNING
 
     # --- the application
 
@@ -111,6 +107,7 @@ class Member:
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want other topics from now on."""
         wanted = frozenset(topics)
+        self._are_topics_known = True
         if wanted != self._topics:
             self._topics = wanted
             self._wish_to_rejoin("its subscription changed")
@@ -158,7 +155,7 @@ class Member:
         return ask
 
     def _due(self, now_ms: float) -> Ask | None:
-        if self.state is State.JOINING and self._polled_at_ms is not None:
+        if self._may_join:
             self._rejoin_reason = ""
             return self._requests.join(self._membership, self._offered())
         if self.state is State.SYNCING:
@@ -175,14 +172,26 @@ class Member:
         """When `next` has something, as far as is known now; None if only an event can tell."""
         if self._in_flight is not None:
             return None
-        if self.state is State.SYNCING or (self.state is State.JOINING and self._polled_at_ms is not None):
+        if self.state is State.SYNCING or self._may_join:
             return self._retry_at_ms
+        if self.assigns:
+            return self.plan_by_ms
         if not self._beats:
             return None
         beat_ms = max(self._heartbeat_at_ms, self._retry_at_ms)
         if self._polled_at_ms is None:
             return beat_ms
         return min(beat_ms, self._polled_at_ms + self.config.max_poll_interval_ms)
+
+    @property
+    def plan_by_ms(self) -> float:
+        """Until when a leader that assigns waits for fresh counts: nothing else tells that it lives."""
+        return self._answered_at_ms + self.config.session_timeout_ms / 3
+
+    @property
+    def _may_join(self) -> bool:
+        is_wanted = self._polled_at_ms is not None and self._are_topics_known
+        return self.state is State.JOINING and is_wanted
 
     @property
     def _beats(self) -> bool:
@@ -281,31 +290,21 @@ class Member:
             member_id=response.member_id, generation=response.generation_id
         )
         self._protocol = response.protocol_name or ""
-        self._is_leader = response.leader == response.member_id
+        self._lead = Leadership.of(response, self.config.assignors)
         self._plan = {}
-        # A leader that is told to keep the assignment, because it came back, cannot know what is in it.
-        self._is_plan_short = response.skip_assignment and self.config.is_cooperative
-        self._participants = [
-            Participant(one.member_id, decode_subscription(one.metadata), one.group_instance_id)
-            for one in response.members
-        ]
-        self._move(Event.LED if self._is_leader and not response.skip_assignment else Event.JOINED)
+        has_to_plan = self._lead is not None and not response.skip_assignment
+        self._move(Event.LED if has_to_plan else Event.JOINED)
 
-    def plan(self, partition_counts: Mapping[str, int]) -> None:
-        """Assign, as the leader: a topic without a count does not exist."""
-        assignor = next((one for one in self.config.assignors if one.name == self._protocol), None)
-        if assignor is None:
-            self.fail(RemoteProtocolError(f"the coordinator chose {self._protocol!r}, which was not offered"))
+    def counted(self, topics: frozenset[str], partition_counts: Mapping[str, int]) -> None:
+        """So many partitions these topics have now; one without a count does not exist. What was asked in an
+        earlier generation, for other topics, is of no use."""
+        lead = self._lead
+        if lead is None or lead.topics != topics:
             return
-        self._counts = dict(partition_counts)
-        given = assignor.assign(self._participants, partition_counts)
-        self._is_plan_short = sum(map(len, given.values())) < sum(partition_counts.values())
-        self._plan = {name: encode_assignment(Assignment(tuple(places))) for name, places in given.items()}
-        self._move(Event.PLANNED)
-
-    def counts_changed(self, partition_counts: Mapping[str, int]) -> None:
-        """The leader learns how many partitions the group's topics have now."""
-        if self._is_leader and self.state is State.STABLE and dict(partition_counts) != self._counts:
+        if self.assigns:
+            self._plan = lead.plan(partition_counts)
+            self._move(Event.PLANNED)
+        elif self.state in PLANNED and lead.counts != partition_counts:
             self._wish_to_rejoin("topics or partitions were added or removed")
 
     def _synced(self, assignment: Assignment) -> None:
@@ -323,8 +322,11 @@ class Member:
     def _look_after_withheld(self, now_ms: float) -> None:
         """Who gives partitions up joins again, and the rest follows. But a static member that dies before
         it does, and comes back, joins without a new generation: then nobody would ever get them."""
-        if self._is_plan_short and now_ms - self._synced_at_ms >= self.config.session_timeout_ms:
-            self._is_plan_short = False
+        lead = self._lead
+        if lead is None or not lead.is_short:
+            return
+        if now_ms - self._synced_at_ms >= self.config.session_timeout_ms:
+            lead.is_short = False
             self._wish_to_rejoin("partitions were withheld, and nobody came to share them out")
 
     # --- leaving a generation
@@ -352,7 +354,7 @@ class Member:
         member_id = "" if is_new else self._membership.member_id
         self._membership = self._membership._replace(member_id=member_id, generation=NO_GENERATION)
         self._rejoin_reason = ""
-        self._is_leader = False
+        self._lead = None
         self._retry_at_ms = now_ms
         self._is_evicted = True
         self._move(Event.EVICTED)
@@ -385,6 +387,8 @@ class Member:
 
     def fail(self, error: Exception) -> None:
         """Nothing more can be done: the application is told, and may leave."""
+        if self.state in ENDS:
+            return
         self.failure = error
         self._membership = self._membership._replace(generation=NO_GENERATION)
         self._move(Event.REFUSED)

@@ -85,6 +85,10 @@ BEATING = frozenset({State.ADOPTING, State.STABLE, State.REVOKING})
 the coordinator, which counts as one."""
 
 
+PLANNED = frozenset({State.SYNCING, State.ADOPTING, State.STABLE})
+"""States in which a leader's plan may turn out to be of yesterday."""
+
+
 class Reaction(Enum):
     """What is done about an error of the coordinator."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ottla.client.metadata import ClusterMetadata
 from ottla.model.cluster_view import ClusterView
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
@@ -44,10 +43,8 @@ class TopicSelection:
         )
 
 
-def partition_counts(metadata: ClusterMetadata, topics: Iterable[str], reason: str) -> Mapping[str, int]:
-    """How many partitions topics have now; those that do not exist (yet) are missing."""
-    names = sorted(topics)
-    view = metadata.refresh(names, reason=reason) if names else metadata.view
-    found = [view.topics[name] for name in names if name in view.topics]
+def counts_in(view: ClusterView, topics: Iterable[str]) -> Mapping[str, int]:
+    """How many partitions topics have; those that do not exist (yet) are missing."""
+    found = [view.topics[name] for name in topics if name in view.topics]
     there = [one for one in found if one.error != Code.UNKNOWN_TOPIC_OR_PARTITION and one.partitions]
     return {topic.name: len(topic.partitions) for topic in there}
