@@ -82,6 +82,23 @@ def test_the_larger_of_two_positions_wins(session: MemorySession, store: Stores)
     assert both.fetch("dual", [third]) == {third: OffsetAndMetadata(7)}
 
 
+def test_a_node_that_cannot_be_read_does_not_hide_what_kafka_has(
+    session: MemorySession, store: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka, zookeeper = store(), ZooKeeperOffsets(session)
+    kafka.commit("broken", {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(5)})
+    session.create_with_parents(paths.offset("broken", *T0), b"seven")
+    zookeeper.commit("broken", {T1: OffsetAndMetadata(6)})
+    both = DualOffsets(kafka, zookeeper)
+    assert both.fetch("broken", [T0, T1]) == {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6)}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "/consumers/broken/offsets/t/0" in line
+    third = TopicAndPartition("t", 2)
+    session.create_with_parents(paths.offset("broken", *third), b"seven")
+    with pytest.raises(ZnodeError, match="/consumers/broken/offsets/t/2"):
+        both.fetch("broken", [third])
+
+
 def test_what_is_committed_is_in_both(session: MemorySession, store: Stores) -> None:
     kafka, zookeeper = store(), ZooKeeperOffsets(session)
     DualOffsets(kafka, zookeeper).commit("both", {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(4)})

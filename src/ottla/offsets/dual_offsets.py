@@ -6,10 +6,14 @@ one by one (dual.commit.enabled of Kafka 0.8.2 and 0.9). When all of them use Ka
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from ottla.fetching.places import TopicAndPartition
 from ottla.offsets.store import OffsetAndMetadata, OffsetCommitFailed, OffsetStore
+from ottla.zookeeper.errors import ZnodeError
+
+log = logging.getLogger(__name__)
 
 
 class DualOffsets:
@@ -22,11 +26,21 @@ class DualOffsets:
     def fetch(
         self, group: str, partitions: Iterable[TopicAndPartition]
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """The larger position of the two; partitions that neither store has are missing."""
+        """The larger position of the two; partitions that neither store has are missing.
+
+        A node that cannot be read does not hide what Kafka has; if Kafka has nothing, raises ZnodeError.
+        """
         asked = set(partitions)
         found = self._kafka.fetch(group, asked)
-        for place, position in self._zookeeper.fetch(group, asked).items():
-            if place not in found or position.offset > found[place].offset:
+        for place in asked:
+            try:
+                position = self._zookeeper.fetch(group, (place,)).get(place)
+            except ZnodeError as error:
+                if place not in found:
+                    raise
+                log.warning("%s goes on at Kafka's offset %d: %s", place, found[place].offset, error)
+                continue
+            if position is not None and (place not in found or position.offset > found[place].offset):
                 found[place] = position
         return found
 
