@@ -63,7 +63,9 @@ def test_defaults_that_are_other_settings() -> None:
     kafka = config(offsets_storage="kafka")
     assert kafka.offsets_storage is OffsetsStorage.KAFKA
     assert kafka.dual_commit
-    assert not config(offsets_storage="kafka", dual_commit_enabled="false").dual_commit
+    for value in ("false", "False", False):
+        assert not config(offsets_storage="kafka", dual_commit_enabled=value).dual_commit
+    assert config(offsets_storage="kafka", dual_commit_enabled=True).dual_commit
 
 
 def test_a_client_is_called_as_its_group() -> None:

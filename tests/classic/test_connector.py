@@ -396,6 +396,7 @@ def test_broken_nodes_cost_a_line_each_and_not_the_group(
         paths.consumer(name, "version"): b'{"version":9,"subscription":{"a":1},"pattern":"static"}',
         paths.consumer(name, "field"): b'{"version":1,"subscription":{"a":1}}',
         paths.consumer(name, "regex"): b'{"version":1,"subscription":{"(":1},"pattern":"white_list"}',
+        paths.consumer(name, "streams"): b'{"version":1,"subscription":{"a":2000000000},"pattern":"static"}',
     }
     for path, data in nodes.items():
         zookeeper.create_with_parents(path, data, CreateMode.EPHEMERAL)
@@ -422,6 +423,19 @@ def test_a_broken_topic_is_a_topic_without_partitions(
     assert one.metrics().owned_partitions == 4
     assert paths.topic(broken) in caplog.text
     zookeeper.delete(paths.topic(broken))
+
+
+def test_a_foreign_node_among_the_topics_is_no_topic(
+    connector: Connectors, topic: str, zookeeper: KazooZooKeeperSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign = f"{paths.TOPICS}/{topic} (copy)"
+    zookeeper.create(foreign, b"")
+    one = connector()
+    one.create_message_streams_by_filter(Whitelist(f"{topic}.*"))
+    assert one.health is Health.STABLE
+    assert one.metrics().owned_partitions == 4
+    assert len([record for record in caplog.records if foreign in record.getMessage()]) == 1
+    zookeeper.delete(foreign)
 
 
 # --- settings

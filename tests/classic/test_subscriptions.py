@@ -72,7 +72,8 @@ def test_filters_are_normalised_as_kafka_does(raw: str, regex: str) -> None:
 
 
 def test_lists_allow_whole_names_and_no_internal_topics() -> None:
-    topics = ["orders", "orders-eu", "payments", "__consumer_offsets", "__transaction_state"]
+    internal = ["__consumer_offsets", "__transaction_state", "__share_group_state"]
+    topics = ["orders", "orders-eu", "payments", *internal]
     white, black = Whitelist("orders"), Blacklist("orders")
     assert [topic for topic in topics if white.is_topic_allowed(topic)] == ["orders"]
     assert [topic for topic in topics if black.is_topic_allowed(topic)] == ["orders-eu", "payments"]
@@ -103,7 +104,9 @@ def test_a_console_consumers_registration_of_kafka_0_9() -> None:
     assert count.stream_counts(["mytest", "other"], exclude_internal_topics=True) == {"mytest": 1}
 
 
-@pytest.mark.parametrize("streams", [{"orders": 0}, {"orders": True}, {"a/b": 1}, {"orders": "2"}])
+@pytest.mark.parametrize(
+    "streams", [{"orders": 0}, {"orders": True}, {"a/b": 1}, {"orders": "2"}, {"orders": 2**31 - 1}]
+)
 def test_topic_counts_that_make_no_sense_are_refused(streams: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         StaticTopicCount(streams)

@@ -126,10 +126,9 @@ CLASSIC_PROPERTIES: tuple[Property, ...] = (
     ),
     Property(
         "dual.commit.enabled",
-        TEXT,
-        "",
-        "Whether offsets in Kafka are written to ZooKeeper too; yes, if it is not given.",
-        choices=("", "true", "false"),
+        BOOLEAN,
+        default=None,
+        doc="Whether offsets in Kafka are written to ZooKeeper too; yes, if it is not given.",
     ),
     Property(
         "offsets.channel.backoff.ms",
@@ -201,7 +200,7 @@ class ClassicConfig:
             else None,
             consumer_timeout_ms=None if timeout_ms < 0 else timeout_ms,
             offsets_storage=values["offsets_storage"],
-            dual_commit=stores_in_kafka and values["dual_commit_enabled"] != "false",
+            dual_commit=stores_in_kafka and values["dual_commit_enabled"] is not False,
             commit_timeout_ms=attempts * values["offsets_channel_backoff_ms"]
             + values["offsets_channel_socket_timeout_ms"],
             bootstrap=values["bootstrap"],

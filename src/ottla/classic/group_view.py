@@ -72,7 +72,7 @@ def read_group(rules: ViewRules) -> Steps[GroupView]:
         raise NotRegistered(f"{paths.consumer(rules.group_id, rules.consumer)}: the registration is gone")
     topics: tuple[str, ...] | None = None
     if any(count.is_wildcard for count in counts.values()):
-        topics = yield from _topics(rules)
+        topics = yield from _topics(rules, broken)
     members = {
         consumer: count.stream_counts(topics or (), exclude_internal_topics=rules.exclude_internal_topics)
         for consumer, count in counts.items()
@@ -88,11 +88,17 @@ def read_group(rules: ViewRules) -> Steps[GroupView]:
     return GroupView(members, partitions, has_brokers, broken, topics)
 
 
-def _topics(rules: ViewRules) -> Steps[tuple[str, ...]]:
+def _topics(rules: ViewRules, broken: dict[str, str]) -> Steps[tuple[str, ...]]:
     if rules.asks_brokers:
         return tuple((yield AskBrokers()))
-    names: tuple[str, ...] = yield Children(paths.TOPICS, watched=True)
-    return names
+    found = []
+    for name in (yield Children(paths.TOPICS, watched=True)):
+        try:
+            found.append(paths.checked_topic(name))
+        except ConfigError as error:
+            path = paths.child(paths.TOPICS, name)
+            broken[path] = f"{path}: {error}"
+    return tuple(found)
 
 
 def _topic_counts(rules: ViewRules, broken: dict[str, str]) -> Steps[dict[ConsumerIdString, TopicCount]]:

@@ -17,8 +17,11 @@ from ottla.model.errors import ConfigError
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import ConsumerRegistration, SubscriptionPattern
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""What exclude.internal.topics is about."""
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""What exclude.internal.topics is about: of Kafka 0.8.2, 0.11 and 4.0."""
+
+STREAMS_MAX = 100_000
+"""Every member lists every stream of the group: a number out of a broken node must not fill its memory."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ def _normalised(raw_regex: str) -> str:
     return text.lstrip("'\"").rstrip("'\"")
 
 
+def _check_streams(what: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= STREAMS_MAX:
+        raise ConfigError(f"{what}: {count!r} streams; give a whole number of 1 to {STREAMS_MAX}")
+
+
 @dataclass(frozen=True)
 class StaticTopicCount:
     """Topics by name."""
@@ -77,9 +85,7 @@ class StaticTopicCount:
 
     def __post_init__(self) -> None:
         for topic, count in self.streams.items():
-            paths.checked_topic(topic)
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ConfigError(f"topic {topic!r}: {count!r} streams; give a whole number of at least 1")
+            _check_streams(f"topic {paths.checked_topic(topic)!r}", count)
 
     @property
     def is_wildcard(self) -> bool:
@@ -103,8 +109,7 @@ class WildcardTopicCount:
     stream_count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.stream_count, bool) or self.stream_count < 1:
-            raise ConfigError(f"{self.stream_count!r} streams; give a whole number of at least 1")
+        _check_streams(f"filter {self.topic_filter}", self.stream_count)
 
     @property
     def is_wildcard(self) -> bool:
