@@ -7,21 +7,42 @@ import signal
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 
 class ScalaConsumer:
-    """Runs until `stop` or `kill`; `seen` counts the lines, which are the messages' values."""
+    """Runs until `stop` or `kill`, or until it has read `messages_max`; `seen` counts the messages' values.
 
-    def __init__(self, libs: Path, work: Path, *, zookeeper: str, group: str, topic: str, name: str) -> None:
+    `settings` are more of Kafka's properties. Where the group has no offset it begins at the end, whatever
+    auto.offset.reset says: let one of ours be there first.
+    """
+
+    def __init__(
+        self,
+        libs: Path,
+        work: Path,
+        *,
+        zookeeper: str,
+        group: str,
+        topic: str,
+        name: str,
+        settings: Mapping[str, str],
+        messages_max: int | None = None,
+    ) -> None:
         properties = work / f"{name}.properties"
-        properties.write_text(
-            f"group.id={group}\nconsumer.id={name}\nauto.offset.reset=smallest\n"
-            "zookeeper.session.timeout.ms=4000\nzookeeper.connection.timeout.ms=30000\n"
-            "rebalance.backoff.ms=2000\nauto.commit.interval.ms=300\n"
-        )
+        given = {
+            "group.id": group,
+            "consumer.id": name,
+            "zookeeper.session.timeout.ms": "4000",
+            "zookeeper.connection.timeout.ms": "30000",
+            "rebalance.backoff.ms": "2000",
+            "auto.commit.interval.ms": "300",
+            **settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
         logging = work / "console.log4j"
         logging.write_text(
             "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
@@ -33,6 +54,8 @@ class ScalaConsumer:
         command += [f"-Dlog4j.configuration=file:{logging}", "-cp", f"{libs}{os.sep}*"]
         command += ["kafka.tools.ConsoleConsumer", "--zookeeper", zookeeper, "--topic", topic]
         command += ["--consumer.config", str(properties)]
+        if messages_max is not None:
+            command += ["--max-messages", str(messages_max)]
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, cwd=work
@@ -45,6 +68,10 @@ class ScalaConsumer:
         for line in self._process.stdout:
             self.seen[line.decode().strip()] += 1
 
+    def wait(self) -> None:
+        """Until it has read `messages_max`, committed and left."""
+        self._end()
+
     def stop(self) -> None:
         """Let it shut down: it commits and leaves."""
         self._end(signal.SIGTERM)
@@ -53,11 +80,11 @@ class ScalaConsumer:
         """Without a word; ZooKeeper finds out later."""
         self._end(signal.SIGKILL)
 
-    def _end(self, how: signal.Signals) -> None:
-        if self._process.poll() is None:
+    def _end(self, how: signal.Signals | None = None) -> None:
+        if how is not None and self._process.poll() is None:
             self._process.send_signal(how)
         try:
-            self._process.wait(30)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

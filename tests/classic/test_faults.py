@@ -6,11 +6,8 @@ import itertools
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,11 +26,11 @@ from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
 from ottla.zookeeper.session import CreateMode
 from tests.classic.conftest import QUICK, Connectors, registered_at
+from tests.classic.process_member import ProcessMember
 from tests.classic.reading import Reader, member, offsets, owners, seen_by, wait_for, written
 from tests.fetching.traffic import Writer
 
 FAULTS = int(os.environ.get("OTTLA_CHURN_FAULTS", "50"))
-ROOT = Path(__file__).parents[2]
 
 
 def expire(connector: ConsumerConnector, server: ZooKeeperServer) -> None:
@@ -51,43 +48,6 @@ def expire(connector: ConsumerConnector, server: ZooKeeperServer) -> None:
 def fill(writer: Writer, topic: str, count: int) -> None:
     for partition in range(4):
         writer.write(TopicAndPartition(topic, partition), count)
-
-
-class ProcessMember:
-    """A member in another process."""
-
-    def __init__(self, connect: str, group: str, consumer_id: str, topic: str) -> None:
-        self.seen: Counter[tuple[str, int, int]] = Counter()
-        self._topic = topic
-        command = [sys.executable, "-m", "tests.classic.faulty_member", connect, group, consumer_id, topic]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def wait_ready(self) -> None:
-        assert self._ready.wait(60)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            words = line.split()
-            if words == [b"ready"]:
-                self._ready.set()
-            elif len(words) == 2:
-                self.seen[self._topic, int(words[0]), int(words[1])] += 1
-
-    def send(self, what: signal.Signals) -> None:
-        self.process.send_signal(what)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-        self.process.wait()
-        self._thread.join()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 Processes = Callable[[str], ProcessMember]

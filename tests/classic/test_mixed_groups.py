@@ -6,29 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 
-from ottla import EmbeddedBroker
-from ottla.classic import ConsumerConnector
+from ottla import Admin, EmbeddedBroker
+from ottla.admin import GroupKind
 from ottla.client.config import ClientConfig
-from ottla.client.metadata import ClusterMetadata
 from ottla.fetching import TopicAndPartition
-from ottla.records.messages import Message, MessageSet
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ZooKeeperServer
 from tests.broker.registration.kafka_commands import run
 from tests.classic.conftest import registered_at
-from tests.classic.reading import Reader, offsets, owners, wait_for
-from tests.classic.scala_consumer import ScalaConsumer
-from tests.fetching.real_traffic import client, is_written
-from tests.fetching.traffic import until
+from tests.classic.mixed_group import ALL, IN_BOTH, IN_KAFKA, IN_ZOOKEEPER, PARTITIONS, Cluster, Group
+from tests.classic.reading import offsets, owners, wait_for
+from tests.fetching.real_traffic import client
 from tools.peers import KAFKA_0_9, RealKafka, Unavailable, kafka_libs
-
-PARTITIONS = 8
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +33,13 @@ def libs() -> Path:
         pytest.skip(f"Kafka {KAFKA_0_9} is not here: {missing}")
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Where the group's topics are, and how we write to them and read."""
-
-    zookeeper: str
-    client: ClientConfig
-    magic: int
-    settings: Mapping[str, str]
-
-
 @contextmanager
 def apache_kafka() -> Iterator[Cluster]:
     """0.9.0.1 cannot tell its versions, so they are pinned."""
+    properties = {"num.partitions": str(PARTITIONS), "offsets.topic.num.partitions": "4"}
     try:
-        with RealKafka(KAFKA_0_9, properties={"num.partitions": str(PARTITIONS)}) as one:
-            yield Cluster(one.zookeeper, client(one), 0, {"broker_version": "0.9"})
+        with RealKafka(KAFKA_0_9, properties=properties) as one:
+            yield Cluster(one.zookeeper, client(one), 0, {"broker.version": "0.9"})
     except Unavailable as error:
         pytest.skip(f"Kafka {KAFKA_0_9} cannot be run here: {error}")
 
@@ -81,89 +66,9 @@ def zookeeper(cluster: Cluster) -> Iterator[KazooZooKeeperSession]:
         yield session
 
 
-class Group:
-    """A topic and a group of the test's own, and what its members have seen."""
-
-    def __init__(self, cluster: Cluster, libs: Path, work: Path, name: str, stack: ExitStack) -> None:
-        self.name = name
-        self.written = 0
-        self.connectors: dict[str, ConsumerConnector] = {}
-        self.readers: list[Values] = []
-        self.consoles: dict[str, ScalaConsumer] = {}
-        self._cluster, self._libs, self._work, self._stack = cluster, libs, work, stack
-
-    def write(self, count: int) -> None:
-        """So many messages in each partition; each has a value of its own."""
-        config = self._cluster.client
-        with ClusterMetadata(config) as metadata:
-            places = [TopicAndPartition(self.name, one.index) for one in metadata.partitions(self.name)]
-            assert len(places) == PARTITIONS
-            for place in places:
-                rows = [Message(f"{place.partition}-{self.written + row}".encode()) for row in range(count)]
-                data = bytes(MessageSet.of(rows, magic=self._cluster.magic).data)
-                until(partial(is_written, metadata, config, place, data, self.written))
-        self.written += count
-
-    def join(self, name: str) -> ConsumerConnector:
-        """One of ours."""
-        one = self._stack.enter_context(
-            ConsumerConnector(
-                group_id=self.name,
-                consumer_id=name,
-                zookeeper_connect=self._cluster.zookeeper,
-                auto_offset_reset="smallest",
-                zookeeper_session_timeout_ms=4000,
-                zookeeper_connection_timeout_ms=30_000,
-                rebalance_backoff_ms=2000,
-                auto_commit_interval_ms=300,
-                **self._cluster.settings,
-            )
-        )
-        self.connectors[name] = one
-        self.readers.append(Values(one.create_message_streams({self.name: 1})[self.name]))
-        return one
-
-    def join_scala(self, name: str) -> ScalaConsumer:
-        """One of Kafka's."""
-        one = ScalaConsumer(
-            self._libs,
-            self._work,
-            zookeeper=self._cluster.zookeeper,
-            group=self.name,
-            topic=self.name,
-            name=name,
-        )
-        self.consoles[name] = self._stack.enter_context(one)
-        return one
-
-    def seen(self) -> Counter[str]:
-        """By all members."""
-        total: Counter[str] = Counter()
-        for one in (*self.readers, *self.consoles.values()):
-            total += one.seen
-        return total
-
-    def expected(self) -> set[str]:
-        return {f"{partition}-{row}" for partition in range(PARTITIONS) for row in range(self.written)}
-
-
-class Values(Reader):
-    """Counts values instead of places."""
-
-    seen: Counter[str]  # type: ignore[assignment]
-
-    def _read(self, stream: object) -> None:
-        try:
-            for message in stream:  # type: ignore[attr-defined]
-                with self._lock:
-                    self.seen[message.value.decode()] += 1
-        except BaseException as error:  # noqa: BLE001  (shown by the test)
-            self.errors.append(error)
-
-
 @pytest.fixture
 def group(cluster: Cluster, libs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name)[:60]
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name)[:150]
     with ExitStack() as stack:
         yield Group(cluster, libs, tmp_path, name, stack)
 
@@ -189,56 +94,129 @@ def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
     group.join_scala("d")
     wait_for(shared(a=2, b=2, c=2, d=2), "two of each kind share")
     group.write(20)
-    wait_for(lambda: set(group.seen()) == group.expected(), "all is read")
+    wait_for(group.has_all, "all is read")
     group.consoles["b"].stop()
     wait_for(lambda: sorted(shares(zookeeper, group).values()) == [2, 3, 3], "b left")
     group.connectors["c"].shutdown()
     wait_for(shared(a=4, d=4), "c left")
     group.write(20)
-    wait_for(lambda: set(group.seen()) == group.expected(), "all is read")
+    wait_for(group.has_all, "all is read")
     told = run(
-        libs, "kafka.tools.ConsumerOffsetChecker", "--zookeeper", cluster.zookeeper, "--group", group.name
-    )
-    assert told.count(f"{group.name}_a-0") == 4
-    assert told.count(f"{group.name}_d-0") == 4
-    where = ("--zookeeper", cluster.zookeeper, "--group", group.name)
-    told = run(libs, "kafka.admin.ConsumerGroupCommand", "--describe", *where)
-    assert told.count(f"{group.name}_a-0") == 4
-    told = run(
-        libs, "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", cluster.zookeeper, *where[2:]
+        libs,
+        "kafka.tools.VerifyConsumerRebalance",
+        "--zookeeper.connect",
+        cluster.zookeeper,
+        "--group",
+        group.name,
     )
     assert "No owner" not in told
     # 0.9 compares owners, which are texts, with members, which are not: it finds none valid, of either kind.
     assert told.count("is not a valid member") == PARTITIONS
     group.connectors["a"].shutdown()
     group.consoles["d"].stop()
-    assert offsets(zookeeper, group.name, group.name) == dict.fromkeys(range(PARTITIONS), 60)
+    assert offsets(zookeeper, group.name, group.name) == group.ends
     twice = {value: count for value, count in group.seen().items() if count > 1}
     assert not twice, "all came and went in good order"
 
 
 def test_members_of_both_kinds_are_killed(group: Group, zookeeper: KazooZooKeeperSession) -> None:
+    """Each kind takes over what the other left, when ZooKeeper has given its session up."""
     group.write(10)
-    one = group.join("a")
+    ours = group.join_process("a")
+    wait_for(group.has_all, "ours has read all")
     group.join_scala("b")
     wait_for(lambda: shares(zookeeper, group) == {"a": 4, "b": 4}, "they share")
+    ours.send(SIGKILL)
+    wait_for(lambda: shares(zookeeper, group) == {"b": 8}, "Kafka's has all")
+    group.write(10)
+    wait_for(group.has_all, "all is read")
+    last = group.join("c")
+    wait_for(lambda: shares(zookeeper, group) == {"b": 4, "c": 4}, "they share")
     group.consoles["b"].kill()
-    wait_for(lambda: shares(zookeeper, group) == {"a": 8}, "ours has all, after the session timeout")
+    wait_for(lambda: shares(zookeeper, group) == {"c": 8}, "ours has all")
     group.write(10)
-    wait_for(lambda: set(group.seen()) == group.expected(), "all is read")
-    assert one.metrics().degradations == 0
+    wait_for(group.has_all, "all is read")
+    assert last.metrics().degradations == 0
 
 
-def test_each_kind_goes_on_where_the_other_stopped(group: Group, zookeeper: KazooZooKeeperSession) -> None:
+def lag_as_kafka_tells_it(libs: Path, cluster: Cluster, group: str) -> list[dict[int, tuple[str, ...]]]:
+    """Of both of its tools: partition → offset, end, lag, owner."""
+    where = ("--zookeeper", cluster.zookeeper, "--group", group)
+    rows = [
+        run(libs, "kafka.tools.ConsumerOffsetChecker", *where),
+        run(libs, "kafka.admin.ConsumerGroupCommand", "--describe", *where),
+    ]
+    return [
+        {int(words[2]): tuple(words[3:]) for words in map(_words, told.splitlines()) if words[:1] == [group]}
+        for told in rows
+    ]
+
+
+def _words(line: str) -> list[str]:
+    return line.replace(",", " ").split()
+
+
+@pytest.mark.parametrize("storage", [IN_ZOOKEEPER, IN_KAFKA], ids=["zookeeper", "kafka"])
+def test_each_kind_goes_on_at_the_very_message_where_the_other_stopped(
+    group: Group,
+    zookeeper: KazooZooKeeperSession,
+    libs: Path,
+    cluster: Cluster,
+    storage: Mapping[str, str],
+) -> None:
     group.write(10)
-    one = group.join("a")
-    wait_for(lambda: set(group.seen()) == group.expected(), "ours has read all")
-    one.shutdown()
+    ours = group.join("a", {**storage, "auto.commit.enable": False})
+    wait_for(group.has_all, "ours has read all")
+    chosen = {number: number + 1 for number in ALL}
+    ours.commit_offsets({TopicAndPartition(group.name, number): at for number, at in chosen.items()})
+    expected = {number: (str(at), "10", str(10 - at), f"{group.name}_a-0") for number, at in chosen.items()}
+    assert lag_as_kafka_tells_it(libs, cluster, group.name) == [expected, expected]
+    bootstrap = ",".join(map(str, cluster.client.bootstrap))
+    with Admin(cluster.settings, bootstrap_servers=bootstrap, zookeeper_connect=cluster.zookeeper) as admin:
+        lag = admin.group_lag(group.name, kind=GroupKind.ZOOKEEPER)
+    assert {
+        one.topic_partition.partition: (str(one.committed), str(one.end), str(one.lag), one.owner)
+        for one in lag.partitions
+    } == expected
+    ours.shutdown()
+    assert (group.in_kafka() == chosen) == (storage is IN_KAFKA)
+    assert (offsets(zookeeper, group.name, group.name) == chosen) == (storage is IN_ZOOKEEPER)
+    left = {f"{number}-{row}" for number, at in chosen.items() for row in range(at, 10)}
+    console = group.join_scala("b", storage, messages_max=20)
+    console.wait()
+    assert console.seen.total() == 20
+    assert set(console.seen) < left, "Kafka's began where ours had committed"
+    group.join("c", storage)
+    rest = group.readers["c"].seen
+    wait_for(lambda: set(console.seen + rest) == left, "ours has read the rest")
+    assert set((console.seen + rest).values()) == {1}
+
+
+def test_a_group_moves_from_zookeeper_to_kafka_member_by_member(
+    group: Group, zookeeper: KazooZooKeeperSession
+) -> None:
+    """Both for a while, then Kafka alone: no message twice, none left out, also where nothing new came."""
+    busy, idle = range(5), range(5, PARTITIONS)
     group.write(10)
-    console = group.join_scala("b")
-    wait_for(lambda: set(group.seen()) == group.expected(), "Kafka's has read the rest")
-    console.stop()
-    group.write(10)
-    group.join("c")
-    wait_for(lambda: set(group.seen()) == group.expected(), "ours has read the rest")
+    names = [("a", "b"), ("c", "d"), ("e", "f")]
+    for storage, (first, second) in zip((IN_ZOOKEEPER, IN_BOTH, IN_KAFKA), names, strict=True):
+        for name in (first, second):
+            group.join(name, storage)
+            leaver = {"c": "a", "d": "b", "e": "c", "f": "d"}.get(name)
+            if leaver is not None:
+                group.connectors[leaver].shutdown()
+            group.write(3, busy)
+            wait_for(group.has_all, f"all is read with {name}")
+    in_zookeeper = offsets(zookeeper, group.name, group.name)
+    assert {number: in_zookeeper[number] for number in idle} == dict.fromkeys(idle, 10)
+    assert all(in_zookeeper[number] < group.ends[number] for number in busy), "it is left behind"
+    group.connectors["e"].shutdown()
+    group.join_scala("g", IN_KAFKA)
+    wait_for(lambda: shares(zookeeper, group) == {"f": 4, "g": 4}, "Kafka's own takes part")
+    group.connectors["f"].shutdown()
+    group.write(3)
+    wait_for(group.has_all, "all is read by Kafka's own")
+    group.consoles["g"].stop()
+    assert group.in_kafka() == group.ends
+    assert offsets(zookeeper, group.name, group.name) == in_zookeeper
     assert set(group.seen().values()) == {1}
