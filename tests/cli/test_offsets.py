@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from cli.kafka.conftest import ours
 from ottla import Admin, EmbeddedBroker, GroupConsumer, OffsetLedger, Producer, TopicAndPartition
@@ -229,3 +236,83 @@ def test_what_is_missing_is_asked_for(world: World) -> None:
     assert "--ledger FILE" in ours("offsets", "export", "-g", "g", "--from", "ledger", "-", *at).complaints
     assert "cannot be read" in ours("offsets", "import", "/nowhere/at/all", *at).complaints
     assert "line 1: x: is no position" in ours("offsets", "import", "-", *at, text="x\n").complaints
+
+
+# --- lag for Prometheus
+
+
+def gauges(text: str) -> dict[tuple[str, str, str, str, str], float]:
+    """By metric, kind, group, topic and partition."""
+    return {
+        (
+            sample.name.removeprefix("kafka_consumergroup_"),
+            *(sample.labels.get(label, "") for label in ("kind", "consumergroup", "topic", "partition")),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def expected(world: World, groups: dict[str, GroupKind]) -> dict[tuple[str, str, str, str, str], float]:
+    """The same, of what Admin tells."""
+    found: dict[tuple[str, str, str, str, str], float] = {}
+    with world.admin() as admin:
+        for name, kind in groups.items():
+            lag = admin.group_lag(name, kind=kind)
+            found["members", kind.value, name, "", ""] = len(lag.group.members)
+            for one in lag.partitions:
+                place = (kind.value, name, one.topic_partition.topic, str(one.topic_partition.partition))
+                if one.lag is not None and one.committed is not None:
+                    found["lag", *place] = one.lag
+                    found["current_offset", *place] = one.committed
+    return found
+
+
+def test_the_lag_of_both_kinds_is_a_gauge_each(world: World) -> None:
+    world.put("gauged", GroupKind.KAFKA, orders_0=4, orders_1=10)
+    world.put("gauged-in-zookeeper", GroupKind.ZOOKEEPER, orders_0=3)
+    groups = {"gauged": GroupKind.KAFKA, "gauged-in-zookeeper": GroupKind.ZOOKEEPER}
+    told = ours("lag", *groups, *world.at, "--format", "prometheus")
+    assert (told.code, told.complaints) == (0, "")
+    found = gauges(told.printed)
+    assert found == expected(world, groups)
+    assert found["lag", "kafka", "gauged", "orders", "0"] == 6
+    assert found["lag", "zookeeper", "gauged-in-zookeeper", "orders", "0"] == 7
+    assert ("lag", "zookeeper", "gauged-in-zookeeper", "orders", "1") not in found  # nothing was committed
+    world.put("gauged", GroupKind.ZOOKEEPER, orders_0=1)
+    both = gauges(ours("lag", "gauged", *world.at, "--format", "prometheus").printed)
+    assert both == expected(world, {"gauged": GroupKind.KAFKA}) | expected(
+        world, {"gauged": GroupKind.ZOOKEEPER}
+    )
+
+
+def scraped(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def test_prometheus_asks_as_often_as_it_likes(world: World) -> None:
+    world.put("scraped", GroupKind.KAFKA, orders_0=4)
+    groups = {"scraped": GroupKind.KAFKA}
+    command = [sys.executable, "-m", "ottla", "lag", "scraped", *world.at, "--prometheus", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as serving:
+        try:
+            assert serving.stdout is not None
+            url = serving.stdout.readline().strip()
+            assert gauges(scraped(url)) == expected(world, groups)
+            world.put("scraped", GroupKind.KAFKA, orders_0=9, orders_1=0)
+            assert gauges(scraped(url)) == expected(world, groups)
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                scraped(url.replace("/metrics", "/"))
+        finally:
+            serving.send_signal(signal.SIGINT)
+        assert serving.wait(timeout=60) == 130
+
+
+def test_where_to_listen_is_checked(world: World) -> None:
+    at = ("-b", world.broker.bootstrap)
+    assert "PORT or HOST:PORT is wanted" in ours("lag", *at, "--prometheus", "here").complaints
+    taken = ours("lag", *at, "--prometheus", str(world.broker.port))
+    assert (taken.code, "cannot listen there" in taken.complaints) == (1, True)
+    with pytest.raises(SystemExit):
+        ours("lag", *at, "--prometheus", "0", "--watch")

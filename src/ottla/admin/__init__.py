@@ -3,7 +3,7 @@
 `Admin` is the face. Behind it: `access` (brokers, ZooKeeper, tries); `topics`, `configs`, `logs`, `groups`
 and `lag`, whose calls return an outcome for every name, so that nothing is lost of what fails in part;
 `zookeeper_topics` and `zookeeper_groups` for what old brokers have no calls for; `*_values`, what users give
-and get. Pure are `replica_assignment`, `old_topic_configs` and `member_protocol`.
+and get. Pure are `replica_assignment`, `old_topic_configs`, `member_protocol` and `lag_gauges`.
 """
 
 from ottla.admin.admin import Admin
@@ -27,6 +27,7 @@ from ottla.admin.group_values import (
     OffsetMove,
     PartitionLag,
 )
+from ottla.admin.lag_gauges import lag_exposition
 from ottla.admin.logs import END_OF_LOG, At, LogOffset
 from ottla.admin.topic_values import (
     ClusterDescription,
@@ -66,5 +67,6 @@ __all__ = [
     "Unsupported",
     "broker_resource",
     "client_resource",
+    "lag_exposition",
     "topic_resource",
 ]

@@ -64,10 +64,12 @@ def _asks_for_json(words: Sequence[str]) -> bool:
     return "--format=json" in words or ("--format", JSON) in pairwise(words)
 
 
-def new_parser(name: str, about: str) -> Parser:
-    """A parser with the options that every command has."""
+def new_parser(name: str, about: str, *, more_formats: Sequence[str] = ()) -> Parser:
+    """A parser with the options that every command has. What has more formats prints those by itself."""
     parser = Parser(prog=f"ottla {name}", description=about)
-    parser.add_argument("--format", choices=FORMATS, default=TABLE, help="for people, or for programs")
+    parser.add_argument(
+        "--format", choices=(*FORMATS, *more_formats), default=TABLE, help="for people, or for programs"
+    )
     add_connection_options(parser)
     return parser
 
