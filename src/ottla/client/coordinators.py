@@ -20,8 +20,13 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
-def find_coordinator(connection: Connection, key: str, kind: CoordinatorKind) -> BrokerNode:
-    """Ask once. Raises KafkaError, e.g. COORDINATOR_NOT_AVAILABLE while there is none yet."""
+def find_coordinator(
+    connection: Connection, key: str, kind: CoordinatorKind, timeout_ms: float | None = None
+) -> BrokerNode:
+    """Ask once; `timeout_ms` None is request.timeout.ms.
+
+    Raises KafkaError, e.g. COORDINATOR_NOT_AVAILABLE while there is none yet.
+    """
     version = connection.version_for(FindCoordinatorRequest.API)
     request = FindCoordinatorRequest()
     if version >= _LISTS_SINCE:
@@ -30,7 +35,7 @@ def find_coordinator(connection: Connection, key: str, kind: CoordinatorKind) ->
         request.key = key
     if version >= _KINDS_SINCE or kind is not CoordinatorKind.GROUP:
         request.key_type = int(kind)
-    answer = connection.call(request, version=version)
+    answer = connection.call(request, version=version, timeout_ms=timeout_ms)
     if version < _LISTS_SINCE:
         _check(answer.error_code, answer.error_message, key, kind)
         return BrokerNode(answer.node_id, answer.host, answer.port)

@@ -23,7 +23,7 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.retry import Action, Backoff, action_about, attempts
 from ottla.model.cluster_view import BrokerNode
-from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError
+from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError, RequestTimedOut
 from ottla.wire.frames import Allocator
 
 log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class ConnectionPool:
         failure: OttlaError | None = None
         for _ in attempts(self._retrying, deadline, self._chance, self._interruption):
             try:
-                return self._connected(self._coordinator(key, kind))
+                return self._connected(self._coordinator(key, kind, deadline))
             except OttlaError as error:
                 if action_about(error) is Action.FAIL or self._interruption.is_set:
                     raise
@@ -189,10 +189,17 @@ class ConnectionPool:
         """Look it up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost connection."""
         self._coordinators.pop((kind, key), None)
 
-    def _coordinator(self, key: str, kind: CoordinatorKind) -> BrokerNode:
+    def _coordinator(self, key: str, kind: CoordinatorKind, deadline: Deadline) -> BrokerNode:
         known = self._coordinators.get((kind, key))
         if known is None:
-            known = find_coordinator(self.to_any(), key, kind)
+            connection = self.to_any()
+            try:
+                timeout_ms = deadline.capped_ms(self._config.request_timeout_ms)
+                known = find_coordinator(connection, key, kind, timeout_ms)
+            except RequestTimedOut:
+                if connection.broker_id is not None:
+                    self._set_back(connection.broker_id)  # it takes connections, and is stuck: others first
+                raise
             self._coordinators[kind, key] = known
             log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)
         return known
