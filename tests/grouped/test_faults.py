@@ -104,6 +104,20 @@ def test_brokers_that_tell_nothing_of_topics_cost_no_session(
     broker.clear_faults()  # so that it can leave
 
 
+def test_a_broker_that_does_not_tell_the_coordinator_costs_no_session(
+    broker: EmbeddedBroker, consumer: Consumers, topic: str
+) -> None:
+    one = consumer(session_timeout_ms=3_000)
+    poll_until(shared_out(topic, one), one)
+    generation = one._membership.membership.generation
+    stuck = broker.delay("FindCoordinator", 60_000)
+    broker.drop("Heartbeat")
+    poll_until(lambda: stuck.struck > 0, one)
+    beats = broker.delay("Heartbeat", 0, times=-1)
+    poll_until(lambda: beats.struck > 3, one)
+    assert one._membership.membership.generation == generation
+
+
 def test_a_leader_assigns_what_it_knew_if_nobody_tells_of_topics(
     broker: EmbeddedBroker, consumer: Consumers, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

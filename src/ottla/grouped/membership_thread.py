@@ -196,7 +196,9 @@ class MembershipThread:
     def _ask(self, ask: Ask) -> None:
         response: Response | None = None
         try:
-            connection = self._pool.to_coordinator(self._config.group_id)
+            # Whom we ask for the coordinator may be stuck; time for another one has to be left.
+            deadline = Deadline(MONOTONIC, self._config.session_timeout_ms / 3)
+            connection = self._pool.to_coordinator(self._config.group_id, deadline)
             version = connection.version_for(ask.api)
             response = connection.call(ask.request(version), version=version, timeout_ms=ask.timeout_ms)
         except OttlaError as error:
