@@ -11,7 +11,7 @@ else, so an answer to a request that was sent too far ahead is ignored.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from ottla.fetching.config import FetchConfig
 from ottla.fetching.errors import damaged
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import CorruptRecord
-from ottla.records.entries import read_only, scan, verified
+from ottla.records.entries import Entries, read_only, scan, verified
 from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode
 from ottla.records.slabs import SlabPool
-from ottla.records.whole_batches import segments, span, whole
-from ottla.wire.api.fetch import AbortedTransaction, FetchPartitionResponse
+from ottla.records.whole_batches import Segment, segments, span, whole
+from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.primitives import Buffer
 
 ENTRY_OVERHEAD = 12
@@ -89,8 +89,9 @@ def collect(
     )
     new_chunk = partial(FetchedDataChunk, topic_partition, high_watermark=answer.high_watermark)
     try:
-        if config.whole_batches_min_bytes:
-            found = _collected_in_segments(data, offset, aborted, config, unpack, bytes_max, new_chunk)
+        if config.keeping is not None:
+            divide = partial(segments, from_offset=offset, aborted=aborted, keeping=config.keeping)
+            found = _collected_in_segments(data, offset, divide, unpack, bytes_max, new_chunk)
             if found is not None:
                 return found
         decoded = _decoded(unpack, data, bytes_max)
@@ -115,17 +116,15 @@ def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[Fetched
 def _collected_in_segments(
     data: memoryview,
     offset: int,
-    aborted: Sequence[AbortedTransaction] | None,
-    config: FetchConfig,
-    unpack: Callable[..., Decoded],
+    divide: Callable[[Entries], list[Segment]],
+    unpack: partial[Decoded],
     bytes_max: int,
     new_chunk: NewChunk,
 ) -> Collected | None:
     """Batches as they are, and columns where they cannot stay so; None if none can. Raises CorruptRecord."""
-    divide = partial(segments, from_offset=offset, aborted=aborted, bytes_min=config.whole_batches_min_bytes)
     if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
         return None
-    entries = verified(scan(read_only(data), verify_crc=config.check_crcs))
+    entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
     chunks: list[FetchedDataChunk] = []
     reached = offset
     for part in divide(entries):

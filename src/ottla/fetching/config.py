@@ -12,6 +12,8 @@ from enum import IntEnum, StrEnum
 from typing import Any, Self
 
 from ottla.client.properties import BOOLEAN, INT, TEXT, Property, parse_properties
+from ottla.records.compression import Codec
+from ottla.records.whole_batches import Keeping
 
 
 class OffsetReset(StrEnum):
@@ -133,6 +135,13 @@ FETCH_PROPERTIES: tuple[Property, ...] = (
         "Record batches of so many bytes come as they are, one a row; smaller ones as records. 0: none do.",
         minimum=0,
     ),
+    Property(
+        "whole.batches.codec",
+        TEXT,
+        None,
+        "Of those, only the ones that are compressed by this; unset: all.",
+        check=Codec.named,
+    ),
 )
 
 
@@ -155,6 +164,7 @@ class FetchConfig:
     include_headers: bool = False
     damaged_records: DamagePolicy = DamagePolicy.STOP
     whole_batches_min_bytes: int = 0
+    whole_batches_codec: Codec | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -170,3 +180,9 @@ class FetchConfig:
     def reads_committed(self) -> bool:
         """Whether only what is committed is seen."""
         return self.isolation_level is IsolationLevel.READ_COMMITTED
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """Which batches are delivered as they are."""
+        least = self.whole_batches_min_bytes
+        return Keeping(least, self.whole_batches_codec) if least else None

@@ -28,9 +28,11 @@ from ottla.mirror.records import Handler
 from ottla.mirror.settings import (
     Properties,
     admin_properties,
+    batch_properties,
     consumer_properties,
     group_of,
     is_classic,
+    normalised,
     producer_properties,
 )
 from ottla.mirror.sources import POLL_MS, ClassicSource, Events, GroupSource, Source
@@ -191,7 +193,10 @@ class Mirror:
         )
 
     def _open_source(self, number: int, events: Events) -> Source:
-        properties = consumer_properties(self._consumer, number, POLL_MS)
+        given = dict(self._consumer)
+        if self._placement is Placement.SAME and self._handler is None:
+            given = batch_properties(self._producer_properties) | normalised(given)
+        properties = consumer_properties(given, number, POLL_MS)
         if is_classic(self._consumer):
             return ClassicSource(self._topics, properties, self._classic_listener, events)
         return GroupSource(self._topics, self._group, properties, self._group_listener, events)

@@ -24,6 +24,7 @@ from ottla.mirror.records import Handler, columns_by_topic
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer import BatchDelivery, Producer
 from ottla.records.rows import RowMaker
+from ottla.records.whole_batches import is_whole
 
 log = logging.getLogger(__name__)
 
@@ -107,10 +108,11 @@ class Outbox:
     def _submitted(self, place: TopicAndPartition, batch: pa.RecordBatch) -> BatchDelivery:
         if self._rules.placement is Placement.BY_KEY:
             return self._producer.send_batch(place.topic, batch)
+        send = self._producer.send_whole if is_whole(batch) else self._producer.send_batch
         deadline = Deadline(MONOTONIC, 0 if place in self._placed else NEW_PARTITION_MS)
         while True:
             try:
-                delivery = self._producer.send_batch(place.topic, batch, partition=place.partition)
+                delivery = send(place.topic, batch, partition=place.partition)
             except ConfigError:  # the partition is new, and the producer learns of it within metadata.max.age
                 if deadline.passed:
                     raise
@@ -165,7 +167,9 @@ class Outbox:
         target = sent.delivery.result().column("offset").to_numpy()
         if (target < 0).any():  # acks=0, or stored by an earlier attempt: nobody knows where
             return
-        source = np.asarray(sent.offsets, np.int64)
+        source = sent.offsets
+        if isinstance(source, range):
+            source = np.arange(source.start, source.stop)
         runs = self._runs.setdefault(sent.place, [])
         runs[-1:] = joined((*runs[-1:], *runs_of(source, target)))
 
@@ -188,7 +192,13 @@ class Outbox:
 
 
 def _offsets(batch: pa.RecordBatch) -> Offsets | range:
-    """The offsets of a chunk, without holding on to its memory."""
+    """The offsets of a chunk's records, without holding on to its memory."""
     offsets: Offsets = batch.column("offset").to_numpy()
+    if is_whole(batch):
+        counts = batch.column("records").to_numpy()
+        first, behind, count = int(offsets[0]), int(offsets[-1] + counts[-1]), int(counts.sum())
+        if behind - first == count:
+            return range(first, behind)
+        return np.repeat(offsets - (np.cumsum(counts) - counts), counts) + np.arange(count)
     first, last = int(offsets[0]), int(offsets[-1])
     return range(first, last + 1) if last - first + 1 == len(offsets) else offsets.copy()

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 Properties = Mapping[str, object]
 
 INT_MAX = 2**31 - 1
+WHOLE_BYTES_MIN = 128 << 10
+"""A Produce request carries one batch of a partition. Below this it costs more than decoding the batch and
+joining its records with others, which was measured."""
 _AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
 _CONSUMER_DEFAULTS: Properties = {
     "auto_offset_reset": "smallest",
@@ -60,6 +63,16 @@ def group_of(consumer: Properties) -> str:
     if not group:
         raise ConfigError("the consumer has no group.id: a mirror keeps its positions in a group")
     return str(group)
+
+
+def batch_properties(producer: Properties) -> dict[str, object]:
+    """For a consumer of a mirror that hands batches on as they are. A codec that was chosen is kept to."""
+    properties: dict[str, object] = {"whole_batches_min_bytes": WHOLE_BYTES_MIN}
+    given = normalised(producer)
+    for name in ("compression_type", "compression_codec"):
+        if given.get(name):
+            properties["whole_batches_codec"] = given[name]
+    return properties
 
 
 def consumer_properties(given: Properties, stream: int, poll_ms: int) -> dict[str, object]:

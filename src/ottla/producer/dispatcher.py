@@ -267,7 +267,7 @@ class Dispatcher:
                 count, error = failed.get(place, (0, outcome.error))
                 failed[place] = count + sum(part.count for part in outcome.parts), error
             for part, run in outcome.runs():
-                freed += part.size
+                freed += part.held_bytes
                 told.setdefault(id(part.submission), (part.submission, []))[1].append(run)
         self.memory.release(freed)
         for submission, runs in told.values():

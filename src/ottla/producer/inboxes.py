@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from ottla.producer.errors import ProducerClosed, RecordTooLarge
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
 from ottla.producer.parts import PARTITION, Part, Sizes, Source, batch_size, runs, wall_ms
 from ottla.producer.rows import Bytes, Header, HeaderPairs, Notes, as_bytes
+from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import NO_PICKS
 from ottla.records.columns import HEADERS
 
@@ -274,13 +276,22 @@ class TopicInbox:
 
         `reach` has the bytes before each row and those of all.
         """
+        self._submit(
+            lambda created_ms: (
+                self._grouped(source, reach, rows, known, submission, created_ms)
+                if partition is None
+                else [(partition, self._parts(source, reach, rows, submission, created_ms))]
+            )
+        )
+
+    def take_whole(self, partition: int, part: WholePart) -> None:
+        """Take a batch, for which memory is reserved, behind the rows that wait. Raises OttlaError."""
+        self._submit(lambda _: [(partition, [part])])
+
+    def _submit(self, grouped: Callable[[float], Groups]) -> None:
         with self._lock:
             failures = self._seal()
-            created_ms = self._dispatcher.clock.now_ms()
-            if partition is None:
-                groups = self._grouped(source, reach, rows, known, submission, created_ms)
-            else:
-                groups = [(partition, self._parts(source, reach, rows, submission, created_ms))]
+            groups = grouped(self._dispatcher.clock.now_ms())
             is_accepted = self._dispatcher.submit(self.topic, groups)
         for failed, run in failures:
             failed.settle([run])

@@ -61,6 +61,7 @@ class PartitionQueue:
         self._limits = limits
         self._chance = chance
         self._batch_size = limits.batch_size
+        self._whole_size = limits.max_request_size
         self._formed = 0
 
     @property
@@ -83,7 +84,7 @@ class PartitionQueue:
             return self.returned[0].not_before_ms
         if not self.waiting:
             return NEVER
-        if in_hurry or self.waiting_bytes >= self._batch_size * FULL:
+        if in_hurry or self.waiting_bytes >= self._batch_size * FULL or self.waiting[0].is_whole:
             return 0.0
         return self.waiting[0].created_ms + self._limits.linger_ms
 
@@ -103,8 +104,11 @@ class PartitionQueue:
     @property
     def next_size(self) -> int:
         """What the next batch takes, or more."""
-        records = self.returned[0].size if self.returned else min(self.waiting_bytes, self._batch_size)
-        return batch_size(records)
+        if self.returned:
+            return batch_size(self.returned[0].size)
+        if self.waiting and self.waiting[0].is_whole:
+            return self.waiting[0].size
+        return batch_size(min(self.waiting_bytes, self._batch_size))
 
     def take(self, identity: Identity | None) -> Batch | None:
         """The next batch, in flight from now on; None if it needs another identity first.
@@ -141,19 +145,30 @@ class PartitionQueue:
         size = batch_size(0)
         while self.waiting:
             part = self.waiting[0]
-            if size + part.size > self._batch_size:
-                if parts:
-                    break
-                if part.count > 1 and part.size > self._batch_size:  # the topic takes less than we were told
-                    self.waiting.popleft()
-                    self.waiting.extendleft(reversed(part.halves()))
-                    continue
+            if parts and (part.is_whole or parts[-1].is_whole or size + part.size > self._batch_size):
+                break
+            if part.count > 1 and part.size > self._part_limit(part) and self._halves_next():
+                continue  # the topic takes less than we were told
             parts.append(self.waiting.popleft())
             size += part.size
             self.waiting_bytes -= part.size
         batch = Batch(self.topic, self.partition, self._formed, parts)
         self._formed += batch.count
         return batch
+
+    def _part_limit(self, part: Part) -> int:
+        """What is sent alone. A batch that stays whole is not cut to our batch.size, only to the topic's."""
+        return self._whole_size if part.is_whole else self._batch_size
+
+    def _halves_next(self) -> bool:
+        """Two parts instead of the next one; False if it cannot be decoded, and a broker may tell why."""
+        try:
+            halves = self.waiting[0].halves()
+        except OttlaError:
+            return False
+        self.waiting_bytes += sum(half.size for half in halves) - self.waiting.popleft().size
+        self.waiting.extendleft(reversed(halves))
+        return True
 
     # ---- answers
 
@@ -176,8 +191,7 @@ class PartitionQueue:
             self._gave_up(batch)
             return verdict, []
         if verdict is Verdict.SPLIT and batch.count > 1:
-            self._split(batch)
-            return verdict, []
+            return verdict, self._split(batch)
         if verdict is Verdict.OUT_OF_STEP or verdict is Verdict.NEW_IDENTITY:
             self._out_of_step(batch, verdict)
         elif verdict in {Verdict.FAIL, Verdict.SPLIT}:
@@ -213,11 +227,17 @@ class PartitionQueue:
         if self.sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self.sequences.gave_up(batch.number, may_be_stored=batch.may_be_stored)
 
-    def _split(self, batch: Batch) -> None:
+    def _split(self, batch: Batch) -> list[Outcome]:
         """Both halves again, at once; from now on this partition's batches are smaller."""
         self._batch_size = max(1, min(self._batch_size, batch.size // 2))
-        for half in batch.halves():
+        self._whole_size = min(self._whole_size, batch.size - 1)
+        try:
+            halves = batch.halves()
+        except OttlaError as error:
+            return self._failed(batch, error)
+        for half in halves:
             insort(self.returned, half, key=lambda one: one.number)
+        return []
 
     def _out_of_step(self, batch: Batch, verdict: Verdict) -> None:
         """Refused for its numbers: because of older batches under way, or else numbers are missing."""

@@ -56,9 +56,12 @@ def wall_ms() -> int:
 
 
 class Part:
-    """Rows of one submission for one partition. `size` is what they take in a batch, or less."""
+    """Rows of one submission for one partition. `size` is what they take in a batch, or less, and
+    `held_bytes` what is reserved for them of buffer.memory."""
 
-    __slots__ = ("created_ms", "picks", "rows", "size", "source", "submission", "wall_ms")
+    __slots__ = ("created_ms", "held_bytes", "picks", "rows", "size", "source", "submission", "wall_ms")
+
+    is_whole = False  # a batch that was encoded by somebody else, see `whole_parts`
 
     def __init__(
         self,
@@ -69,11 +72,13 @@ class Part:
         submission: Submission,
         created_ms: float,
         wall_ms: int,
+        held_bytes: int | None = None,
     ) -> None:
         self.source = source
         self.picks = picks  # which rows of the source, ascending; NO_PICKS: all
         self.rows = rows
         self.size = size
+        self.held_bytes = size if held_bytes is None else held_bytes
         self.submission = submission
         self.created_ms = created_ms
         self.wall_ms = wall_ms  # the time of records that have none
@@ -107,14 +112,25 @@ class Part:
             first_size, size = int(sizes[:middle].sum()), int(sizes.sum())
         else:
             first_size, size = int(reach[middle] - reach[0]), int(reach[-1] - reach[0])
-        return self._piece(0, middle, first_size), self._piece(middle, self.count, size - first_size)
+        first_held = self.held_bytes * first_size // size
+        return (
+            self._piece(0, middle, first_size, first_held),
+            self._piece(middle, self.count, size - first_size, self.held_bytes - first_held),
+        )
 
-    def _piece(self, first: int, last: int, size: int) -> Part:
+    def _piece(self, first: int, last: int, size: int, held_bytes: int) -> Part:
         picks, source = self.picks[first:last], self.source
         if not self.picks.size:
             source = source.part(first, last)
         return Part(
-            source, picks, self.rows[first:last], size, self.submission, self.created_ms, self.wall_ms
+            source,
+            picks,
+            self.rows[first:last],
+            size,
+            self.submission,
+            self.created_ms,
+            self.wall_ms,
+            held_bytes,
         )
 
 
@@ -204,6 +220,11 @@ class Sizes:
     def largest(self) -> int:
         """Of a single record; 0 if there is none."""
         return int(np.diff(self.reach).max(initial=0))
+
+    @property
+    def total(self) -> int:
+        """Of all records."""
+        return int(self.reach[-1] - self.reach[0])
 
     def runs(self, limit: int) -> Iterator[tuple[int, int, int]]:
         """First and last record, and size, of runs that take at most `limit` bytes; a larger record alone."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.batches import Batch
 from ottla.producer.parts import joined
+from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import BATCH_BYTES_MAX, PLAIN, Numbering, Stamp, encode, encode_batch
 from ottla.records.compression import Codec
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -26,6 +27,11 @@ def message_format(version: int) -> int:
 
 def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memoryview:
     """The record set of a batch. Raises OttlaError where this broker cannot take it."""
+    only = batch.parts[0]
+    if isinstance(only, WholePart) and version >= (
+        ZSTD_SINCE if only.codec is Codec.ZSTD else FORMAT_2_SINCE
+    ):
+        return only.stamped(_stamp(batch))
     if codec is Codec.ZSTD and version < ZSTD_SINCE:
         raise LocalProtocolError(
             f"{batch}: compression.type=zstd needs Produce {ZSTD_SINCE} (Kafka 2.1); this broker has"
@@ -34,14 +40,18 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
     magic = message_format(version)
     if magic < 2:
         return _messages(batch, version, magic, codec, level)
-    stamp = PLAIN
-    if batch.identity is not None:
-        stamp = Stamp(
-            producer_id=batch.identity.producer_id,
-            producer_epoch=batch.identity.epoch,
-            base_sequence=batch.base_sequence,
-        )
-    return encode_batch([part.piece for part in batch.parts], codec=codec, level=level, stamp=stamp)
+    pieces = [part.piece for part in batch.parts]
+    return encode_batch(pieces, codec=codec, level=level, stamp=_stamp(batch))
+
+
+def _stamp(batch: Batch) -> Stamp:
+    if batch.identity is None:
+        return PLAIN
+    return Stamp(
+        producer_id=batch.identity.producer_id,
+        producer_epoch=batch.identity.epoch,
+        base_sequence=batch.base_sequence,
+    )
 
 
 def _messages(batch: Batch, version: int, magic: int, codec: Codec, level: int | None) -> memoryview:

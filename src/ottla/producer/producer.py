@@ -14,7 +14,7 @@ import random
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -49,6 +49,8 @@ from ottla.producer.rows import Bytes, HeaderPairs
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
 from ottla.producer.upkeep import Upkeep
+from ottla.producer.whole_parts import whole_parts
+from ottla.records.whole_batches import is_whole
 
 JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
@@ -131,17 +133,49 @@ class Producer:
         inbox.check_size(max((one.largest for one in sizes), default=0))
         submission = Submission(topic)
         submission.on_done = on_delivery
-        delivery = BatchDelivery(submission)
-        try:
+        with self._accepting(submission) as delivery:
             if sources:
                 self._hand_in(inbox, sources, sizes, partition, submission)
+        return delivery
+
+    def send_whole(self, topic: str, batches: pa.RecordBatch, *, partition: int) -> BatchDelivery:
+        """Hand in record batches as a consumer with `whole.batches.min.bytes` got them, for a partition.
+
+        They keep their codec, and are decoded only where a broker cannot take them. The delivery is of their
+        records. Waits while buffer.memory is full. Raises as `send_batch`.
+        """
+        inbox = self._inboxes.get(topic) or self._inbox(topic)
+        if not is_whole(batches):
+            raise ConfigError(f"these are no record batches: {batches.schema.names}; use send_batch()")
+        dispatcher, submission = self._dispatcher, Submission(topic)
+        with self._accepting(submission) as delivery:
+            self._check_partition(topic, partition, dispatcher.wait_known(topic), "send_whole()")
+            dispatcher.opened(submission)
+            now_ms, limit = dispatcher.clock.now_ms(), dispatcher.memory.limit
+            for part in whole_parts(batches, submission, now_ms, limit):
+                dispatcher.reserve(part.held_bytes)
+                try:
+                    inbox.take_whole(partition, part)
+                except BaseException:
+                    dispatcher.memory.release(part.held_bytes)
+                    raise
+                submission.count = part.rows[-1] + 1
+        return delivery
+
+    @contextlib.contextmanager
+    def _accepting(self, submission: Submission) -> Iterator[BatchDelivery]:
+        """While rows of a submission are handed in. The submission counts what was accepted."""
+        delivery = BatchDelivery(submission)
+        try:
+            yield delivery
         except BufferFull as error:
-            message = f"{topic}: {submission.count:,} rows were accepted, the next were not: {error}"
+            message = (
+                f"{submission.topic}: {submission.count:,} rows were accepted, the next were not: {error}"
+            )
             raise BufferFull(message, delivery, submission.count) from None
         finally:
             submission.close(submission.count)
             self._dispatcher.closed(submission)
-        return delivery
 
     def _hand_in(
         self,
@@ -154,8 +188,8 @@ class Producer:
         """Columns in steps that fit the memory; the submission counts what was accepted."""
         topic, dispatcher = submission.topic, self._dispatcher
         known = dispatcher.wait_known(topic)
-        if partition is not None and not 0 <= partition < known.partition_count:
-            raise no_such_partition(topic, partition, known.partition_count, "send_batch()")
+        if partition is not None:
+            self._check_partition(topic, partition, known, "send_batch()")
         dispatcher.opened(submission)
         for source, measured in zip(sources, sizes, strict=True):
             step = self._step(source.columns, partition, known)
@@ -169,6 +203,10 @@ class Producer:
                     dispatcher.memory.release(size)
                     raise
                 submission.count = rows.stop
+
+    def _check_partition(self, topic: str, partition: int, known: KnownTopic, by: str) -> None:
+        if not 0 <= partition < known.partition_count:
+            raise no_such_partition(topic, partition, known.partition_count, by)
 
     def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
         """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows."""

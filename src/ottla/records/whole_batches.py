@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from ottla.kernels import layout
 from ottla.records.builder import Stamp
+from ottla.records.compression import Codec
 from ottla.records.entries import Entries, Table
 from ottla.records.reader import POOL
 from ottla.records.slabs import SlabPool
@@ -39,13 +40,23 @@ SCHEMA = pa.schema(
         pa.field("batch", pa.binary(), nullable=False),
     ]
 )
-FORMAT_2 = 1 << 2
+COMPRESSED_COUNTS = 4
 _NO_EPOCH = -1
 # Base offset, size, leader epoch, magic; checksum; attributes. Then producer, its epoch, sequence.
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
 _EPOCH_AT = 12
+
+
+class Keeping(NamedTuple):
+    """What stays whole: batches of so many bytes, and of this codec if there is one.
+
+    Compressed ones count four times: they are larger as columns, and to decompress them takes its time.
+    """
+
+    bytes_min: int
+    codec: Codec | None = None
 
 
 class Segment(NamedTuple):
@@ -63,7 +74,7 @@ def is_whole(columns: pa.RecordBatch) -> bool:
 
 
 def segments(
-    entries: Entries, from_offset: int, aborted: Iterable[AbortedTransaction] | None, bytes_min: int
+    entries: Entries, from_offset: int, aborted: Iterable[AbortedTransaction] | None, keeping: Keeping
 ) -> list[Segment]:
     """Which entries stay whole and which do not, in order; what is not delivered is in none of them."""
     table = entries.table
@@ -71,7 +82,7 @@ def segments(
     if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
         keep = visible(table, entries.data, aborted)
     keep &= (table[:, layout.LAST_OFFSET] >= from_offset) | (table[:, layout.MAGIC] != 2)
-    kinds = np.where(keep, np.where(_can_stay(table, from_offset, bytes_min), 2, 1), 0)
+    kinds = np.where(keep, np.where(_can_stay(table, from_offset, keeping), 2, 1), 0)
     edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(table)]
     return [
         Segment(first, last, kinds[first] == 2, int(table[first:last, layout.LAST_OFFSET].max()) + 1)
@@ -80,18 +91,20 @@ def segments(
     ]
 
 
-def _can_stay(table: Table, from_offset: int, bytes_min: int) -> npt.NDArray[np.bool_]:
-    flags = table[:, layout.ATTRIBUTES] & ~(layout.CODEC_MASK | layout.TRANSACTIONAL)
+def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[np.bool_]:
+    attributes = table[:, layout.ATTRIBUTES]
+    codecs = attributes & layout.CODEC_MASK
     offsets = table[:, layout.LAST_OFFSET] - table[:, layout.BASE_OFFSET] + 1
+    sizes = (table[:, layout.END] - table[:, layout.ENTRY]) * np.where(codecs, COMPRESSED_COUNTS, 1)
     can_stay: npt.NDArray[np.bool_] = (
         (table[:, layout.MAGIC] == 2)
-        & (flags == 0)
+        & (attributes & ~(layout.CODEC_MASK | layout.TRANSACTIONAL) == 0)
         & (table[:, layout.BASE_OFFSET] >= from_offset)
         & (table[:, layout.COUNT] > 0)
         & (table[:, layout.COUNT] == offsets)
-        & (table[:, layout.END] - table[:, layout.ENTRY] >= bytes_min)
+        & (sizes >= keeping.bytes_min)
     )
-    return can_stay
+    return can_stay if keeping.codec is None else can_stay & (codecs == keeping.codec)
 
 
 def span(entries: Entries, segment: Segment) -> tuple[int, int]:
@@ -118,7 +131,7 @@ def whole(entries: Entries, segment: Segment) -> pa.RecordBatch:
 def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryview:
     """A copy of a batch as a producer sends it: numbered from 0, of no leader, in no transaction."""
     out = pool.lease(len(batch)).view(0, len(batch))
-    out[:] = batch
+    out[:] = batch.cast("B")
     struct.pack_into(">q", out, 0, stamp.base_offset)
     struct.pack_into(">i", out, _EPOCH_AT, _NO_EPOCH)
     (attributes,) = _ATTRIBUTES.unpack_from(out, layout.BATCH_ATTRIBUTES_AT)
