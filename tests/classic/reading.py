@@ -17,11 +17,11 @@ PATIENCE_S = 60.0
 """Far above what anything takes: a test that waits so long has failed."""
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
+def wait_for(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
     """Until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"still not so after {PATIENCE_S:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"still not so after {patience_s:.0f} s: {what}"
         time.sleep(0.02)
 
 

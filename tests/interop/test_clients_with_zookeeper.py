@@ -14,6 +14,7 @@ from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.errors import LocalProtocolError
 from ottla.simple import FetchRequestBuilder
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from tests.classic.reading import member, seen_by, wait_for
 from tools.peers import KAFKA_0_8, KAFKA_3, RealKafka, Unavailable
 
 TOPIC = "orders"
@@ -93,19 +94,38 @@ def test_a_group_of_a_coordinator(kafka: RealKafka) -> None:
 
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_a_classic_group(kafka: RealKafka, storage: str) -> None:
+    """Two members share the partitions; the one that stays goes on where the other stopped."""
+    topic = f"classic-{storage}"
+    with Admin(settings(kafka, zookeeper_connect=kafka.zookeeper)) as admin:
+        admin.create_topics(NewTopic(topic, 3, 1))
     given = {
         "zookeeper.connect": kafka.zookeeper,
         "auto.offset.reset": "smallest",
         "offsets.storage": storage,
+        "group.id": storage,
     }
-    with ConsumerConnector(given, group_id=storage, **versions(kafka)) as connector:
-        (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
-        messages = iter(stream)
-        assert {next(messages).value for _ in range(COUNT)} == VALUES
-        connector.commit_offsets()
-    with Admin(settings(kafka, zookeeper_connect=kafka.zookeeper)) as admin:
-        lag = admin.group_lag(storage, kind=GroupKind.ZOOKEEPER)
-    assert (lag.total, len(lag.partitions)) == (0, 3)
+    with (
+        ConsumerConnector(given, **versions(kafka)) as one,
+        ConsumerConnector(given, **versions(kafka)) as two,
+        Producer(settings(kafka)) as producer,
+    ):
+        readers = [member(one, topic), member(two, topic)]
+        for count in (100, 200):
+            numbers = [str(number) for number in range(100)]
+            producer.send_batch(topic, pa.table({"key": numbers, "value": numbers})).result(60)
+            wait_for(lambda count=count: len(seen_by(readers)) == count, "all is read")
+            if count == 100:
+                assert {one.metrics().owned_partitions, two.metrics().owned_partitions} == {1, 2}
+                two.shutdown()
+                wait_for(lambda: one.metrics().owned_partitions == 3, "the other has all")
+        assert set(seen_by(readers).values()) == {1}
+        one.commit_offsets()
+        with Admin(settings(kafka, zookeeper_connect=kafka.zookeeper)) as admin:
+            lag = admin.group_lag(storage, kind=GroupKind.ZOOKEEPER)
+        assert (lag.total, len(lag.partitions)) == (0, 3)
+        one.shutdown()
+    for reader in readers:
+        reader.join()
 
 
 def test_the_cluster_as_zookeeper_tells_it(kafka: RealKafka) -> None:
