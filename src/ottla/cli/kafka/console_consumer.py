@@ -28,7 +28,10 @@ FLAGS = (
     number("max-messages", "End after so many."),
     number("timeout-ms", "End when nothing has come for so long."),
     switch("skip-message-on-error", "Go on behind a record that cannot be written."),
-    Flag("formatter", "Default-, NoOp- or ChecksumMessageFormatter."),
+    Flag(
+        "formatter",
+        "Default-, NoOp-, Checksum-, Offsets- or GroupMetadataMessageFormatter, with its package.",
+    ),
     Flag("formatter-property", "key=value: print.key, print.timestamp, key.separator, null.literal, ..."),
     Flag("property", "The same, under its old name."),
     Flag("formatter-config", "A properties file for the formatter."),

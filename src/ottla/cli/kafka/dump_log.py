@@ -6,35 +6,36 @@ Batches of format 2 are printed as Kafka 4 does, messages of formats 0 and 1 as 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import crc32c
 
 from ottla.cli.kafka.flags import Flag, Options, Value, number, switch
+from ottla.cli.kafka.offset_records import decoded_0_9, decoded_4
+from ottla.cli.kafka.segment_entries import Entry, entries
+from ottla.cli.kafka.segment_indexes import Faults, dump_index, dump_time_index
 from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
-from ottla.records.messages import MessageAndOffset, MessageSet
+from ottla.records.messages import MessageAndOffset
 
 FLAGS = (
     Flag("files", "Files, with commas: .log, .index, .timeindex."),
     switch("print-data-log", "Print keys and values too."),
     Flag("deep-iteration", "Print the records of batches.", Value.OPTIONAL),
-    switch("index-sanity-check", "Ignored: an index is printed as it is."),
-    switch("verify-index-only", "Ignored: an index is printed as it is."),
+    switch("offsets-decoder", "Keys and values are those of __consumer_offsets."),
+    switch("index-sanity-check", "Of an index, tell only whether a broker would take it as it is."),
+    switch("verify-index-only", "Of an index, tell only where it does not fit the log."),
     number("max-message-size", "Ignored: entries are as large as they are."),
     number("max-bytes", "Read so many bytes of a log at most."),
-    Flag("value-decoder-class", "Ignored: values are text."),
-    Flag("key-decoder-class", "Ignored: keys are text."),
+    Flag("value-decoder-class", "Ignored: values are text.", Value.OPTIONAL),
+    Flag("key-decoder-class", "Ignored: keys are text.", Value.OPTIONAL),
     switch("skip-record-metadata", "With --print-data-log, only keys and values."),
 )
+_DECODERS = ("offsets-decoder", "value-decoder-class", "key-decoder-class")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OLD_CODECS = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec", "LZ4CompressionCodec")
-_HEAD = struct.Struct(">qi")
 _BATCH = struct.Struct(">qiibIhiqqqhii")
-_OLD = struct.Struct(">qiIbb")
 _TIMES = ("CreateTime", "LogAppendTime")
+_MARKERS = ("ABORT", "COMMIT")
+_CONTROL = 32
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -44,6 +45,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _act(options: Options) -> int:
     require(options, "files")
+    faults = Faults()
     for name in options.text("files").split(","):
         path = Path(name)
         show(f"Dumping {name}")
@@ -52,86 +54,74 @@ def _act(options: Options) -> int:
         except OSError as error:
             raise Refused(f"{name} cannot be read: {error.strerror or error}") from error
         if path.suffix == ".log":
-            _dump_log(path, data[: options.whole("max-bytes")] if options.has("max-bytes") else data, options)
-        elif path.suffix == ".index":
-            _dump_index(path, data)
-        elif path.suffix == ".timeindex":
-            _dump_time_index(path, data)
+            _dump_log(path, data, options, faults)
+        elif path.suffix in _INDEXES:
+            _INDEXES[path.suffix](
+                path,
+                data,
+                faults,
+                only_verifies=options.has("verify-index-only"),
+                only_checks_sanity=options.has("index-sanity-check"),
+            )
         else:
             show(f"Ignoring unknown file {name}", is_error=True)
+    faults.tell()
     return 0
 
 
-# --- logs
+_INDEXES = {".index": dump_index, ".timeindex": dump_time_index}
 
 
-class Entry(NamedTuple):
-    """A batch, or a message of the old formats, and where it lies."""
-
-    position: int
-    data: memoryview
-
-    @property
-    def magic(self) -> int:
-        """The format."""
-        return int(self.data[16])
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether the checksum is right."""
-        if self.magic < 2:
-            return bool(zlib.crc32(self.data[16:]) == struct.unpack_from(">I", self.data, 12)[0])
-        return bool(crc32c.crc32c(self.data[21:]) == struct.unpack_from(">I", self.data, 17)[0])
-
-
-def entries(data: bytes) -> Iterator[Entry]:
-    """One after another, up to the first that is not whole."""
-    view, at = memoryview(data), 0
-    while at + 17 <= len(data):
-        _, size = _HEAD.unpack_from(view, at)
-        end = at + 12 + size
-        if size < 14 or end > len(data):
-            return
-        yield Entry(at, view[at:end])
-        at = end
-
-
-def _dump_log(path: Path, data: bytes, options: Options) -> None:
-    found = list(entries(data))
+def _dump_log(path: Path, data: bytes, options: Options, faults: Faults) -> None:
+    found = list(entries(data[: options.whole("max-bytes")] if options.has("max-bytes") else data))
     is_old = bool(found) and found[0].magic < 2
     show(f"{'Starting' if is_old else 'Log starting'} offset: {int(path.stem)}")
-    end = 0
+    faults.is_old = faults.is_old or is_old
+    end, before = 0, -1
     for one in found:
         end = one.position + len(one.data)
-        if one.magic < 2:
-            _print_old(one, options)
-        else:
-            _print_batch(one, options)
+        offsets = _old_offsets(one, options) if one.magic < 2 else _batch_offsets(one, options)
+        for offset, must_follow in offsets:
+            if must_follow and before >= 0 and offset != before + 1:
+                faults.gaps.setdefault(str(path.absolute()), []).append((before, offset))
+            before = offset
     if end < len(data) and not options.has("max-bytes"):
         show(f"Found {len(data) - end} invalid bytes at the end of {path.name}")
 
 
+# --- messages of formats 0 and 1
+
+
+def _old_offsets(one: Entry, options: Options) -> Iterator[tuple[int, bool]]:
+    """Print; the offsets, and whether each must be one more than the one before: not if it is compressed."""
+    for each in one.inner() if options.has("deep-iteration") else (one,):
+        _print_old(each, options)
+        yield each.offset, not each.codec
+
+
 def _print_old(one: Entry, options: Options) -> None:
-    _, _, crc, magic, attributes = _OLD.unpack_from(one.data)
-    (message,) = MessageSet(one.data) if not attributes & 7 else (None,)
-    offset = _HEAD.unpack_from(one.data)[0]
-    body = one.data[_OLD.size + (8 if magic == 1 else 0) :]
-    key_size = struct.unpack_from(">i", body)[0]
-    size = struct.unpack_from(">i", body, 4 + max(0, key_size))[0]
-    text = (
-        f"offset: {offset} position: {one.position} isvalid: {str(one.is_valid).lower()} payloadsize: {size} "
-    )
-    text += f"magic: {magic} compresscodec: {_OLD_CODECS[attributes & 7]} crc: {crc}"
-    if key_size >= 0:
-        text += f" keysize: {key_size}"
-    if options.has("print-data-log") and message is not None:
-        key, value = message.message.key, message.message.value
-        text += f" key: {_text(key)}" if key_size >= 0 else ""
-        text += f" payload: {_text(value)}"
+    key, payload = one.key_and_value
+    crc = struct.unpack_from(">I", one.data, 12)[0]
+    size = -1 if payload is None else len(payload)
+    text = f"offset: {one.offset} position: {one.position} isvalid: {str(one.is_valid).lower()} "
+    text += f"payloadsize: {size} magic: {one.magic} compresscodec: {_OLD_CODECS[one.codec]} crc: {crc}"
+    if key is not None:
+        text += f" keysize: {len(key)}"
+    # Of a message without a payload Kafka 0.9 does not print the key either.
+    if options.has("print-data-log") and payload is not None:
+        if options.has("offsets-decoder"):
+            text += " key: {} payload: {}".format(*decoded_0_9(key, payload))
+        else:
+            text += f" key: {_text(key)}" if key is not None else ""
+            text += f" payload: {_text(payload)}"
     show(text)
 
 
-def _print_batch(one: Entry, options: Options) -> None:
+# --- batches
+
+
+def _batch_offsets(one: Entry, options: Options) -> Iterator[tuple[int, bool]]:
+    """Print; the offsets of the records if they are printed."""
     base, size, epoch, magic, crc, attributes, last, _, newest, producer, producer_epoch, sequence, count = (
         _BATCH.unpack_from(one.data)
     )
@@ -144,59 +134,57 @@ def _print_batch(one: Entry, options: Options) -> None:
         f"baseOffset: {base} lastOffset: {base + last} count: {count} baseSequence: {sequence} "
         f"lastSequence: {last_sequence} producerId: {producer} producerEpoch: {producer_epoch} "
         f"partitionLeaderEpoch: {epoch} isTransactional: {_flag(attributes, 16)} "
-        f"isControl: {_flag(attributes, 32)} deleteHorizonMs: {horizon} position: {one.position} "
+        f"isControl: {_flag(attributes, _CONTROL)} deleteHorizonMs: {horizon} position: {one.position} "
         f"{kind}: {newest} size: {size + 12} magic: {magic} compresscodec: {_CODECS[attributes & 7]} "
         f"crc: {crc} isvalid: {str(one.is_valid).lower()}"
     )
-    wanted = options.any_of("print-data-log", "deep-iteration")
-    if wanted and one.is_valid and not attributes & 32:
-        for record in MessageSet(one.data):
-            _print_record(record, kind, -1 if sequence < 0 else sequence + record.offset - base, options)
+    if options.any_of("print-data-log", "deep-iteration", *_DECODERS) and one.is_valid:
+        for record in one.records():
+            number_ = -1 if sequence < 0 else sequence + record.offset - base
+            parts = []
+            if not options.has("skip-record-metadata"):
+                parts += _metadata(record, kind, number_)
+                parts += _marker(record) if attributes & _CONTROL else []
+            if not attributes & _CONTROL and options.any_of("print-data-log", *_DECODERS):
+                parts += _contents(record, options)
+            show(" ".join(["|", *parts]) if parts else "")
+            yield record.offset, True
 
 
-def _print_record(record: MessageAndOffset, kind: str, sequence: int, options: Options) -> None:
+def _metadata(record: MessageAndOffset, kind: str, sequence: int) -> list[str]:
     message = record.message
-    parts = ["|"]
-    if not options.has("skip-record-metadata"):
-        sizes = (-1 if one is None else len(one) for one in (message.key, message.value))
-        key_size, value_size = sizes
-        names = ",".join(name for name, _ in message.headers)
-        parts.append(
-            f"offset: {record.offset} {kind}: {message.timestamp_ms} keySize: {key_size} "
-            f"valueSize: {value_size} sequence: {sequence} headerKeys: [{names}]"
-        )
-    if options.has("print-data-log"):
-        parts += [f"key: {_text(message.key)}"] if message.key is not None else []
-        parts += [f"payload: {_text(message.value)}"] if message.value is not None else []
-    show(" ".join(parts))
+    key_size, value_size = (-1 if one is None else len(one) for one in (message.key, message.value))
+    names = ",".join(name for name, _ in message.headers)
+    return [
+        f"offset: {record.offset} {kind}: {message.timestamp_ms} keySize: {key_size} "
+        f"valueSize: {value_size} sequence: {sequence} headerKeys: [{names}]"
+    ]
 
 
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode("utf-8", "replace")
+def _marker(record: MessageAndOffset) -> list[str]:
+    """The end of a transaction."""
+    key, value = record.message.key or b"", record.message.value or b""
+    kind = int.from_bytes(key[2:4], "big")
+    if kind >= len(_MARKERS):
+        return [f"controlType: UNKNOWN({kind})"]
+    return [f"endTxnMarker: {_MARKERS[kind]} coordinatorEpoch: {int.from_bytes(value[2:6], 'big')}"]
+
+
+def _contents(record: MessageAndOffset, options: Options) -> list[str]:
+    message = record.message
+    if options.has("offsets-decoder"):
+        key, payload = decoded_4(message.key, message.value, record.offset)
+        return [f"key: {key}", *([] if payload is None else [f"payload: {payload}"])]
+    parts = [f"key: {_text(message.key)}"] if message.key is not None else []
+    return parts + ([f"payload: {_text(message.value)}"] if message.value is not None else [])
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _flag(attributes: int, bit: int) -> str:
     return "true" if attributes & bit else "false"
-
-
-# --- indexes
-
-
-def _dump_index(path: Path, data: bytes) -> None:
-    """Up to the zeros of a file that is larger than what is in it."""
-    base = int(path.stem)
-    for number_, (relative, position) in enumerate(struct.iter_unpack(">ii", data[: len(data) // 8 * 8])):
-        if number_ and not relative:
-            return
-        show(f"offset: {base + relative} position: {position}")
-
-
-def _dump_time_index(path: Path, data: bytes) -> None:
-    base = int(path.stem)
-    for number_, (timestamp, relative) in enumerate(struct.iter_unpack(">qi", data[: len(data) // 12 * 12])):
-        if number_ and not timestamp:
-            return
-        show(f"timestamp: {timestamp} offset: {base + relative}")
 
 
 TOOL = Tool(
