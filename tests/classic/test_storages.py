@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pyarrow as pa
 import pytest
 
-from ottla import EmbeddedBroker
-from ottla.classic import Health, Whitelist
+from ottla import Admin, EmbeddedBroker, Producer
+from ottla.admin import NewTopic
+from ottla.classic import Whitelist
 from ottla.client.config import ClientConfig
 from ottla.fetching import TopicAndPartition
 from ottla.offsets import KafkaOffsets
@@ -13,10 +17,11 @@ from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from tests.classic.conftest import Connectors
 from tests.classic.reading import Reader, member, offsets, seen_by, wait_for, written
 from tests.fetching.traffic import Writer
+from tools.peers import KAFKA_4, RealKafka, Unavailable
 
 
-def in_kafka(broker: EmbeddedBroker, group: str, topic: str) -> dict[int, int]:
-    config = ClientConfig.from_properties({"bootstrap.servers": broker.bootstrap})
+def in_kafka(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    config = ClientConfig.from_properties({"bootstrap.servers": bootstrap})
     with KafkaOffsets(config) as store:
         found = store.fetch(group, [TopicAndPartition(topic, number) for number in range(4)])
     return {place.partition: position.offset for place, position in found.items()}
@@ -48,7 +53,7 @@ def test_a_group_moves_from_zookeeper_to_kafka_without_a_step_back_or_ahead(
         readers[-1].join()
     assert set(seen_by(readers).values()) == {1}
     assert offsets(zookeeper, name, topic) == dict.fromkeys(range(4), 20)
-    assert in_kafka(broker, name, topic) == dict.fromkeys(range(4), 30)
+    assert in_kafka(broker.bootstrap, name, topic) == dict.fromkeys(range(4), 30)
 
 
 @pytest.mark.parametrize("dual", ["true", "false"])
@@ -66,7 +71,7 @@ def test_offsets_in_kafka(
     (stream,) = one.create_message_streams({topic: 1})[topic]
     assert [next(stream).offset for _ in range(4)] == [0, 1, 2, 3]
     one.commit_offsets()
-    assert in_kafka(broker, name, topic)[1] == 4
+    assert in_kafka(broker.bootstrap, name, topic)[1] == 4
     assert offsets(zookeeper, name, topic).get(1) == (4 if dual == "true" else None)
     one.shutdown()
     (again,) = connector(offsets_storage="kafka", dual_commit_enabled=dual).create_message_streams(
@@ -75,24 +80,51 @@ def test_offsets_in_kafka(
     assert next(again).offset == 4
 
 
-def test_zookeeper_for_the_group_only(connector: Connectors, connect: str, name: str) -> None:
-    """A cluster that has no ZooKeeper: its brokers are told by bootstrap.servers and asked for topics."""
-    with EmbeddedBroker() as alone, Writer(alone.bootstrap) as writer:
-        alone.create_topic(name, 3)
-        settings = {"bootstrap_servers": alone.bootstrap, "rebalance_watchdog_ms": 500}
-        one, two = connector(consumer_id="a", **settings), connector(consumer_id="b", **settings)
+@pytest.fixture(scope="module", params=["ottla", KAFKA_4])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a cluster that has no ZooKeeper."""
+    if request.param == "ottla":
+        with EmbeddedBroker() as broker:
+            yield broker.bootstrap
+        return
+    try:
+        with RealKafka(request.param) as kafka:
+            yield kafka.bootstrap
+    except Unavailable as reason:
+        pytest.skip(f"Kafka {request.param} cannot be had: {str(reason).splitlines()[0]}")
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_zookeeper_for_the_group_only(
+    connector: Connectors, bootstrap: str, name: str, storage: str, zookeeper: KazooZooKeeperSession
+) -> None:
+    """Brokers are told by bootstrap.servers and asked for topics; new ones are found by asking again."""
+    settings = {
+        "bootstrap_servers": bootstrap,
+        "rebalance_watchdog_ms": 500,
+        "offsets_storage": storage,
+        "dual_commit_enabled": False,
+    }
+    one, two = connector(consumer_id="a", **settings), connector(consumer_id="b", **settings)
+    with Admin(bootstrap_servers=bootstrap) as admin, Producer(bootstrap_servers=bootstrap) as producer:
+        admin.create_topics(NewTopic(name, 4, 1))
         readers = [member(one, name)]
         readers.append(Reader(two.create_message_streams_by_filter(Whitelist(f"{name}.*"))))
         wait_for(lambda: one.metrics().owned_partitions == 2, "they share")
-        alone.create_topic(f"{name}-later", 2)
-        for topic, partitions in ((name, 3), (f"{name}-later", 2)):
-            for partition in range(partitions):
-                writer.write(TopicAndPartition(topic, partition), 5)
-        expected = written(writer.ends, name) | written(writer.ends, f"{name}-later")
-        wait_for(lambda: set(seen_by(readers)) == expected, "all is read, of the new topic too")
+        admin.create_topics(NewTopic(f"{name}-later", 2, 1))
+        numbers = [str(number) for number in range(30)]
+        rows = pa.table({"key": numbers, "value": numbers})
+        for topic in (name, f"{name}-later"):
+            producer.send_batch(topic, rows).result(60)
+        wait_for(lambda: len(seen_by(readers)) == 60, "all is read, of the new topic too")
+        assert two.metrics().owned_partitions == 4
+        two.shutdown()
+        wait_for(lambda: one.metrics().owned_partitions == 4, "the one that stays has its whole topic")
+        producer.send_batch(name, rows).result(60)
+        wait_for(lambda: len(seen_by(readers)) == 90, "all is read")
         assert set(seen_by(readers).values()) == {1}
-        assert one.health is Health.STABLE
-        for connected in (one, two):
-            connected.shutdown()
-        for reader in readers:
-            reader.join()
+        one.shutdown()
+    stored = in_kafka(bootstrap, name, name) if storage == "kafka" else offsets(zookeeper, name, name)
+    assert sum(stored.values()) == 60
+    for reader in readers:
+        reader.join()
