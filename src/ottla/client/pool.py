@@ -11,6 +11,7 @@ fetches in flight has another pool for its other questions, or another thread.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -194,7 +195,8 @@ class ConnectionPool:
         if known is None:
             connection = self.to_any()
             try:
-                timeout_ms = deadline.capped_ms(self._config.request_timeout_ms)
+                # The whole of the caller's time, also for a last question: its answer tells more than a timeout.
+                timeout_ms = min(self._config.request_timeout_ms, deadline.timeout_ms or math.inf)
                 known = find_coordinator(connection, key, kind, timeout_ms)
             except RequestTimedOut:
                 if connection.broker_id is not None:
