@@ -195,7 +195,7 @@ class ConnectionPool:
         if known is None:
             connection = self.to_any()
             try:
-                # The whole of the caller's time, also for a last question: its answer tells more than a timeout.
+                # A last question has the whole of the caller's time too: an answer tells more than a timeout.
                 timeout_ms = min(self._config.request_timeout_ms, deadline.timeout_ms or math.inf)
                 known = find_coordinator(connection, key, kind, timeout_ms)
             except RequestTimedOut:
