@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import crc32c
 import pytest
@@ -12,8 +13,10 @@ from ottla.fetching.config import FetchConfig, IsolationLevel
 from ottla.fetching.cursor import CHUNK_BYTES_MAX
 from ottla.records.compression import Codec
 from ottla.records.slabs import SlabPool
+from ottla.records.whole_batches import is_whole
 from ottla.wire.api.fetch import AbortedTransaction
 from tests.fetching.tables import PLACE, answer, offsets_of, records
+from tests.naive.record_set import marker
 
 POOL = SlabPool(reserve_bytes=0)
 
@@ -150,3 +153,45 @@ def test_a_broker_may_send_as_much_as_it_likes_from_below_the_position() -> None
     data = b"".join(records(first, 10, size=300, codec=Codec.GZIP) for first in (0, 10, 20, 30))
     found = collected(data, 25, bytes_max=4000)
     assert (offsets(found), found.next_offset) == (list(range(25, 30)), 30)
+
+
+WHOLE = FetchConfig(whole_batches_min_bytes=500, include_headers=True)
+
+
+def shapes(found: Collected) -> list[tuple[bool, int, int]]:
+    """Of each chunk: whether its batches came as they are, where it begins, where it ends."""
+    return [(is_whole(one.batch), one.fetch_offset, one.next_offset) for one in found.chunks]
+
+
+def test_large_batches_come_as_they_are_and_others_as_columns_between_them() -> None:
+    parts = [records(0, 2, size=300), records(2, 1), records(3, 1), records(4, 3, size=300)]
+    found = collected(b"".join(parts), config=WHOLE)
+    assert shapes(found) == [(True, 0, 2), (False, 2, 4), (True, 4, 7)]
+    assert offsets(found) == [0, 2, 3, 4]
+    assert found.chunks[2].batch.column("batch")[0].as_py() == parts[3]
+    assert (found.next_offset, found.used_bytes) == (7, sum(map(len, parts)))
+    # The first one was read in part.
+    assert shapes(collected(b"".join(parts), 1, WHOLE)) == [(False, 1, 4), (True, 4, 7)]
+
+
+def test_damage_behind_batches_that_stay_whole_is_left_to_the_next_answer() -> None:
+    sound, broken = records(0, 2, size=300), flipped(records(2, 2, size=300), 80)
+    found = collected(sound + broken, config=WHOLE)
+    assert (shapes(found), found.next_offset, found.damage) == ([(True, 0, 2)], 2, None)
+    found = collected(broken, 2, WHOLE)
+    assert not found.chunks
+    assert found.damage is not None
+    assert (found.damage.offset, found.damage.next_offset) == (2, 4)
+
+
+def test_aborted_transactions_are_not_among_batches_that_stay_whole() -> None:
+    """The producer goes on behind the marker, in a transaction that is committed."""
+    stamp = {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0, "transactional": True, "size": 300}
+    data = records(0, 2, size=300) + records(2, 2, **stamp) + marker(77, base_offset=4, kind=0)
+    data += records(5, 1) + records(6, 2, **stamp) + marker(77, base_offset=8, kind=1)
+    listed = [AbortedTransaction(producer_id=77, first_offset=2)]
+    committed = replace(WHOLE, isolation_level=IsolationLevel.READ_COMMITTED)
+    found = collected(data, config=committed, aborted_transactions=listed)
+    assert shapes(found) == [(True, 0, 2), (False, 2, 6), (True, 6, 9)]
+    assert offsets(found) == [0, 5, 6]
+    assert offsets(collected(data, config=WHOLE, aborted_transactions=listed)) == [0, 2, 5, 6]

@@ -3,7 +3,8 @@
 python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC
 
 It imports everything, and then forks a mirror for each line of its input, so that a killed one costs no new
-interpreter. It prints the mirror's pid, and how it ended. SIGTERM stops a mirror.
+interpreter. The line is the mirror's whole.batches.min.bytes. It prints the mirror's pid, and how it ended.
+SIGTERM stops a mirror.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.classic import Whitelist
 from ottla.mirror import Mirror
 
 
-def mirror(source: str, target: str, topic: str) -> None:
+def mirror(whole_bytes: str, source: str, target: str, topic: str) -> None:
     consumer = {
         "bootstrap.servers": source,
         "group.id": f"group-of-{topic}",
@@ -24,6 +25,7 @@ def mirror(source: str, target: str, topic: str) -> None:
         "heartbeat.interval.ms": 100,
         "fetch.message.max.bytes": 4000,
         "fetch.wait.max.ms": 20,
+        "whole.batches.min.bytes": whole_bytes,
     }
     producer = {"bootstrap.servers": target, "linger.ms": 0}
     one = Mirror(consumer, producer, Whitelist(topic), commit_interval_ms=50)
@@ -32,12 +34,12 @@ def mirror(source: str, target: str, topic: str) -> None:
 
 
 def main() -> None:
-    for _ in sys.stdin:
+    for line in sys.stdin:
         pid = os.fork()
         if not pid:
             code = 1
             try:
-                mirror(*sys.argv[1:])
+                mirror(line.strip(), *sys.argv[1:])
                 code = 0
             finally:
                 os._exit(code)

@@ -1,4 +1,7 @@
-"""A mirror that is killed at random: nothing is missing, order is kept, twice comes what is not committed."""
+"""A mirror that is killed at random: nothing is missing, order is kept, twice comes what is not committed.
+
+Some of the mirrors hand batches on as bytes, others decode them.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ class Worker:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = 0
 
-    def start(self) -> None:
+    def start(self, whole_bytes: int) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{whole_bytes}\n")
         self._process.stdin.flush()
         self.pid = int(self._line())
 
@@ -95,7 +98,7 @@ def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: 
     try:
         with steady_writes(source.bootstrap, name) as counts:
             for number in range(KILLS):
-                worker.start()
+                worker.start(chance.choice((1, 1, 1000, 0)))
                 if number % 4:  # most are killed at work, some while they join
                     before = end_of(there, name)
                     wait_for(lambda before=before: end_of(there, name) > before, "it mirrors")
@@ -103,7 +106,7 @@ def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: 
                 assert worker.end(signal.SIGKILL) == -signal.SIGKILL
                 for partition, offset in positions(source, group).items():
                     committed[partition].add(offset)
-        worker.start()
+        worker.start(1)
         wait_for(lambda: set(positions(source, group).values()) == {counts[0]}, "all is mirrored")
         assert worker.end(signal.SIGTERM) == 0
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from ottla import Admin, EmbeddedBroker
@@ -50,11 +51,17 @@ def rows(found: dict[int, list[Any]], *, is_old: bool) -> dict[int, list[Any]]:
     return {at: [row[1:3] if is_old else row for row in some] for at, some in found.items()}
 
 
-def test_from_kafka_by_a_modern_group(kafka: RealKafka, target: EmbeddedBroker, name: str) -> None:
+either_way = pytest.mark.parametrize("whole_bytes", [1, 0], ids=["bytes", "columns"])
+
+
+@either_way
+def test_from_kafka_by_a_modern_group(
+    kafka: RealKafka, target: EmbeddedBroker, name: str, whole_bytes: int
+) -> None:
     with admin(kafka) as one:
         one.create_topics(NewTopic(name, 3, 1, configs={"segment.bytes": 1 << 20}))
     write(at(kafka), name, 3, range(3000), headers=not is_old(kafka))
-    consumer = {**at(kafka), "group_id": name}
+    consumer = {**at(kafka), "group_id": name, "whole_batches_min_bytes": whole_bytes}
     mirror = Mirror(consumer, at(target), Whitelist(name), commit_interval_ms=200, streams=2)
     with running(mirror) as errors:
         wait_for(partial(is_committed, kafka, name, GroupKind.KAFKA, 3000), "all is committed")
@@ -63,16 +70,64 @@ def test_from_kafka_by_a_modern_group(kafka: RealKafka, target: EmbeddedBroker, 
     assert rows(content(at(target), name), is_old=is_old(kafka)) == expected
 
 
-def test_into_kafka(kafka: RealKafka, source: EmbeddedBroker, name: str) -> None:
+@either_way
+def test_into_kafka(kafka: RealKafka, source: EmbeddedBroker, name: str, whole_bytes: int) -> None:
+    """From two producers, whose numbers would make no sense to the broker."""
     source.create_topic(name, 3)
-    write(at(source), name, 3, range(3000), headers=not is_old(kafka), compression_type="gzip")
+    for numbers, codec in ((range(1200), "gzip"), (range(1200, 3000), "zstd")):
+        write(at(source), name, 3, numbers, headers=not is_old(kafka), compression_type=codec)
     producer = {**at(kafka), **({"zookeeper_connect": kafka.zookeeper} if is_old(kafka) else {})}
-    consumer = {**at(source), "group_id": name, "fetch_wait_max_ms": 50}
+    consumer = {
+        **at(source),
+        "group_id": name,
+        "fetch_wait_max_ms": 50,
+        "whole_batches_min_bytes": whole_bytes,
+    }
     with running(Mirror(consumer, producer, Whitelist(name), commit_interval_ms=200)) as errors:
         wait_for(partial(is_committed, source, name, GroupKind.KAFKA, 3000), "all is committed")
     assert not errors
     expected = rows(content(at(source), name), is_old=is_old(kafka))
     assert rows(content(at(kafka), name, headers=not is_old(kafka)), is_old=is_old(kafka)) == expected
+
+
+@either_way
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_transactions(
+    kafka: RealKafka, target: EmbeddedBroker, name: str, whole_bytes: int, level: str
+) -> None:
+    """What was aborted is copied on request only, markers never, and into no transaction."""
+    if is_old(kafka):
+        pytest.skip("it has no transactions")
+    with admin(kafka) as one:
+        one.create_topics(NewTopic(name, 1, 1))
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": name})
+    producer.init_transactions()
+    written: list[bytes] = []
+    for number in range(6):
+        producer.begin_transaction()
+        values = [b"%d-%d" % (number, row) for row in range(50)]
+        for value in values:
+            producer.produce(name, value, partition=0)
+        producer.flush()
+        if number % 3 == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        if number % 3 != 1 or level == "read_uncommitted":
+            written += values
+    consumer = {
+        **at(kafka),
+        "group_id": name,
+        "isolation_level": level,
+        "whole_batches_min_bytes": whole_bytes,
+    }
+    with running(Mirror(consumer, at(target), Whitelist(name), commit_interval_ms=200)) as errors:
+        wait_for(lambda: is_copied(target, name, len(written)), "all is copied")
+        wait_for(partial(is_committed, kafka, name, GroupKind.KAFKA, 306), "all is committed")
+    assert not errors
+    assert [
+        row[2] for row in content({**at(target), "isolation_level": "read_committed"}, name)[0]
+    ] == written
 
 
 def test_from_kafka_by_a_classic_group_whose_members_come_and_go(
