@@ -19,6 +19,7 @@ _JAVA_ERRORS = {
         "OffsetOutOfRange",
         "The requested offset is not within the range of offsets maintained by the server.",
     ),
+    "INVALID_CONFIG": ("InvalidConfiguration", "Configuration is invalid."),
     "INVALID_GROUP_ID": ("InvalidGroupId", "The group id is invalid."),
     "GROUP_AUTHORIZATION_FAILED": ("GroupAuthorization", "Group authorization failed."),
     "TOPIC_AUTHORIZATION_FAILED": ("TopicAuthorization", "Topic authorization failed."),

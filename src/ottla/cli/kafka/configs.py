@@ -1,9 +1,10 @@
-"""kafka-configs: settings of topics, brokers and, with --zookeeper, clients."""
+"""kafka-configs: settings of topics and brokers; quotas of clients, users and addresses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from ottla.admin import (
     Admin,
@@ -16,6 +17,7 @@ from ottla.admin import (
 )
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
 from ottla.broker.settings.java_properties import read_properties
+from ottla.cli.kafka import client_quotas
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Flag, Options, WrongFlags, switch
 from ottla.cli.kafka.java_order import java_order
@@ -26,17 +28,19 @@ from ottla.model.errors import ConfigError, KafkaError
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present
 
+SHORTCUTS = ("topic", "client", "user", "broker", "ip")
+"""In Kafka's order: the first is the one that it tells of."""
+
 FLAGS = (
     switch("describe", "Tell settings."),
     switch("alter", "Change settings."),
     Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
     Flag("zookeeper", "HOST:PORT,... of ZooKeeper. The text is Kafka 0.9's."),
-    Flag("entity-type", "topics, brokers, or with --zookeeper clients."),
-    Flag("entity-name", "A topic, a broker's id, a client's id."),
-    switch("entity-default", "The defaults of all brokers."),
-    Flag("topic", "--entity-type topics --entity-name, in one."),
-    Flag("broker", "--entity-type brokers --entity-name, in one."),
-    switch("broker-defaults", "--entity-type brokers --entity-default, in one."),
+    Flag("entity-type", "topics, brokers, clients, users or ips; users and clients may come together."),
+    Flag("entity-name", "A topic, a broker's id, a client's id, a user, an address."),
+    switch("entity-default", "What holds for all that have no setting of their own."),
+    *(Flag(one, f"--entity-type {one}s --entity-name, in one.") for one in SHORTCUTS),
+    *(switch(f"{one}-defaults", f"--entity-type {one}s --entity-default, in one.") for one in SHORTCUTS[1:]),
     Flag("add-config", "name=value,name=[value,value],..."),
     Flag("add-config-file", "A properties file with them."),
     Flag("delete-config", "name,name,... that go back to their defaults."),
@@ -54,7 +58,18 @@ _PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
 
 def run(arguments: Sequence[str]) -> int:
     """Tell or change settings."""
-    return run_tool(TOOL, arguments)
+
+    def act(options: Options) -> int:
+        try:
+            return _act(options)
+        except KafkaError as error:
+            line = " ".join(arguments)
+            raise Refused(
+                f"Error while executing config command with args '{line}'\n"
+                f"java.util.concurrent.ExecutionException: {java_error(error)}"
+            ) from error
+
+    return run_tool(TOOL._replace(act=act), arguments)
 
 
 def _act(options: Options) -> int:
@@ -67,43 +82,51 @@ def _act(options: Options) -> int:
         raise WrongFlags(
             "One of the required --bootstrap-server or --bootstrap-controller arguments must be specified"
         )
-    kind, name = _entity(options)
-    with Admin(admin_properties(options)) as admin:
+    entity = _entity(options)
+    kind, name = entity[0]
+    if action == "alter" and any(one is None for _, one in entity):
+        which = "users, clients, brokers or ips" if kind != "topics" else "topics"
+        default = " or default entity" if kind != "topics" else ""
+        raise Refused(f"An entity-name{default} must be specified with --alter of {which}")
+    if kind in client_quotas.KINDS:
         if action == "describe":
-            for resource in _resources(admin, kind, name):
-                _describe(admin, resource, tells_all=options.has("all"))
+            client_quotas.describe(admin_properties(options), entity)
             return 0
-        if name is None:
-            raise WrongFlags("An entity name must be specified with --alter of " + kind)
-        (resource,) = _resources(admin, kind, name)
-        try:
+        client_quotas.alter(admin_properties(options), entity, _changes(options))
+    else:
+        with Admin(admin_properties(options)) as admin:
+            if action == "describe":
+                for resource in _resources(admin, kind, name):
+                    _describe(admin, resource, tells_all=options.has("all"))
+                return 0
+            (resource,) = _resources(admin, kind, name)
             admin.alter_configs(resource, _changes(options))
-        except KafkaError as error:
-            raise Refused(
-                "Error while executing config command\n"
-                f"java.util.concurrent.ExecutionException: {java_error(error)}"
-            ) from error
-    is_default = resource.kind is ConfigKind.BROKER and not resource.name
-    what = "default config for brokers in the cluster" if is_default else f"config for {_named(resource)}"
-    show(f"Completed updating {what}.")
+    default_text = f"default config for {kind} in the cluster"
+    show(f"Completed updating {f'config for {kind[:-1]} {name}' if name else default_text}.")
     return 0
 
 
-def _entity(options: Options) -> tuple[str, str | None]:
-    """The type, and the name: "" is the default, None is all."""
-    for shortcut, kind in (("topic", "topics"), ("broker", "brokers")):
-        if options.has(shortcut):
-            return kind, options.text(shortcut)
-    if options.has("broker-defaults"):
-        return "brokers", ""
-    if not options.has("entity-type"):
+def _entity(options: Options) -> list[tuple[str, str | None]]:
+    """Types and names: "" is the default, None is all. Only users and clients come together."""
+    kinds = options.values("entity-type")
+    names: list[str | None] = [*options.values("entity-name")]
+    names += [""] if options.has("entity-default") else []
+    for kind in kinds:
+        if kind not in ("topics", "brokers", *client_quotas.KINDS):
+            raise ConfigError(
+                f"--entity-type {kind}: topics, brokers, clients, users and ips are known here, and with "
+                "--zookeeper topics and clients"
+            )
+    if len(names) > len(kinds):
+        raise Refused("More entity names specified than entity types")
+    found: list[tuple[str, str | None]] = list(zip_longest(kinds, names))
+    found += [(f"{one}s", options.text(one)) for one in SHORTCUTS if options.has(one)]
+    found += [(f"{one}s", "") for one in SHORTCUTS[1:] if options.has(f"{one}-defaults")]
+    if not found:
         raise WrongFlags("At least one entity type must be specified")
-    kind = options.text("entity-type")
-    if kind not in ("topics", "brokers"):
-        raise ConfigError(
-            f"--entity-type {kind}: topics and brokers are known here, and with --zookeeper clients"
-        )
-    return kind, "" if options.has("entity-default") else options.value("entity-name")
+    if len(found) > 1 and sorted(kind for kind, _ in found) != ["clients", "users"]:
+        raise Refused("Only users and clients may be given together")
+    return found
 
 
 def _resources(admin: Admin, kind: str, name: str | None) -> list[ConfigResource]:

@@ -22,19 +22,24 @@ def java_hash(text: str) -> int:
     return value
 
 
-def java_order(names: Iterable[str]) -> list[str]:
+def java_order(names: Iterable[str], smallest_table: int = _SMALLEST_TABLE) -> list[str]:
     """Names as java.util.HashMap hands them out."""
-    return _in_buckets(names, java_hash)
+    return java_order_by(dict.fromkeys(names), java_hash, smallest_table)
 
 
 def java_partition_order(places: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
     """Partitions as a HashMap of Kafka's TopicPartitions hands them out."""
-    return _in_buckets(places, lambda one: (31 * (31 + one.partition) + java_hash(one.topic)) & _MASK)
+    return java_order_by(
+        dict.fromkeys(places), lambda one: (31 * (31 + one.partition) + java_hash(one.topic)) & _MASK
+    )
 
 
-def _in_buckets(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
-    listed = list(dict.fromkeys(items))
-    table = _SMALLEST_TABLE
+def java_order_by(
+    items: Iterable[T], hash_of: Callable[[T], int], smallest_table: int = _SMALLEST_TABLE
+) -> list[T]:
+    """Different things as a HashMap hands them out that was made for `smallest_table` of them."""
+    listed = list(items)
+    table = smallest_table
     while len(listed) > table * _LOAD:
         table *= 2
 

@@ -19,20 +19,56 @@ from ottla.cli.kafka.settings import file_properties, profile_properties
 from ottla.cli.kafka.tool import Refused, Tool, require, run_tool
 from ottla.model.errors import ConfigError
 
+ABOUT = "Continuously copy data between two Kafka clusters."
+SHOWN = (
+    Row("consumer.config", "config file", "Embedded consumer config for consuming from the source cluster."),
+    Row("producer.config", "config file", "Embedded producer config."),
+    Row("num.streams", "Integer: Number of threads", "Number of consumption streams.", "1"),
+    Row("whitelist", "Java regex (String)", "Whitelist of topics to mirror."),
+    Row(
+        "blacklist",
+        "Java regex (String)",
+        "Blacklist of topics to mirror. Only old consumer supports blacklist.",
+    ),
+    Row(
+        "offset.commit.interval.ms",
+        "Integer: offset commit interval in millisecond",
+        "Offset commit interval in ms",
+        "60000",
+    ),
+    Row(
+        "consumer.rebalance.listener",
+        "A custom rebalance listener of type ConsumerRebalanceListener",
+        "The consumer rebalance listener to use for mirror maker consumer.",
+    ),
+    Row(
+        "rebalance.listener.args",
+        "Arguments passed to custom rebalance listener constructor as a string.",
+        "Arguments used by custom rebalance listener for mirror maker consumer",
+    ),
+    Row(
+        "message.handler",
+        "A custom message handler of type MirrorMakerMessageHandler",
+        "Message handler which will process every record in-between consumer and producer.",
+    ),
+    Row(
+        "message.handler.args",
+        "Arguments passed to message handler constructor.",
+        "Arguments used by custom rebalance listener for mirror maker consumer",
+    ),
+    Row(
+        "abort.on.send.failure",
+        "Stop the entire mirror maker when a send failure occurs",
+        "Configure the mirror maker to exit on a failed send.",
+        "true",
+    ),
+    Row("new.consumer", "", "Use new consumer in mirror maker."),
+    Row("help", "", "Print this message."),
+)
+"""What Kafka 0.9 shows."""
 FLAGS = (
-    Flag("consumer.config", "Properties of the source's consumer; with zookeeper.connect a classic one."),
-    Flag("producer.config", "Properties of the target's producer."),
-    number("num.streams", "Number of consumption streams (default 1)."),
-    Flag("whitelist", "Whitelist of topics to mirror, a Java regular expression."),
-    Flag("include", "The same, under its new name."),
-    Flag("blacklist", "Blacklist of topics to mirror; only the classic consumer supports it."),
-    number("offset.commit.interval.ms", "Offset commit interval in ms (default 60000)."),
-    Flag("consumer.rebalance.listener", "MODULE:NAME of what is told of rebalances."),
-    Flag("rebalance.listener.args", "What the rebalance listener is made with."),
-    Flag("message.handler", "MODULE:NAME of what makes records of a record; ottla.mirror:same_partition."),
-    Flag("message.handler.args", "What the message handler is made with."),
-    Flag("abort.on.send.failure", "Stop when a record cannot be sent, true (default) or false."),
-    switch("new.consumer", "Use the consumer of Kafka 0.9, whatever is in consumer.config."),
+    *(Flag(row.name, row.doc, Value.NEEDED if row.value else Value.NONE) for row in SHOWN),
+    Flag("include", "--whitelist, under its new name."),
     number("num.producers", "Without meaning: there is one producer."),
     number("queue.size", "Without meaning: buffer.memory of the producer limits what waits."),
     switch("new.producer", "Without meaning: there is one kind of producer."),

@@ -1,0 +1,291 @@
+"""Quotas of clients, users and addresses for kafka-configs: they are kept by the cluster, beside settings.
+
+An entity is a user, a client, both together, or an address; a name of "" is what holds for all that have
+none of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TypeVar
+
+from ottla.cli.kafka.broker_links import linked
+from ottla.cli.kafka.java_order import java_hash, java_order, java_order_by
+from ottla.cli.kafka.tool import Refused, show
+from ottla.client.connection import Connection
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.wire.primitives import Fixed
+from ottla.wire.schema import (
+    Request,
+    Response,
+    array,
+    boolean,
+    field,
+    int8,
+    int16,
+    int32,
+    request,
+    response,
+    string,
+    struct,
+)
+
+R = TypeVar("R", bound=Response)
+
+KINDS = {"users": "user", "clients": "client-id", "ips": "ip"}
+"""How kafka-configs calls kinds of entities, and how brokers do."""
+
+QUOTAS = {
+    "users": ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
+    "ips": ("connection_creation_rate",),
+}
+QUOTAS["clients"] = QUOTAS["users"]
+_WORDS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+_NO_SUCH_USER = 91
+_SMALLEST_TABLE = 1
+"""Java makes these maps as large as what goes into them."""
+
+_FLOAT64 = Fixed("d", "d", 0.0)
+
+
+# --- what is said to brokers
+
+
+@struct
+class QuotaEntity:
+    entity_type: str = field(string)
+    entity_name: str | None = field(string, nullable_since=0)
+
+
+@struct
+class QuotaFilter:
+    entity_type: str = field(string)
+    match_type: int = field(int8)
+    match: str | None = field(string, nullable_since=0)
+
+
+@request(key=48, versions=1, flexible=1)
+class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
+    components: list[QuotaFilter] = field(array(QuotaFilter))
+    strict: bool = field(boolean)
+
+
+@struct
+class QuotaValue:
+    key: str = field(string)
+    value: float = field(_FLOAT64)
+
+
+@struct
+class QuotaEntry:
+    entity: list[QuotaEntity] = field(array(QuotaEntity))
+    values: list[QuotaValue] = field(array(QuotaValue))
+
+
+@response(DescribeClientQuotasRequest)
+class DescribeClientQuotasResponse(Response):
+    throttle_time_ms: int = field(int32)
+    error_code: int = field(int16)
+    error_message: str | None = field(string, nullable_since=0)
+    entries: list[QuotaEntry] | None = field(array(QuotaEntry), nullable_since=0)
+
+
+@struct
+class QuotaChange:
+    key: str = field(string)
+    value: float = field(_FLOAT64)
+    remove: bool = field(boolean)
+
+
+@struct
+class QuotaChanges:
+    entity: list[QuotaEntity] = field(array(QuotaEntity))
+    ops: list[QuotaChange] = field(array(QuotaChange))
+
+
+@request(key=49, versions=1, flexible=1)
+class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
+    entries: list[QuotaChanges] = field(array(QuotaChanges))
+    validate_only: bool = field(boolean)
+
+
+@struct
+class QuotaAnswer:
+    error_code: int = field(int16)
+    error_message: str | None = field(string, nullable_since=0)
+    entity: list[QuotaEntity] = field(array(QuotaEntity))
+
+
+@response(AlterClientQuotasRequest)
+class AlterClientQuotasResponse(Response):
+    throttle_time_ms: int = field(int32)
+    entries: list[QuotaAnswer] = field(array(QuotaAnswer))
+
+
+@struct
+class UserName:
+    name: str = field(string)
+
+
+@request(key=50, versions=0, flexible=0)
+class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
+    users: list[UserName] | None = field(array(UserName), nullable_since=0)
+
+
+@struct
+class CredentialInfo:
+    mechanism: int = field(int8)
+    iterations: int = field(int32)
+
+
+@struct
+class UserCredentials:
+    user: str = field(string)
+    error_code: int = field(int16)
+    error_message: str | None = field(string, nullable_since=0)
+    credential_infos: list[CredentialInfo] = field(array(CredentialInfo))
+
+
+@response(DescribeUserScramCredentialsRequest)
+class DescribeUserScramCredentialsResponse(Response):
+    throttle_time_ms: int = field(int32)
+    error_code: int = field(int16)
+    error_message: str | None = field(string, nullable_since=0)
+    results: list[UserCredentials] = field(array(UserCredentials))
+
+
+# --- what is done
+
+Entity = Sequence[tuple[str, str | None]]
+"""Kinds and names: "" is the default, None is every one."""
+
+
+def describe(properties: Mapping[str, object], entity: Entity) -> None:
+    """Print the quotas, and of users their credentials too."""
+    with linked(properties) as (pool, _):
+        link = pool.to_any()
+        for one in _quotas(link, entity):
+            names = {each.entity_type: each.entity_name for each in one.entity}
+            who = ", ".join(_who(kind, names[kind]) for kind in _WORDS if kind in names)
+            values = {each.key: each.value for each in one.values}
+            told = ", ".join(
+                f"{key}={_java_number(values[key])}" for key in java_order(values, _SMALLEST_TABLE)
+            )
+            show(f"Quota configs for {who} are {told}")
+        kinds = [kind for kind, _ in entity]
+        if kinds == ["users"] and entity[0][1] != "":
+            _describe_credentials(link, entity[0][1])
+
+
+def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str, str | None]) -> None:
+    """Set quotas; None takes one away."""
+    _check(entity, changes)
+    with linked(properties) as (pool, _):
+        link = pool.to_any()
+        known = {each.key for one in _quotas(link, entity) for each in one.values}
+        missing = [name for name, value in changes.items() if value is None and name not in known]
+        if missing:
+            raise Refused(f"Invalid config(s): {','.join(missing)}")
+        wanted = QuotaChanges(
+            entity=[QuotaEntity(entity_type=KINDS[kind], entity_name=name or None) for kind, name in entity],
+            ops=[
+                QuotaChange(key=name, value=_number(name, value), remove=value is None)
+                for name, value in changes.items()
+            ],
+        )
+        answer = _asked(link, AlterClientQuotasRequest(entries=[wanted], validate_only=False))
+        for one in answer.entries:
+            if one.error_code:
+                raise _failure(one.error_code, one.error_message)
+
+
+def _quotas(link: Connection, entity: Entity) -> list[QuotaEntry]:
+    """In the order in which Java's map has them."""
+    matches = {None: _ANY, "": _DEFAULT}
+    components = [
+        QuotaFilter(entity_type=KINDS[kind], match_type=matches.get(name, _EXACT), match=name or None)
+        for kind, name in entity
+    ]
+    answer = _asked(link, DescribeClientQuotasRequest(components=components, strict=True))
+    if answer.error_code:
+        raise _failure(answer.error_code, answer.error_message)
+    return java_order_by(answer.entries or [], _entity_hash, _SMALLEST_TABLE)
+
+
+def _entity_hash(one: QuotaEntry) -> int:
+    names = (java_hash(each.entity_name) if each.entity_name is not None else 0 for each in one.entity)
+    kinds = (java_hash(each.entity_type) for each in one.entity)
+    return (31 + sum(kind ^ name for kind, name in zip(kinds, names, strict=True))) & 0xFFFFFFFF
+
+
+def _java_number(value: float) -> str:
+    """As Java prints a double: from ten million on with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, exponent = f"{Decimal(repr(value)).normalize():e}".split("e")
+    return f"{digits if '.' in digits else f'{digits}.0'}E{int(exponent)}"
+
+
+def _who(kind: str, name: str | None) -> str:
+    return f"the default {_WORDS[kind]}" if name is None else f"{_WORDS[kind]} '{name}'"
+
+
+def _describe_credentials(link: Connection, user: str | None) -> None:
+    users = None if user is None else [UserName(name=user)]
+    answer = _asked(link, DescribeUserScramCredentialsRequest(users=users))
+    if answer.error_code:
+        raise _failure(answer.error_code, answer.error_message)
+    for one in answer.results:
+        if one.error_code and one.error_code != _NO_SUCH_USER:
+            raise _failure(one.error_code, one.error_message)
+        told = ", ".join(
+            f"{_MECHANISMS.get(each.mechanism, 'UNKNOWN')}=iterations={each.iterations}"
+            for each in one.credential_infos
+        )
+        if told:
+            show(f"SCRAM credential configs for user-principal '{one.user}' are {told}")
+
+
+def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:
+    kind = "clients" if len(entity) > 1 else entity[0][0]
+    strange = {name: value for name, value in changes.items() if name not in QUOTAS[kind]}
+    if not strange:
+        return
+    if kind == "users" and all(name in _MECHANISMS.values() for name in strange):
+        raise Refused("SCRAM credentials are described here, not altered: use Kafka's own kafka-configs.sh")
+    what = {"ips": "connection quota configs", "users": "quota and SCRAM credential configs"}
+    added = [name for name, value in strange.items() if value is not None]
+    names = ",".join(strange) if kind == "ips" else _scala_names(added, strange)
+    verb = "added" if added or kind == "ips" else "deleted"
+    raise Refused(
+        f"Only {what.get(kind, 'quota configs')} can be {verb} for '{kind}' using --bootstrap-server. "
+        f"Unexpected config names: {names}"
+    )
+
+
+def _scala_names(added: list[str], strange: Iterable[str]) -> str:
+    """As Scala prints a collection, of which kind it may be."""
+    return f"Set({', '.join(added)})" if added else f"ArrayBuffer({', '.join(strange)})"
+
+
+def _number(name: str, text: str | None) -> float:
+    try:
+        return 0.0 if text is None else float(text)
+    except ValueError:
+        raise Refused(f"Cannot parse quota configuration value for {name}: {text}") from None
+
+
+def _asked(link: Connection, message: Request[R]) -> R:
+    if message.API.key not in link.versions.ranges:
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", message.API.name).upper()
+        raise _failure(Code.UNSUPPORTED_VERSION, f"The node does not support {name}")
+    return link.call(message)
+
+
+def _failure(code: int, message: str | None) -> KafkaError:
+    return KafkaError(code, f"quotas ({message})" if message else "quotas")
