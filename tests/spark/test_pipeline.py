@@ -3,150 +3,254 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from ottla import ConfigError, EmbeddedBroker, Producer
 from ottla.spark import Pipeline
-from ottla.spark.batch_files import BatchFiles
-from ottla.spark.pipeline_form import PipelineForm
+from ottla.spark.pipeline.state import State
 
-FORM = """
-[source]
-"kafka.bootstrap.servers" = "{bootstrap}"
-subscribe = "{topic}"
-startingOffsets = "earliest"
-maxOffsetsPerTrigger = 40
-
-[decode]
-format = "json"
-schema = "id long, amount double"
-
-[transform]
-sql = '''
-    select value.id, value.amount * 2 as doubled, key, date(timestamp) as day
-    from records where value.id % 2 = 0
-'''
-python = "tests.spark.test_pipeline:tagged"
-
-[sink]
-format = "parquet"
-path = "{path}"
-partition_by = ["day"]
-
-[dead_letters]
-path = "{bad}"
-"""
 DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+Rows = Counter[tuple[Any, ...]]
+Send = Callable[[range], None]
 
 
-def tagged(rows: Any) -> Any:
-    return rows.selectExpr("*", "'tag' as tag")
+def table_of(path: Path, kind: str) -> pa.Table:
+    if kind == "delta":
+        return DeltaTable(path).to_pyarrow_table()
+    return ds.dataset(path, partitioning="hive").to_table()
 
 
-def rows_of(path: Path) -> Counter[tuple[Any, ...]]:
-    table = ds.dataset(path, partitioning="hive").to_table()
-    columns = [table.column(name).to_pylist() for name in ("id", "doubled", "key", "tag", "day")]
-    return Counter(zip(*columns, strict=True))
+def rows_of(path: Path, kind: str, columns: tuple[str, ...]) -> Rows:
+    """As texts: of partition columns, each reader makes what it sees fit."""
+    table = table_of(path, kind)
+    texts = [[str(value) for value in table.column(name).to_pylist()] for name in columns]
+    return Counter(zip(*texts, strict=True))
 
 
-def form(broker: EmbeddedBroker, topic: str, root: Path) -> PipelineForm:
-    path = root / "pipeline.toml"
-    root.mkdir(parents=True, exist_ok=True)
-    text = FORM.format(bootstrap=broker.bootstrap, topic=topic, path=root / "table", bad=root / "bad")
-    path.write_text(text)
-    return PipelineForm.read(path)
+def forget_last_batch(state: Path) -> None:
+    """The driver dies before its last batch counts as done."""
+    last = max((state / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.timeout(280)
-def test_online_and_offline_give_the_same_table(
-    spark: Any, broker: EmbeddedBroker, topic: str, producer: Producer, tmp_path: Path
-) -> None:
-    def send(numbers: range) -> None:
+def run_online(spark: Any, pipeline: Pipeline, state: Path) -> None:
+    assert pipeline.online(spark, state, trigger={"availableNow": True}).awaitTermination(250)
+
+
+@pytest.fixture
+def send(producer: Producer, topic: str) -> Send:
+    """Number n: every 25th is broken, its day is n % 3, and its minute goes up with it."""
+
+    def write(numbers: range) -> None:
         for number in numbers:
-            value = b"{broken" if number % 25 == 0 else b'{"id": %d, "amount": 1.5}' % number
-            time_ms = (number % 3) * DAY_MS
+            good = b'{"id": %d, "amount": %d, "kind": "k%d"}' % (number, number * 3, number % 2)
+            value = b"{broken" if number % 25 == 0 else good
+            time_ms = (number % 3) * DAY_MS + number * 10_000
             producer.send(topic, value, key=b"k%d" % number, partition=number % 3, timestamp_ms=time_ms)
         producer.flush()
 
-    online, offline = (Pipeline(form(broker, topic, tmp_path / name)) for name in ("online", "offline"))
-    state = tmp_path / "state"
-
-    def run() -> None:
-        query = online.online(spark, state, trigger={"availableNow": True})
-        assert query.awaitTermination(250)
-
-    send(range(90))
-    run()
-    last = max((state / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()  # the driver dies before the last batch counts as done
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-    send(range(90, 120))
-    run()
-    good = [number for number in range(120) if number % 25 and number % 2 == 0]
-    found = rows_of(tmp_path / "online" / "table")
-    assert sorted(row[0] for row in found.elements()) == good
-    offline.offline(spark)
-    offline.offline(spark)
-    assert rows_of(tmp_path / "offline" / "table") == found
-    bad = ds.dataset(tmp_path / "online" / "bad").to_table().to_pylist()
-    assert sorted((row["key"], row["value"]) for row in bad) == sorted(
-        (f"k{number}", b"{broken") for number in range(0, 120, 25)
-    )
-    assert all("id long, amount double" in row["reason"] for row in bad)
-    # A range replaces the partitions that it has rows for, and no others.
-    bounds = {"startingTimestamp": str(DAY_MS), "endingTimestamp": str(2 * DAY_MS)}
-    offline.offline(spark, startingOffsetsByTimestampStrategy="latest", **bounds)
-    assert rows_of(tmp_path / "offline" / "table") == found
+    return write
 
 
-def test_a_repeated_batch_replaces_its_files(tmp_path: Path) -> None:
-    for batch_id, names in [(1, ["day=1/a", "day=2/b"]), (10, ["day=1/c"]), (1, ["day=2/d"])]:
-        files = BatchFiles(tmp_path, batch_id)
-        for name in names:
-            path = files.staging / f"{name}.parquet"
-            path.parent.mkdir(parents=True)
-            path.write_text(name)
-        assert files.move_in() == len(names)
-    left = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.parquet")}
-    assert left == {
-        "day=1/batch-000000000010-00000.parquet": "day=1/c",
-        "day=2/batch-000000000001-00000.parquet": "day=2/d",
+def form(broker: EmbeddedBroker, topic: str, root: Path, kind: str, **more: Any) -> dict[str, Any]:
+    return {
+        "source": {
+            "bootstrap": broker.bootstrap,
+            "topics": [topic],
+            "start": "earliest",
+            "maxOffsetsPerTrigger": 40,
+        },
+        "decode": {"format": "json", "schema": "id long, amount long, kind string"},
+        "sink": {"format": kind, "path": str(root / "table"), "partition_by": ["date"]},
+        "dead_letters": {"path": str(root / "bad")},
+        **more,
     }
 
 
-def test_a_form_tells_what_it_does(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    lines = form(broker, "orders", tmp_path).steps()
-    assert [line.split()[0] for line in lines] == ["read", "decode", "sql", "python", "write", "refused"]
-    assert "maxOffsetsPerTrigger=40" in lines[0]
+SQL = {
+    "sql": "select value.id, value.amount * 2 as doubled, key, topic, partition, offset, timestamp"
+    " from records where value.id % 2 = 0",
+    "python": "tests.spark.pipeline_functions:tagged",
+}
+WINDOW = {
+    "time": "timestamp",
+    "duration": "1 minute",
+    "watermark": "10 days",
+    "group_by": ["kind"],
+    "aggregates": ["count(*) as events", "sum(amount) as amount", "max(id) as last"],
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"sinc": {}}, "did you mean sink"),
-        ({"sink": {"format": "parquet"}}, "needs a path"),
-        ({"sink": {"format": "topic", "path": "x"}}, "has no path"),
-        ({"sink": {"format": "csv"}}, "parquet or topic or console or landing"),
-        ({"sink": {"format": "console", "pth": "x"}}, "did you mean path"),
-        ({"source": {}}, "is empty"),
-        ({"source": "orders"}, "a section"),
-        ({"decode": {"format": "json"}}, "schema is what json needs"),
-        ({"decode": {"format": "string"}, "dead_letters": {"path": "x"}}, "only json can fail"),
-        ({"transform": {"python": "function"}}, "module:function"),
-        ({"sink": {"format": "landing", "path": "x"}, "transform": {"sql": "select 1"}}, "is raw"),
-    ],
-)
-def test_wrong_forms_are_refused(change: dict[str, Any], words: str) -> None:
-    given = {"source": {"subscribe": "t"}, "sink": {"format": "console"}, **change}
-    with pytest.raises(ConfigError, match=words):
-        PipelineForm.of(given)
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_online_and_offline_give_the_same_table(
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
+) -> None:
+    columns = ("id", "doubled", "key", "tag", "date")
+    online, offline = (
+        Pipeline.of(form(broker, topic, tmp_path / name, kind, transform=SQL)) for name in ("on", "off")
+    )
+    state = tmp_path / "state"
+    send(range(90))
+    run_online(spark, online, state)
+    forget_last_batch(state)
+    send(range(90, 120))
+    run_online(spark, online, state)
+    good = [str(number) for number in range(120) if number % 25 and number % 2 == 0]
+    found = rows_of(tmp_path / "on" / "table", kind, columns)
+    assert sorted(row[0] for row in found.elements()) == sorted(good)
+    bad = table_of(tmp_path / "on" / "bad", kind).to_pylist()
+    assert sorted((row["key"], row["value"]) for row in bad) == sorted(
+        (f"k{number}", b"{broken") for number in range(0, 120, 25)
+    )
+    assert all("id long, amount long, kind string" in row["reason"] for row in bad)
+    for _ in range(2):
+        offline.offline(spark)
+        assert rows_of(tmp_path / "off" / "table", kind, columns) == found
+    letters = ("key", "topic", "offset", "value", "reason")
+    assert rows_of(tmp_path / "off" / "bad", kind, letters) == rows_of(tmp_path / "on" / "bad", kind, letters)
+    # A range replaces what it covers, in the table that a stream has written too, and nothing else.
+    for pipeline, name in ((offline, "off"), (online, "on")):
+        pipeline.offline(spark, start="1970-01-02", end="1970-01-02T00:15:00Z")
+        assert rows_of(tmp_path / name / "table", kind, columns) == found
+    send(range(120, 126))
+    run_online(spark, online, state)
+    grown = rows_of(tmp_path / "on" / "table", kind, columns)
+    assert sorted(row[0] for row in (grown - found).elements()) == ["120", "122", "124"]
+    assert grown >= found
 
 
-def test_a_file_that_is_no_form_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text("[source")
-    with pytest.raises(ConfigError, match=r"x\.toml"):
-        Pipeline.read(tmp_path / "x.toml")
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_windows_are_the_same_online_and_offline(
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
+) -> None:
+    columns = ("window_start", "window_end", "kind", "events", "amount", "last", "date")
+    transform = {"sql": "select value.*, timestamp from records"}
+    online, offline = (
+        Pipeline.of(form(broker, topic, tmp_path / name, kind, transform=transform, window=WINDOW))
+        for name in ("on", "off")
+    )
+    state = tmp_path / "state"
+    send(range(90))
+    run_online(spark, online, state)
+    forget_last_batch(state)
+    send(range(90, 120))
+    run_online(spark, online, state)
+    found = rows_of(tmp_path / "on" / "table", kind, columns)
+    assert set(found.values()) == {1}
+    assert sum(int(row[3]) for row in found) == 120 - 5
+    assert sum(int(row[4]) for row in found) == sum(3 * number for number in range(120) if number % 25)
+    bad = table_of(tmp_path / "on" / "bad", kind).column("key").to_pylist()
+    assert sorted(bad) == sorted(f"k{number}" for number in range(0, 120, 25))
+    for _ in range(2):
+        offline.offline(spark)
+        assert rows_of(tmp_path / "off" / "table", kind, columns) == found
+    online.offline(spark, start="1970-01-02", end="1970-01-02T00:15:00Z")
+    assert rows_of(tmp_path / "on" / "table", kind, columns) == found
+    with pytest.raises(ConfigError, match="offsets would cut"):
+        online.offline(spark, start='{"t": {"0": 1}}')
+
+
+@pytest.mark.timeout(280)
+def test_a_schema_is_inferred_once(
+    spark: Any, broker: EmbeddedBroker, topic: str, producer: Producer, tmp_path: Path
+) -> None:
+    def pipeline(name: str) -> Pipeline:
+        given = form(broker, topic, tmp_path / name, "parquet", decode={"format": "json"})
+        given["sink"].pop("partition_by")
+        return Pipeline.of({**given, "transform": {"sql": "select value.*, offset from records"}})
+
+    state = tmp_path / "state"
+    producer.send(topic, b'{"id": 1, "name": "a"}', partition=0)
+    producer.send(topic, b"{broken", partition=0)
+    producer.flush()
+    run_online(spark, pipeline("on"), state)
+    assert State(state).schema() == "`id` bigint, `name` string"
+    producer.send(topic, b'{"id": "two", "name": "b"}', partition=0)
+    producer.send(topic, b'{"id": 3, "more": 7}', partition=0)
+    producer.flush()
+    run_online(spark, pipeline("on"), state)
+    pipeline("off").offline(spark, state)
+    for name in ("on", "off"):
+        rows = ds.dataset(tmp_path / name / "table").to_table().sort_by("offset").to_pylist()
+        assert [(row["id"], row["name"]) for row in rows] == [(1, "a"), (3, None)]
+    with pytest.raises(ConfigError, match="inferred once and kept in the checkpoint"):
+        pipeline("off").offline(spark)
+
+
+@pytest.mark.timeout(280)
+def test_a_function_over_batches_refuses_single_rows(
+    spark: Any, broker: EmbeddedBroker, topic: str, producer: Producer, tmp_path: Path
+) -> None:
+    for number in (1, 0, 10, 0, 7):
+        producer.send(topic, b"%d" % number, partition=0)
+    producer.flush()
+    given: dict[str, Any] = {
+        "source": {"bootstrap": broker.bootstrap, "topics": topic},
+        "decode": {"format": "string"},
+        "transform": {
+            "arrow": "tests.spark.pipeline_functions:inverted",
+            "arrow_schema": "number long, part int",
+            "sql": "select number, part from records",
+        },
+        "sink": {"format": "parquet", "path": str(tmp_path / "table")},
+    }
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        Pipeline.of(given).offline(spark)
+    Pipeline.of({**given, "dead_letters": {"path": str(tmp_path / "bad")}}).offline(spark)
+    rows = ds.dataset(tmp_path / "table").to_table().to_pylist()
+    assert sorted((row["number"], row["part"]) for row in rows) == [(1, 1000), (7, 142), (10, 100)]
+    bad = ds.dataset(tmp_path / "bad").to_table().sort_by("offset").to_pylist()
+    assert [(row["offset"], row["value"]) for row in bad] == [(1, b"0"), (3, b"0")]
+    assert {row["reason"] for row in bad} == {"ZeroDivisionError: integer division or modulo by zero"}
+
+
+@pytest.mark.timeout(280)
+def test_topics_take_rows_totals_and_dead_letters(
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, read: Any
+) -> None:
+    send(range(30))
+    names = {name: f"{topic}-{name}" for name in ("rows", "totals", "bad")}
+    for name in names.values():
+        broker.create_topic(name, 1)
+
+    def run(name: str, more: Mapping[str, Any]) -> None:
+        given = form(broker, topic, tmp_path, "topic", dead_letters={"topic": names["bad"]}, **more)
+        given["sink"] = {"format": "topic", "options": {"topic": names[name], "rowIdentity": True}}
+        run_online(spark, Pipeline.of(given), tmp_path / name)
+
+    run("rows", {"transform": {"sql": "select key, value.id from records"}})
+    run("totals", {"transform": {"sql": "select value.*, timestamp from records"}, "window": WINDOW})
+    (rows,), (totals,), (bad,) = (read(subscribe=name, includeHeaders="true") for name in names.values())
+    assert sorted(row["value"] for row in rows)[:2] == [b'{"key":"k1","id":1}', b'{"key":"k10","id":10}']
+    assert len(rows) == 28
+    assert b'"kind":"k1"' in totals[0]["key"] + totals[-1]["key"]
+    assert len(bad) == 2 * 2
+    assert {row["value"] for row in bad} == {b"{broken"}
+    headers = {one["key"]: one["value"] for one in bad[0]["headers"]}
+    assert headers["ottla-topic"] == topic.encode()
+    assert headers["ottla-reason"].startswith(b"not JSON")
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("decoding", ["avro", "protobuf"])
+def test_a_package_that_spark_lacks_is_named(
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, decoding: str
+) -> None:
+    send(range(1))
+    (tmp_path / "schema").write_text('"string"')
+    decode = {"format": decoding, "schema_file": str(tmp_path / "schema")}
+    decode |= {"message": "shop.Order"} if decoding == "protobuf" else {}
+    pipeline = Pipeline.of(form(broker, topic, tmp_path, "parquet", decode=decode))
+    with pytest.raises(ConfigError, match=rf"org\.apache\.spark:spark-{decoding}_2\.13:4\..* --packages"):
+        pipeline.offline(spark)

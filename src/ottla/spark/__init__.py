@@ -6,10 +6,10 @@ Spark finds both formats by itself through the packages `pyspark_ottla` and `pys
 the schema and the offsets' JSON are those of Spark's own Kafka connector.
 
 Decided without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
-`admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `pipeline_form`. On the driver:
+`admission`, `range_planner`, `data_loss`, `columns`, `row_identity`. On the driver:
 `cluster` and `group_offsets` ask brokers, `stream_planner` answers Spark, `log_segments` looks at files.
-In the executors: `range_reader`, `landing_files`, and most of `writer`. What Spark and users hold:
-`data_source`, `readers`, `log_source`, `landing`, `pipeline`, `session`.
+In the executors: `range_reader`, `landing_files`, `landing_compaction`, and most of `writer`. What Spark and
+users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ottla.spark.session import session
 
 if TYPE_CHECKING:
     from ottla.spark.landing import land, land_stream
-    from ottla.spark.pipeline import Pipeline
+    from ottla.spark.pipeline.pipeline import Pipeline
 
 __all__ = ["Pipeline", "land", "land_stream", "session"]
 
 _LOADED_AT_FIRST_USE = {
-    "Pipeline": "ottla.spark.pipeline",
+    "Pipeline": "ottla.spark.pipeline.pipeline",
     "land": "ottla.spark.landing",
     "land_stream": "ottla.spark.landing",
 }

@@ -25,6 +25,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import RowMaker, chosen
 from ottla.spark.data_source import arrow_schema, struct_of
+from ottla.spark.landing_compaction import COMPACT_AFTER, compact, is_full
 from ottla.spark.landing_files import LandedFile, LandingFile, is_there, landed, within
 from ottla.spark.options import SOURCE_OPTIONS, parse_options
 from ottla.spark.range_planner import OffsetRange, Task
@@ -32,7 +33,7 @@ from ottla.spark.readers import TopicReader, TopicStreamReader
 from ottla.spark.source_options import Mode, SourceOptions, source_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
@@ -254,15 +255,27 @@ def land_stream(
     checkpoint: str | Path,
     *,
     trigger: Mapping[str, object] | None = None,
+    name: str = "",
+    compact_after: int = COMPACT_AFTER,
 ) -> StreamingQuery:
     """Write topics as records come, each once, from where the checkpoint is.
 
     `trigger` is Spark's: {"availableNow": True} ends when all is written, {"processingTime": "1 minute"}
-    makes a file for each partition in a minute.
+    makes a file for each partition in a minute. So many small files of a partition are put together; 0 for
+    never.
     """
     spark.dataSource.register(LandingDataSource)
     files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
-    writer = files.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows = batch.collect()  # the files are written by reading
+        log.info("batch %d: %d rows into %d files", number, sum(row["rows"] for row in rows), len(rows))
+        directories = sorted({str(Path(row["path"]).parent) for row in rows})
+        compact(batch.sparkSession, [one for one in directories if is_full(Path(one), compact_after)])
+
+    writer = files.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+    if name:
+        writer = writer.queryName(name)
     if trigger is not None:
         writer = writer.trigger(**trigger)  # type: ignore[call-overload]
     return writer.start()

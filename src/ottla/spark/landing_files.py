@@ -45,12 +45,16 @@ def directory_of(root: Path, place: TopicAndPartition) -> Path:
 
 def landed(root: Path, place: TopicAndPartition) -> list[LandedFile]:
     """The files of a partition, by offset."""
+    return landed_in(directory_of(root, place))
+
+
+def landed_in(directory: Path) -> list[LandedFile]:
+    """The files of a partition's directory, by offset."""
     try:
-        names = os.listdir(directory_of(root, place))
+        names = os.listdir(directory)
     except FileNotFoundError:
         return []
     found = ((_NAME.fullmatch(name), name) for name in names)
-    directory = directory_of(root, place)
     return sorted(LandedFile(int(m[1]), int(m[2]), directory / name) for m, name in found if m is not None)
 
 
@@ -76,6 +80,23 @@ def within(files: Iterable[LandedFile], wanted: OffsetRange) -> list[LandedFile]
     return inside
 
 
+def file_of(directory: Path, start: int, end: int) -> Path:
+    """The name of a file with these offsets."""
+    return directory / f"{start:020d}-{end:020d}.parquet"
+
+
+def appear(hidden: Path, path: Path) -> int:
+    """Let a whole file appear under its name, for good; how many bytes it has."""
+    descriptor = os.open(hidden, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    size = hidden.stat().st_size
+    os.replace(hidden, path)
+    return size
+
+
 class LandingFile:
     """A file that is being written; it appears with `finish`. Rows are collected into large groups."""
 
@@ -84,7 +105,7 @@ class LandingFile:
         directory.mkdir(parents=True, exist_ok=True)
         self.wanted = wanted
         self.rows = 0
-        self.path = directory / f"{wanted.start:020d}-{wanted.end:020d}.parquet"
+        self.path = file_of(directory, wanted.start, wanted.end)
         self._hidden = directory / f".{self.path.name}.{uuid.uuid4().hex}"
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._pending_rows = 0
@@ -111,14 +132,7 @@ class LandingFile:
         """Let it appear, under its name, for good; how many bytes it has."""
         self._write()
         self._writer.close()
-        descriptor = os.open(self._hidden, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        size = self._hidden.stat().st_size
-        os.replace(self._hidden, self.path)
-        return size
+        return appear(self._hidden, self.path)
 
     def abandon(self) -> None:
         """Leave nothing behind."""

@@ -1,0 +1,138 @@
+"""What values are: bytes → text, or a struct; and which records cannot be decoded.
+
+Decoded rows have two more columns until they are split: RAW, the value as it came, and REASON, which is null
+for a row that decodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+from ottla.model.errors import ConfigError
+from ottla.spark.pipeline.form import CAN_FAIL, Decode, Decoding, PipelineForm
+from ottla.spark.pipeline.state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+RAW, REASON = "_raw", "_reason"
+_CORRUPT = "_corrupt_record"
+_SAMPLED = 1000
+_CLASSES = {
+    Decoding.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
+    Decoding.PROTOBUF: "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst",
+}
+
+
+def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataFrame:
+    """Rows with their values decoded. Unless refused ones are kept, one of them ends the query."""
+    rows = records.withColumn(RAW, F.col("value")).withColumn(REASON, F.lit(None).cast("string"))
+    if decode.format is Decoding.BINARY:
+        return rows
+    rows = rows.withColumn("key", F.col("key").cast("string"))
+    if decode.format is Decoding.STRING:
+        return rows.withColumn("value", F.col("value").cast("string"))
+    mode = "PERMISSIVE" if keeps_refused else "FAILFAST"
+    if decode.format is Decoding.JSON:
+        return _with_json(rows, decode.schema, mode)
+    check_class_path(records.sparkSession, decode.format)
+    value = F.expr(f"substring(value, {decode.skip_bytes + 1})") if decode.skip_bytes else F.col("value")
+    what = decode.message or "the schema"
+    made = rows.withColumn("value", _from_bytes(value, decode, mode))
+    refused = F.col("value").isNull() & F.col(RAW).isNotNull()
+    return made.withColumn(REASON, F.when(refused, F.lit(f"not {decode.format} of {what}")))
+
+
+def _with_json(rows: DataFrame, schema: str, mode: str) -> DataFrame:
+    text = F.col(RAW).cast("string")
+    if mode == "FAILFAST":
+        return rows.withColumn("value", F.from_json(text, schema, {"mode": mode}))
+    told = {"mode": mode, "columnNameOfCorruptRecord": _CORRUPT}
+    made = rows.withColumn("value", F.from_json(text, f"{schema}, {_CORRUPT} string", told))
+    refused = F.col(RAW).isNotNull() & (F.col("value").isNull() | F.col(f"value.{_CORRUPT}").isNotNull())
+    reason = F.when(refused, F.lit(f"not JSON with the fields {schema}"))
+    return made.withColumn(REASON, reason).withColumn("value", F.col("value").dropFields(_CORRUPT))
+
+
+def _from_bytes(value: Column, decode: Decode, mode: str) -> Column:
+    if decode.format is Decoding.AVRO:
+        from pyspark.sql.avro.functions import from_avro
+
+        schema = decode.schema or _file(decode.schema_file).decode()
+        return from_avro(value, schema, {"mode": mode})
+    from pyspark.sql.protobuf.functions import from_protobuf
+
+    descriptors = _file(decode.schema_file)
+    return from_protobuf(value, decode.message, options={"mode": mode}, binaryDescriptorSet=descriptors)
+
+
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"[decode] schema_file={path}: {error}") from None
+
+
+def check_class_path(spark: SparkSession, decoding: Decoding) -> None:
+    """Raise ConfigError that names the package that Spark lacks: its wheel comes without this one."""
+    jvm: Any = spark._jvm  # there is no other way to ask
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_CLASSES[decoding])
+    except Exception as error:  # Py4J's, for Java's ClassNotFoundException
+        scala = jvm.scala.util.Properties.versionNumberString().rpartition(".")[0]
+        package = f"org.apache.spark:spark-{decoding}_{scala}:{spark.version}"
+        raise ConfigError(
+            f"[decode] format={decoding} needs Spark's package {package}: give it with --packages to"
+            " spark-submit or `ottla pipeline run`, or as spark.jars.packages before the session starts"
+        ) from error
+
+
+# --- JSON whose schema is not given
+
+
+def with_schema(form: PipelineForm, spark: SparkSession, state: State | None) -> Decode:
+    """What values are, with a schema: the given one, the pinned one, or one that is inferred and pinned now.
+
+    Raises ConfigError.
+    """
+    decode = form.decode
+    if not decode.is_inferred:
+        return decode
+    if state is None:
+        raise ConfigError(
+            "[decode] json without a schema: it is inferred once and kept in the checkpoint; give one of them"
+        )
+    schema = state.schema()
+    if schema is None:
+        schema = state.pin_schema(_inferred(form, spark))
+        log.info("values are %s from now on, says %s", schema, state.path)
+    return Decode(decode.format, schema)
+
+
+def _inferred(form: PipelineForm, spark: SparkSession) -> str:
+    options = {
+        name: value
+        for name, value in form.source.items()
+        if not name.lower().startswith(("starting", "ending", "max", "min"))
+    }
+    records = spark.read.format("ottla").options(**options).option("columns", "value").load()
+    rows = records.where("value is not null").limit(_SAMPLED).selectExpr("cast(value as string)").collect()
+    texts = spark.createDataFrame([(row[0],) for row in rows], "value string")
+    found = spark.read.json(texts.rdd.map(lambda row: row[0])).schema
+    fields = [field for field in found.fields if field.name != _CORRUPT]
+    if not fields:
+        raise ConfigError(f"[decode] json: none of {len(rows)} records tells a schema; give [decode] schema")
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in StructType(fields).fields)
+
+
+def can_be_refused(form: PipelineForm) -> bool:
+    """Whether there are records that are kept apart."""
+    return form.dead_letters is not None and (form.decode.format in CAN_FAIL or bool(form.transform.arrow))

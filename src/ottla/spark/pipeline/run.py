@@ -1,0 +1,166 @@
+"""A pipeline that runs online: its queries as one, and what they tell kept for `ottla pipeline status`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from ottla.spark.pipeline.state import BatchDone, State, records_between
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.2
+_LAST_EVENTS_S = 10.0
+
+
+class Recorder(StreamingQueryListener):
+    """Keeps what one query tells after each batch. Spark calls it in a thread of its own."""
+
+    def __init__(self, name: str, state: State) -> None:
+        self.name = name
+        self.ended = threading.Event()
+        self._state = state
+        self._run_id = ""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name, as all below
+        """Remember which run it is: the end of one tells no name."""
+        if event.name == self.name:
+            self._run_id = str(event.runId)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A batch is done, or nothing happens for a while."""
+        told = event.progress
+        if told.name == self.name and told.sources:
+            done = batch_done(json.loads(told.json))
+            if done is not None:
+                self._state.keep(done)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing is kept."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Nothing comes any more."""
+        if str(event.runId) == self._run_id:
+            self.ended.set()
+
+
+def batch_done(progress: dict[str, Any]) -> BatchDone | None:
+    """Of a query's progress; None if it tells of no records."""
+    source = progress["sources"][0]
+    begin, end = (_offsets(source.get(name)) for name in ("startOffset", "endOffset"))
+    begin = end.get("@start", {}) if "@start" in end else begin
+    records = records_between(begin, end)
+    if not records:
+        return None
+    return BatchDone(
+        batch=progress["batchId"],
+        at=progress["timestamp"],
+        records=records,
+        seconds=progress.get("durationMs", {}).get("triggerExecution", 0) / 1000,
+        latest=_offsets(source.get("latestOffset")),
+    )
+
+
+def _offsets(found: Any) -> dict[str, Any]:
+    value = json.loads(found) if isinstance(found, str) else found
+    return value if isinstance(value, dict) else {}
+
+
+class RunProgress(NamedTuple):
+    """A batch that is done. `lag`: how many records were left then."""
+
+    batch: int
+    records: int
+    lag: int
+
+
+class PipelineRun:
+    """Looks like a StreamingQuery. Belongs to one thread."""
+
+    def __init__(
+        self, spark: SparkSession, queries: Sequence[StreamingQuery], recorder: Recorder, busy: threading.Lock
+    ) -> None:
+        self.queries = tuple(queries)
+        self._spark = spark
+        self._recorder = recorder
+        self._busy = busy
+        self._is_closed = False
+
+    @property
+    def id(self) -> str:
+        """Of the first query: the same after each restart."""
+        return str(self.queries[0].id)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name, as all below
+        """Whether any of the queries runs."""
+        return any(query.isActive for query in self.queries)
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        """Of the first query."""
+        return self.queries[0].lastProgress
+
+    def batches(self, after: int = -1) -> list[RunProgress]:
+        """Batches with records that are done, behind a number; Spark remembers the last 100."""
+        found = []
+        for one in self.queries[0].recentProgress:
+            told = json.loads(one.json)
+            done = batch_done(told)
+            if done is not None and done.batch > after:
+                end = _offsets(told["sources"][0].get("endOffset"))
+                found.append(RunProgress(done.batch, done.records, records_between(end, done.latest)))
+        return found
+
+    def exception(self) -> Exception | None:
+        """Why it ended, if that was a failure."""
+        return next((found for found in (query.exception() for query in self.queries) if found), None)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
+        """Wait until all queries have ended; whether they have. Raises what one has failed with."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.isActive and self.exception() is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            for query in self.queries:
+                if query.isActive:
+                    query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]
+        self._close()
+        failure = self.exception()
+        if failure is not None:
+            raise failure
+        return True
+
+    def stop(self) -> None:
+        """End it. A batch that runs is given up, and repeated by the next run; nothing is written half."""
+        for query in self.queries:
+            query.stop()
+        with self._busy:  # the driver's own part of a batch is done
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for query in self.queries:
+            if query.isActive:
+                query.stop()
+        if not self._recorder.ended.wait(_LAST_EVENTS_S):
+            log.warning("Spark has not told of the end of %s", self._recorder.name)
+        self._spark.streams.removeListener(self._recorder)

@@ -1,0 +1,136 @@
+"""A table of parquet files: batches once each, ranges replaced exactly, small files put together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ottla.spark.pipeline.form import Sink
+from ottla.spark.pipeline.spans import Spans, is_overlap, to_json, united
+from ottla.spark.pipeline.units import TableUnits, Unit, extended, is_done, to_compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+TARGET_BYTES = 128 << 20
+_TIMES = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of a stream."""
+
+    query_id: str
+    number: int
+    spans: Spans
+
+
+class ParquetTable:
+    """Belongs to one thread of the driver."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._root = Path(sink.path.removeprefix("file:"))
+        self._partition_by = sink.partition_by
+        self._compact_after = sink.compact_after
+        self._units = TableUnits(self._root)
+
+    # --- online
+
+    def append(self, rows: DataFrame, batch: Batch) -> None:
+        """The rows of a batch; once, also if the batch is repeated."""
+        name = f"{batch.query_id[:12]}-{batch.number:012d}"
+        with self._units.locked():
+            if is_done(self._units.all(), name, batch.spans):
+                log.info("batch %d is in %s already", batch.number, self._root)
+                return
+        staged = self._units.staging(name)
+        self._write(rows, staged)
+        with self._units.locked():
+            if is_done(self._units.all(), name, batch.spans):  # a range was run offline meanwhile
+                return
+            files = self._units.commit(name, batch.spans, staged)
+            log.info("batch %d: %d files into %s", batch.number, files, self._root)
+            self._compact(rows.sparkSession)
+
+    # --- offline
+
+    def covered(self, spans: Spans) -> Spans:
+        """What a run over a range covers: units are replaced as a whole."""
+        with self._units.locked():
+            return extended(spans, self._units.all())
+
+    def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002 - Delta's
+        """The rows of a range that `covered` has told, instead of what is there of it."""
+        with self._units.locked():
+            text = json.dumps(to_json(spans))
+            stem = f"range-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+            # A range that is run again has another name each time, so that both are never mixed up.
+            taken = {one.name for one in self._units.all()}
+            name = f"{stem}-b" if f"{stem}-a" in taken else f"{stem}-a"
+            staged = self._units.staging(name)
+            self._write(rows, staged)
+            old = [one for one in self._units.all() if is_overlap(spans, one.spans)]
+            files = self._units.commit(name, spans, staged, old)
+            log.info("%d files into %s, instead of %d units", files, self._root, len(old))
+
+    def _write(self, rows: DataFrame, staged: Path) -> None:
+        with readable_times(rows.sparkSession):
+            rows.write.mode("overwrite").partitionBy(*self._partition_by).parquet(str(staged))
+
+    # --- few files
+
+    def _compact(self, spark: SparkSession) -> None:
+        chosen = to_compact(self._units.all(), self._compact_after, TARGET_BYTES)
+        if not chosen:
+            return
+        digest = hashlib.sha256(" ".join(one.name for one in chosen).encode()).hexdigest()[:24]
+        name = f"compact-{digest}"
+        staged = self._units.staging(name)
+        work = [
+            ([str(self._root / file) for file in files], str(staged / directory / "0.parquet"))
+            for directory, files in by_directory(chosen).items()
+        ]
+        if work:
+            spark.sparkContext.parallelize(work, len(work)).foreach(lambda one: merge_files(*one))
+        self._units.commit(name, united(one.spans for one in chosen), staged, chosen)
+        log.info("%d units of %s are one now, of %d files", len(chosen), self._root, len(work))
+
+
+@contextmanager
+def readable_times(spark: SparkSession) -> Iterator[None]:
+    """Within it, times are written so that every reader knows their zone. Spark's default has none."""
+    before = spark.conf.get(_TIMES)
+    spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMES, before or "INT96")
+
+
+def by_directory(units: Sequence[Unit]) -> dict[str, list[str]]:
+    """The files of units by the table's partition that they are in."""
+    found: dict[str, list[str]] = {}
+    for unit in units:
+        for file in unit.files:
+            found.setdefault(str(Path(file).parent), []).append(file)
+    return found
+
+
+def merge_files(sources: Sequence[str], target: str) -> None:
+    """One file with the rows of several; in an executor."""
+    tables = [pq.ParquetFile(source).read() for source in sources]
+    place = Path(target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    merged = pa.concat_tables(tables, promote_options="default")
+    pq.write_table(merged, place, compression="snappy")
