@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,8 +17,26 @@ from ottla import Admin, EmbeddedBroker
 from ottla.cli.main import main
 from ottla.mirror import MirrorRecord
 from tests.mirror.clusters import PATIENCE_S, content, wait_for, write
+from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs, program
 
 OTTLA = [sys.executable, "-m", "ottla"]
+OLD_PRODUCER = """\
+producer.type=sync
+compression.codec=1
+serializer.class=kafka.serializer.DefaultEncoder
+partitioner.class=kafka.producer.DefaultPartitioner
+request.required.acks=-1
+message.send.max.retries=3
+queue.buffering.max.ms=5
+queue.buffering.max.messages=10000
+queue.enqueue.timeout.ms=-1
+batch.num.messages=200
+compressed.topics=
+topic.metadata.refresh.interval.ms=-1
+block.on.buffer.full=true
+send.buffer.bytes=102400
+"""
+"""What a file for the producers of 0.8 and 0.9 may have."""
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -97,7 +116,7 @@ def test_kafkas_flags(
         f"bootstrap.servers={source.bootstrap}\ngroup.id={topic}\nauto.offset.reset=earliest\n"
         "key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer\n"
     )
-    producer.write_text(f"bootstrap.servers={target.bootstrap}\nproducer.type=sync\n")
+    producer.write_text(f"metadata.broker.list={target.bootstrap}\n{OLD_PRODUCER}")
     command = ["kafka-mirror-maker.sh", "--consumer.config", str(consumer), "--producer.config"]
     command += [str(producer), "--num.streams", "2", "--whitelist", topic, "--new.consumer"]
     command += ["--offset.commit.interval.ms", "200", "--abort.on.send.failure", "true"]
@@ -115,11 +134,32 @@ def test_kafkas_flags_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixtu
     empty.write_text("group.id=g\nbootstrap.servers=127.0.0.1:1\n")
     configs = ["kafka-mirror-maker", "--consumer.config", str(empty), "--producer.config", str(empty)]
     for words, text in (
-        (configs[:3], 'Missing required argument "[producer.config]"'),
-        (configs, "Exactly one of whitelist or blacklist is required."),
         ([*configs, "--blacklist", "t"], "blacklist can not be used when using new consumer"),
         ([*configs, "--whitelist", "t", "--abort.on.send.failure", "maybe"], "abort.on.send.failure"),
         ([*configs, "--whitelist", "t", "--message.handler", "a.b.Handler"], "Java classes cannot be loaded"),
     ):
         assert main(words) == 1
         assert text in capsys.readouterr().err
+
+
+def test_help_and_what_is_missing_are_told_in_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the MirrorMaker of Kafka 0.9.0.1 does, with its exit codes; it goes to the same place."""
+    try:
+        command = [program("java"), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp"]
+        command += [f"{kafka_libs(KAFKA_0_9)}{os.sep}*", "kafka.tools.MirrorMaker"]
+    except Unavailable as missing:
+        pytest.skip(f"Kafka {KAFKA_0_9}: {missing}")
+    files = ["--consumer.config", os.devnull, "--producer.config", os.devnull]
+    lines = [["--help"], [], files[:2], files[2:], files, [*files, "--whitelist", "a", "--blacklist", "b"]]
+    theirs = [
+        subprocess.Popen([*command, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in lines
+    ]
+    for line, process in zip(lines, theirs, strict=True):
+        expected = *process.communicate(timeout=PATIENCE_S), process.returncode
+        try:
+            code = main(["kafka-mirror-maker", *line])
+        except SystemExit as ended:
+            code = ended.code
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err, code) == expected, line

@@ -66,7 +66,8 @@ class Mirror:
 
     `consumer` and `producer` are properties by Kafka's names; with zookeeper.connect the consumer is a member
     of a classic group. `listener` is of the kind of the group. `follows_topics` makes topics, partitions and
-    settings of the target as those of the source.
+    settings of the target as those of the source. `waits_for_each` has each chunk acknowledged before the
+    next one is read, as producer.type=sync of Kafka's MirrorMaker has each record.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Mirror:
         commit_interval_ms: float = 60_000,
         aborts_on_failure: bool = True,
         follows_topics: bool = True,
+        waits_for_each: bool = False,
     ) -> None:
         if streams < 1:
             raise ConfigError(f"streams={streams}: a mirror has 1 or more")
@@ -101,6 +103,7 @@ class Mirror:
         self._commit_interval_ms = commit_interval_ms
         self._aborts_on_failure = aborts_on_failure
         self._follows_topics = follows_topics
+        self._waits_for_each = waits_for_each
         self._group = group_of(consumer)
         self._counts = Counts()
         self._is_stopping = threading.Event()
@@ -189,6 +192,7 @@ class Mirror:
             note=note,
             unmirrored=frozenset({RUNS_TOPIC}),
             commit_interval_ms=self._commit_interval_ms,
+            waits_for_each=self._waits_for_each,
             is_stopping=self._is_stopping,
         )
 

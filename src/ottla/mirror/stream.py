@@ -38,6 +38,7 @@ class MirrorStream:
         note: Note,
         unmirrored: frozenset[str],
         commit_interval_ms: float,
+        waits_for_each: bool,
         is_stopping: threading.Event,
     ) -> None:
         self._open_source = open_source
@@ -46,6 +47,7 @@ class MirrorStream:
         self._note = note
         self._unmirrored = unmirrored
         self._commit_interval_ms = commit_interval_ms
+        self._waits_for_each = waits_for_each
         self._is_stopping = is_stopping
         self._committed_at_ms = MONOTONIC.now_ms()
         self._source: Source | None = None
@@ -66,6 +68,8 @@ class MirrorStream:
                 self._outbox.skip(chunk)
             else:
                 self._outbox.send(chunk)
+        if self._waits_for_each:
+            self._outbox.flush()
         self._outbox.harvest()
         if MONOTONIC.now_ms() - self._committed_at_ms >= self._commit_interval_ms:
             self.checkpoint()

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, number, switch
+from ottla.cli.kafka.jopt_help import Row, help_text
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool
+from ottla.cli.kafka.tool import Refused, Tool, run_tool, show
 from ottla.model.errors import ConfigError
 
 ABOUT = "Continuously copy data between two Kafka clusters."
@@ -67,40 +68,53 @@ SHOWN = (
 )
 """What Kafka 0.9 shows."""
 FLAGS = (
-    *(Flag(row.name, row.doc, Value.NEEDED if row.value else Value.NONE) for row in SHOWN),
+    *(
+        Flag(row.name, row.doc, Value.NEEDED if row.value else Value.NONE, row.value.startswith("Integer"))
+        for row in SHOWN
+    ),
     Flag("include", "--whitelist, under its new name."),
     number("num.producers", "Without meaning: there is one producer."),
     number("queue.size", "Without meaning: buffer.memory of the producer limits what waits."),
     switch("new.producer", "Without meaning: there is one kind of producer."),
 )
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FOR_OLD_PRODUCERS = ("producer.type", "block.on.buffer.full")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Mirror until SIGINT or SIGTERM."""
+    if not arguments:
+        show(f"{ABOUT}\n{help_text(SHOWN)}", is_error=True)
+        raise SystemExit(1)
+    if {"--help", "-help"} & set(arguments):
+        show(help_text(SHOWN))
+        raise SystemExit(0)
     return run_tool(TOOL, arguments)
 
 
 def _act(options: Options) -> int:
     from ottla.classic import Blacklist, Whitelist
+    from ottla.cli.kafka.producer_file import is_sync, understood
     from ottla.mirror import Mirror, Placement, same_partition
 
-    require(options, "consumer.config", "producer.config")
+    for name in ("consumer.config", "producer.config"):
+        if not options.has(name):
+            raise Refused(f'Missing required argument "[{name}]"\n{help_text(SHOWN)}')
     lists = options.any_of("whitelist", "include", "blacklist")
     if len(lists) != 1:
-        raise Refused("Exactly one of whitelist or blacklist is required.")
+        show("Exactly one of whitelist or blacklist is required.")
+        return 1
+    logging.basicConfig(stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
     consumer = _consumer(options)
+    producer = file_properties(options.value("producer.config"))
     if lists == ["blacklist"] and "zookeeper.connect" not in consumer:
         raise Refused(
             "blacklist can not be used when using new consumer in mirror maker. Use whitelist instead."
         )
     handler = _made(options, "message.handler", "message.handler.args", "handle")
     is_same = handler is same_partition
-    logging.basicConfig(stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
     mirror = Mirror(
         consumer,
-        _producer(options),
+        {**profile_properties(), **understood(producer)},
         (Blacklist if lists == ["blacklist"] else Whitelist)(options.text(lists[0])),
         streams=options.whole("num.streams", 1),
         placement=Placement.SAME if is_same else Placement.BY_KEY,
@@ -109,6 +123,7 @@ def _act(options: Options) -> int:
         commit_interval_ms=options.whole("offset.commit.interval.ms", 60_000),
         aborts_on_failure=_is_true(options, "abort.on.send.failure"),
         follows_topics=False,
+        waits_for_each=is_sync(producer),
     )
     with stopped_by_signals(mirror.stop):
         mirror.run()
@@ -121,11 +136,6 @@ def _consumer(options: Options) -> dict[str, str]:
     if options.has("new.consumer"):
         given.pop("zookeeper.connect", None)
     return given
-
-
-def _producer(options: Options) -> dict[str, str]:
-    given = {**profile_properties(), **file_properties(options.value("producer.config"))}
-    return {name: value for name, value in given.items() if name not in _FOR_OLD_PRODUCERS}
 
 
 def _is_true(options: Options, name: str) -> bool:
@@ -175,9 +185,4 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(which, handler)
 
 
-TOOL = Tool(
-    "kafka-mirror-maker",
-    "This tool helps to continuously copy data between two Kafka clusters.",
-    FLAGS,
-    _act,
-)
+TOOL = Tool("kafka-mirror-maker", ABOUT, FLAGS, _act)

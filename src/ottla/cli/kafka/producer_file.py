@@ -1,0 +1,52 @@
+"""A producer's properties file of any age as our producer takes it.
+
+Kafka's producers warn of names that they do not know and go on. So do we; names of the producer of 0.8 that
+have a counterpart are translated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ottla.client.config import FOREIGN_PROPERTIES
+from ottla.client.properties import snake
+from ottla.producer.config import PRODUCER_PROPERTIES
+
+log = logging.getLogger(__name__)
+
+SYNC = "producer.type"
+_NAMES_OF_0_8 = {
+    "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+_CODECS_OF_0_8 = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
+_KNOWN = {name for row in PRODUCER_PROPERTIES for name in row.names} | {"zookeeper_connect"}
+# Those that name another way to log in must not be dropped: they are an error with a remedy.
+_TOLD_OTHERWISE = {snake(name) for name in FOREIGN_PROPERTIES}
+
+
+def is_sync(given: Mapping[str, str]) -> bool:
+    """Whether each send is to be waited for."""
+    return given.get(SYNC) == "sync"
+
+
+def understood(given: Mapping[str, str]) -> dict[str, str]:
+    """What our producer knows of it. Logs what it does not."""
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        name, value = _translated(name, value)
+        if snake(name) in _KNOWN or snake(name) in _TOLD_OTHERWISE:
+            found.setdefault(name, value)
+        elif name != SYNC:
+            log.warning("The configuration %s = %s was supplied but isn't a known config.", name, value)
+    return found
+
+
+def _translated(name: str, value: str) -> tuple[str, str]:
+    if name == "compression.codec":
+        return name, _CODECS_OF_0_8.get(value, value)
+    if name == "topic.metadata.refresh.interval.ms" and int(value) <= 0:
+        return name, value  # only when something fails, which is so here in any case
+    return _NAMES_OF_0_8.get(name, name), value
