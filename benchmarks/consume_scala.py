@@ -64,14 +64,14 @@ def scala_rate(kafka: RealKafka, topic: Log) -> float:
         "group": uuid.uuid4().hex,
     }
     arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-    return float(_tool("kafka.tools.ConsumerPerformance", *arguments).strip().rpartition(",")[2])
+    return float(kafka_tool("kafka.tools.ConsumerPerformance", *arguments).strip().rpartition(",")[2])
 
 
 def filled(kafka: RealKafka, made: RecordSets, partitions: int, megabytes: int) -> Log:
     """A new topic with so many megabytes in all."""
     topic = f"consume-{uuid.uuid4().hex[:12]}"
     where = ["--zookeeper", kafka.zookeeper, "--topic", topic]
-    _tool(
+    kafka_tool(
         "kafka.admin.TopicCommand", "--create", *where, f"--partitions={partitions}", "--replication-factor=1"
     )
     rounds = max(1, megabytes // partitions)
@@ -99,7 +99,8 @@ def _write(connection: Connection, topic: str, partition: int, records: bytes) -
         raise RuntimeError(f"{topic}-{partition}: produce was answered with error {told.error_code}")
 
 
-def _tool(name: str, *arguments: str) -> str:
+def kafka_tool(name: str, *arguments: str) -> str:
+    """What a class of Kafka 0.9.0.1 with a main method prints."""
     command = [
         program("java"),
         f"-Xmx{HEAP_MB}m",

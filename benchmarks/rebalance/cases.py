@@ -1,0 +1,165 @@
+"""The parts of the benchmark: what is run, in turns, and the figures as cases."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from benchmarks.harness import QUICK, Better, Case, Effort, Peer, benchmark, version_of
+from benchmarks.rebalance import churn, coordinator, flaws
+from benchmarks.rebalance.group import Cluster, Event
+from benchmarks.rebalance.hosts import Command, ours, scala
+from ottla.client.config import ClientConfig
+from tools.peers import KAFKA_0_9, RealKafka, Unavailable
+
+logger = logging.getLogger(__name__)
+
+OURS, SCALA = "ottla", "Kafka's"
+HEAP_MB = 512
+
+Events = dict[str, Event]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Members of one kind, and the cluster as they see it."""
+
+    cluster: Cluster
+    command: Command
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """What was done on purpose, by contender."""
+
+    cut_off: dict[str, flaws.SplitBrain]
+    stopped: dict[str, flaws.SplitBrain]
+    blocked: dict[str, flaws.Blocked]
+
+
+@contextlib.contextmanager
+def contenders() -> Iterator[dict[str, Contender]]:
+    """Ours and Kafka 0.9.0.1's on one broker and one ZooKeeper. Raises Unavailable."""
+    with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka, scala() as theirs:
+        pin = {"broker.version": "0.9"}
+        client = ClientConfig.from_properties({"bootstrap.servers": kafka.bootstrap, **pin})
+        common = {"zookeeper.connect": kafka.zookeeper, "auto.offset.reset": "smallest"}
+        yield {
+            OURS: Contender(Cluster(client, {**common, **pin}, 0, kafka.zookeeper), ours("classic")),
+            SCALA: Contender(Cluster(client, common, 0, kafka.zookeeper), theirs),
+        }
+
+
+def run_churn(effort: Effort) -> dict[str, Events]:
+    """Contender → event → how it went."""
+    size = churn.QUICK if effort is QUICK else churn.FULL
+    with contenders() as all_of_them:
+        found = {}
+        for name, one in all_of_them.items():
+            found[name] = churn.churn(one.cluster, one.command, size)
+            found[name]["one joins, and nothing has to change"] = churn.newcomer(one.cluster, one.command)
+        return found
+
+
+def run_flaws() -> Flaws:
+    """Each on both."""
+    with contenders() as all_of_them:
+        return Flaws(
+            cut_off={name: flaws.cut_off(one.cluster, one.command) for name, one in all_of_them.items()},
+            stopped={name: flaws.stopped(one.cluster, one.command) for name, one in all_of_them.items()},
+            blocked={name: flaws.blocked(one.cluster, one.command) for name, one in all_of_them.items()},
+        )
+
+
+def run_coordinator(effort: Effort) -> dict[str, Events]:
+    """Kind of members → event → how it went."""
+    size = coordinator.QUICK if effort is QUICK else coordinator.FULL
+    with coordinator.kinds() as (client, kinds):
+        return {name: coordinator.come_and_go(client, kind, size) for name, kind in kinds.items()}
+
+
+@benchmark("rebalance-members")
+def members(effort: Effort) -> Iterator[Case]:
+    """Members come and go."""
+    try:
+        found = run_churn(effort)
+    except Unavailable as error:
+        logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
+        return
+    for event, told in found[OURS].items():
+        other = found[SCALA][event]
+        yield _timed(f"{event}: until all is well again", told, {SCALA: other}, settled_s)
+        yield _timed(f"{event}: the longest wait of a record", told, {SCALA: other}, longest_wait_s)
+        requests = Peer("Kafka's consumer", KAFKA_0_9, lambda other=other: other.requests)  # type: ignore[misc]
+        name = f"{event}: requests to ZooKeeper"
+        yield _case(name, "requests", told.requests, [requests])
+
+
+@benchmark("rebalance-flaws")
+def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long as sessions and pauses do)
+    """Split brain and an outcome that nobody controls."""
+    try:
+        found = run_flaws()
+    except Unavailable as error:
+        logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
+        return
+    for what, told in (("cut off from ZooKeeper", found.cut_off), ("stopped", found.stopped)):
+        note = f"{told[SCALA].stale.records} records, for {told[SCALA].stale.seconds:.1f} s"
+        name = f"{what}: records that the former owner delivers beside the new one"
+        yield _case(
+            name, "records", told[OURS].stale.records, [Peer("Kafka's consumer", KAFKA_0_9, note=note)]
+        )
+    blocked = found.blocked
+    name = "a partition cannot be claimed: partitions that nobody reads, of 8"
+    rival = Peer("Kafka's consumer", KAFKA_0_9, note=f"{blocked[SCALA].unread}")
+    yield _case(name, "partitions", blocked[OURS].unread, [rival])
+    name = "it can again: until all is read"
+    rival = Peer("Kafka's consumer", KAFKA_0_9, note=recovery(blocked[SCALA]))
+    yield _case(name, "s", blocked[OURS].recovered_s or flaws.RECOVERY_S, [rival])
+
+
+@benchmark("rebalance-coordinator")
+def coordinated(effort: Effort) -> Iterator[Case]:
+    """Members of groups with a coordinator, beside classic ones."""
+    found = run_coordinator(effort)
+    first, *others = found
+    for event, told in found[first].items():
+        rivals = {name: found[name][event] for name in others}
+        yield _timed(f"{event}: until all is well again", told, rivals, settled_s)
+        yield _timed(f"{event}: the longest wait of a record", told, rivals, longest_wait_s)
+
+
+def recovery(blocked: flaws.Blocked) -> str:
+    """As a text."""
+    if blocked.recovered_s is None:
+        return f"not within {flaws.RECOVERY_S:.0f} s"
+    return f"{blocked.recovered_s:.1f} s"
+
+
+def settled_s(event: Event) -> float:
+    """Until all is well again."""
+    return event.outcome.settled_s
+
+
+def longest_wait_s(event: Event) -> float:
+    """Of a record."""
+    return event.outcome.longest_wait_s
+
+
+def _timed(name: str, told: Event, others: Mapping[str, Event], of: Callable[[Event], float]) -> Case:
+    peers = []
+    for other, event in others.items():
+        version = KAFKA_0_9 if other == SCALA else version_of(other) or version_of("ottla") or ""
+        shown = "Kafka's consumer" if other == SCALA else other
+        if event.outcome.is_settled:
+            peers.append(Peer(shown, version, lambda event=event: of(event)))  # type: ignore[misc]
+        else:
+            peers.append(Peer(shown, version, note=f"not within {churn.DEADLINE_S:.0f} s"))
+    return _case(name, "s", of(told), peers)
+
+
+def _case(name: str, unit: str, value: float, peers: list[Peer]) -> Case:
+    """It is measured already."""
+    return Case(f"rebalance, {name}", unit, lambda: value, peers, 1, Better.LESS, is_warmed=False)

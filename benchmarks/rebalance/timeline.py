@@ -1,0 +1,139 @@
+"""What members delivered, and when: from that it is told how a rebalance went. Pure.
+
+Records are written to all partitions all the time, a few a second, and every member notes each one that it
+delivers. All clocks are the machine's monotonic one, so notes of several processes make one timeline.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+DELAYED_S = 0.5
+"""A record that waits for longer was held up by a rebalance; a long poll takes 0.1 s at most."""
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Delivery(NamedTuple):
+    """A record was handed to the application."""
+
+    at_s: float
+    member: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an event went."""
+
+    settled_s: float
+    """Until every partition was read by its owner, without delay."""
+    longest_wait_s: float
+    """Of any record, from when it was written until it was delivered."""
+    median_wait_s: float
+    """The same for the partition in the middle."""
+    moved: int
+    """Partitions that have another owner than before."""
+    twice: int
+    """Records that were delivered more than once."""
+    is_settled: bool = True
+
+
+def is_shared(
+    deliveries: Sequence[Delivery],
+    written: Mapping[Place, float],
+    members: Iterable[str],
+    partitions: int,
+    since_s: float,
+) -> bool:
+    """Whether these members read all partitions in equal shares, and records that were written since then."""
+    last = {one.partition: one for one in deliveries}
+    fresh = [one for one in last.values() if written.get((one.partition, one.offset), 0.0) > since_s]
+    shares = Counter(one.member for one in fresh)
+    names = set(members)
+    if len(fresh) < partitions or not shares.keys() <= names:
+        return False
+    low, more = divmod(partitions, len(names))
+    wanted = Counter({low + 1: more, low: len(names) - more})
+    return Counter(shares[name] for name in names) == +wanted
+
+
+def outcome(
+    deliveries: Iterable[Delivery], written: Mapping[Place, float], since_s: float, until_s: float
+) -> Outcome:
+    """How the event at `since_s` went, as seen at `until_s`."""
+    ordered = sorted(one for one in deliveries if one.at_s <= until_s)
+    first: dict[Place, float] = {}
+    counts: Counter[Place] = Counter()
+    by_partition: dict[int, list[Delivery]] = {}
+    for one in ordered:
+        first.setdefault((one.partition, one.offset), one.at_s)
+        counts[one.partition, one.offset] += one.at_s >= since_s
+        by_partition.setdefault(one.partition, []).append(one)
+    waits: dict[int, float] = dict.fromkeys((place[0] for place in written), 0.0)
+    settled_at = since_s
+    for place, at_s in written.items():
+        end = first.get(place, until_s)
+        if end <= since_s:
+            continue
+        waits[place[0]] = max(waits[place[0]], end - max(at_s, since_s))
+        if end - max(at_s, since_s) > DELAYED_S:
+            settled_at = max(settled_at, end)
+    moves = [at_s for at_s in map(owned_since, by_partition.values()) if at_s > since_s]
+    before = {one.partition for one in ordered if one.at_s <= since_s}
+    return Outcome(
+        settled_s=max([settled_at, *moves]) - since_s,
+        longest_wait_s=max(waits.values()),
+        median_wait_s=median(waits.values()),
+        moved=sum(
+            1
+            for partition, some in by_partition.items()
+            if owned_since(some) > since_s and partition in before
+        ),
+        twice=sum(1 for count in counts.values() if count > 1),
+    )
+
+
+def owned_since(deliveries: Sequence[Delivery]) -> float:
+    """When the last owner of a partition delivered for the first time, with nobody else since."""
+    since = deliveries[-1]
+    for one in reversed(deliveries):
+        if one.member != since.member:
+            break
+        since = one
+    return since.at_s
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What a former owner delivered of a partition that had a new one."""
+
+    records: int
+    seconds: float
+    silent_s: float
+    """From the former owner's last delivery in its time to the new one's first: nobody reads."""
+
+
+def overlap(deliveries: Iterable[Delivery], old: str, new: str, since_s: float) -> Overlap:
+    """Between the first delivery of the new owner behind `since_s` and the last one of the old one."""
+    of_new: dict[int, float] = {}
+    stale: list[float] = []
+    gaps = []
+    last_of_old: dict[int, float] = {}
+    for one in sorted(deliveries):
+        if one.member == old:
+            if one.partition in of_new:
+                stale.append(one.at_s - of_new[one.partition])
+            else:
+                last_of_old[one.partition] = one.at_s
+        elif one.member == new and one.at_s > since_s and one.partition in last_of_old:
+            if one.partition not in of_new:
+                gaps.append(one.at_s - last_of_old[one.partition])
+            of_new.setdefault(one.partition, one.at_s)
+    return Overlap(len(stale), max(stale, default=0.0), max(gaps, default=0.0))
