@@ -115,8 +115,20 @@ def _run(words: list[str]) -> int:
     if command is None:
         _say(f"ottla: there is no command {name!r}{_nearest(name)}; see ottla --help", is_error=True)
         return MISUSED
+    if command in KAFKAS_TOOLS.values():
+        _help_quickly(command, words[1:])
     code: int = import_module(command.module).run(words[1:])
     return code
+
+
+def _help_quickly(command: Command, words: list[str]) -> None:
+    """Help of a tool without what its work loads; SystemExit if that is all that is asked for."""
+    from ottla.cli.kafka.tool import show_help
+    from ottla.cli.kafka.usage import usage_of
+
+    usage = usage_of(command.module)
+    if usage is not None:
+        show_help(usage, words)
 
 
 def help_text() -> str:

@@ -102,7 +102,7 @@ def test_quotas_as_kafka_4(new: Era) -> None:
         gone = ours("kafka-configs", *at, "--alter", *f"--{who} --delete-config {quotas}".split())
         assert gone == (0, f"Completed updating config for {who}.\n", "")
         left = new.tool(CONFIGS, *at, "--describe", "--entity-type", f"{who.split()[0]}s").printed
-        assert who.split()[1] not in left
+        assert f"'{who.split()[1]}'" not in left
 
 
 def test_quotas_of_a_broker_without_them(new: Era) -> None:

@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from ottla.cli.kafka.api_names import API_NAMES
 from ottla.cli.kafka.broker_links import linked
-from ottla.cli.kafka.flags import Flag, Options
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.cli.kafka.tool import require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.broker_api_versions import USAGE
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import KafkaError
 from ottla.model.version import VERSION
 from ottla.wire.api.api_versions import ApiVersionsRequest
 
-FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
-    Flag("command-config", "A properties file for the client."),
-)
 Ranges = Mapping[int, tuple[int, int]]
 
 
@@ -60,9 +57,4 @@ def _call_text(key: int, told: tuple[int, int] | None) -> str:
     return f"{name}({key}): {versions} [{usable}]"
 
 
-TOOL = Tool(
-    "kafka-broker-api-versions",
-    "This tool helps to retrieve broker version information.",
-    FLAGS,
-    _act,
-)
+TOOL = tool_of(USAGE, _act)

@@ -19,35 +19,16 @@ from ottla.admin.zookeeper_topics import ZooKeeperTopics
 from ottla.broker.settings.java_properties import read_properties
 from ottla.cli.kafka import client_quotas
 from ottla.cli.kafka.answers import java_error
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, switch
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.java_order import java_order
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, Tool, one_action, run_tool, show
+from ottla.cli.kafka.tool import Refused, one_action, run_tool, show, tool_of
+from ottla.cli.kafka.usage.configs import SHORTCUTS, USAGE
 from ottla.model.errors import ConfigError, KafkaError
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present
 
-SHORTCUTS = ("topic", "client", "user", "broker", "ip")
-"""In Kafka's order: the first is the one that it tells of."""
-
-FLAGS = (
-    switch("describe", "Tell settings."),
-    switch("alter", "Change settings."),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
-    Flag("zookeeper", "HOST:PORT,... of ZooKeeper. The text is Kafka 0.9's."),
-    Flag("entity-type", "topics, brokers, clients, users or ips; users and clients may come together."),
-    Flag("entity-name", "A topic, a broker's id, a client's id, a user, an address."),
-    switch("entity-default", "What holds for all that have no setting of their own."),
-    *(Flag(one, f"--entity-type {one}s --entity-name, in one.") for one in SHORTCUTS),
-    *(switch(f"{one}-defaults", f"--entity-type {one}s --entity-default, in one.") for one in SHORTCUTS[1:]),
-    Flag("add-config", "name=value,name=[value,value],..."),
-    Flag("add-config-file", "A properties file with them."),
-    Flag("delete-config", "name,name,... that go back to their defaults."),
-    switch("all", "Also those that are not set."),
-    Flag("command-config", "A properties file for the client."),
-    switch("force", "Ask no questions. None are asked anyway."),
-)
 _OWN = {
     ConfigKind.TOPIC: {ConfigSource.DYNAMIC_TOPIC_CONFIG},
     ConfigKind.BROKER: {ConfigSource.DYNAMIC_BROKER_CONFIG},
@@ -225,9 +206,4 @@ def _in_zookeeper(action: str, options: Options) -> int:
     return 0
 
 
-TOOL = Tool(
-    "kafka-configs",
-    "This tool helps to manipulate and describe entity config for a topic or broker.",
-    FLAGS,
-    _act,
-)
+TOOL = tool_of(USAGE, _act)

@@ -10,44 +10,12 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 
-from ottla.cli.kafka.flags import Flag, Options, Value, number, switch
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.line_reader import LineReader
 from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.console_producer import USAGE
 
-FLAGS = (
-    Flag("topic", "The topic to send to."),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
-    Flag("broker-list", "HOST:PORT,... of brokers, as it was before Kafka 2.5."),
-    switch("sync", "Wait for each record to be stored before the next is sent."),
-    Flag("compression-codec", "none, gzip (if nothing is said), snappy, lz4 or zstd.", Value.OPTIONAL),
-    Flag(
-        "reader-property", "key=value for the reading of lines: parse.key, key.separator, parse.headers, ..."
-    ),
-    Flag("property", "The same, under its old name."),
-    Flag("reader-config", "A properties file for the reading of lines."),
-    Flag("command-property", "key=value for the producer."),
-    Flag("producer-property", "The same, under its old name."),
-    Flag("command-config", "A properties file for the producer."),
-    Flag("producer.config", "The same, under its old name."),
-    Flag("line-reader", "Only Kafka's LineMessageReader, which is what is taken anyway."),
-    number("batch-size", "Bytes of a batch. With --broker-list it was a number of messages, and is ignored."),
-    number("max-partition-memory-bytes", "Bytes of a batch."),
-    number("max-memory-bytes", "How many bytes may wait to be sent."),
-    number("max-block-ms", "How long to wait for a topic, or for room."),
-    number("message-send-max-retries", "How often a batch is tried again."),
-    number("retry-backoff-ms", "The pause before it is."),
-    number("metadata-expiry-ms", "How old the metadata may be."),
-    Flag("request-required-acks", "0, 1, or -1 (all)."),
-    number("request-timeout-ms", "How long to wait for an answer."),
-    number("timeout", "How long a batch waits for more records, in ms."),
-    number("socket-buffer-size", "Bytes of the socket's buffer."),
-    number("queue-size", "Ignored: there is no such queue."),
-    number("queue-enqueuetimeout-ms", "Ignored: there is no such queue."),
-    Flag("key-serializer", "Ignored: keys are the bytes of the line."),
-    Flag("value-serializer", "Ignored: values are the bytes of the line."),
-    switch("old-producer", "Ignored: there is one producer."),
-)
 _PROPERTY_OF = {
     "max-partition-memory-bytes": "batch.size",
     "batch-size": "batch.size",
@@ -136,9 +104,4 @@ def _properties(options: Options, *, is_old: bool) -> dict[str, object]:
     return found
 
 
-TOOL = Tool(
-    "kafka-console-producer",
-    "This tool helps to read data from standard input and publish it to Kafka.",
-    FLAGS,
-    _act,
-)
+TOOL = tool_of(USAGE, _act)

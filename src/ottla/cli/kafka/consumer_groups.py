@@ -9,55 +9,16 @@ from ottla.admin import Admin, AdminErrors, GroupDescription, GroupKind, TopicAn
 from ottla.classic.java_regex import compile_java
 from ottla.cli.kafka import group_tables, zookeeper_groups
 from ottla.cli.kafka.answers import broker_message, java_error
-from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, number, switch
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.group_resets import SCENARIOS, Plan, Resets, partitions_of, plan_from_file
 from ottla.cli.kafka.java_order import java_order, java_partition_order
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Tool, one_action, require, run_tool, show
+from ottla.cli.kafka.tool import one_action, require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.consumer_groups import USAGE
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
-FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
-    Flag("zookeeper", "HOST:PORT,... of ZooKeeper: classic groups. The text is Kafka 0.9's."),
-    switch("list", "All groups."),
-    switch("describe", "A group's offsets, members or state."),
-    switch("delete", "Delete groups without members."),
-    switch(
-        "reset-offsets", "Move groups without members: with --dry-run what would be, with --execute for good."
-    ),
-    switch("delete-offsets", "Forget offsets of topics that no member of the group reads."),
-    Flag("validate-regex", "Say whether a regular expression is one."),
-    Flag("group", "A group; may come more than once."),
-    switch("all-groups", "All groups."),
-    Flag("topic", "A topic, or topic:0,1,2; may come more than once."),
-    switch("all-topics", "All topics that the group has offsets of."),
-    switch("members", "Describe the members."),
-    Flag(
-        "state", "Describe the state; with --list, show it, or only groups in one of these.", Value.OPTIONAL
-    ),
-    Flag("type", "With --list, show the type, or only groups of one of these.", Value.OPTIONAL),
-    switch("offsets", "Describe the offsets, as without any of these."),
-    switch("verbose", "Tell more."),
-    switch("to-earliest", "To where the logs begin."),
-    switch("to-latest", "To where the logs end."),
-    switch("to-current", "To where the group is."),
-    number("to-offset", "To an offset."),
-    Flag("to-datetime", "To the first record from 2020-01-01T00:00:00.000 (UTC, or with a zone) on."),
-    Flag("by-duration", "To the first record of the last PnDTnHnMnS."),
-    number("shift-by", "On by so many, or back if it is negative."),
-    Flag(
-        "from-file",
-        "To what a file of topic,partition,offset says, with the group first if there are several.",
-    ),
-    switch("dry-run", "Change nothing."),
-    switch("execute", "Do it."),
-    switch("export", "Print the new offsets as such a file."),
-    number("timeout", "How long a call may take, in ms."),
-    Flag("command-config", "A properties file for the client."),
-    switch("new-consumer", "Ignored: --zookeeper or --bootstrap-server tells which groups are meant."),
-)
 _STATES = ("Empty", "Stable", "Assigning", "PreparingRebalance", "CompletingRebalance", "Reconciling", "Dead")
 _TYPES = ("Consumer", "Classic")
 _REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
@@ -324,10 +285,5 @@ _ACTS = {
     "delete-offsets": _delete_offsets,
 }
 
-TOOL = Tool(
-    "kafka-consumer-groups",
-    "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or "
-    "reset consumer group offsets.",
-    FLAGS,
-    _act,
-)
+
+TOOL = tool_of(USAGE, _act)

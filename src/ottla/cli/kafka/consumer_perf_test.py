@@ -7,29 +7,12 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from ottla.cli.kafka.flags import Flag, Options, number, switch
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.cli.kafka.tool import require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.consumer_perf_test import USAGE
 from ottla.grouped import GroupConsumer
 
-FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
-    Flag("topic", "The topic."),
-    number("num-records", "How many records."),
-    number("messages", "The same, under its old name."),
-    Flag("group", "The group (one of its own)."),
-    number("fetch-size", "Bytes of a partition at once (1048576)."),
-    number("timeout", "Milliseconds without a record after which it ends (10000)."),
-    switch("from-latest", "Begin at the end of the logs."),
-    switch("hide-header", "Without the line of names."),
-    Flag("command-property", "name=value for the consumer."),
-    Flag("command-config", "A properties file for the consumer."),
-    Flag("consumer.config", "The same, under its old name."),
-    number("socket-buffer-size", "Bytes of the socket's buffer."),
-    number("reporting-interval", "Ignored: one line is printed at the end."),
-    switch("show-detailed-stats", "Ignored: one line is printed at the end."),
-    switch("print-metrics", "Ignored: there are no such metrics."),
-)
 HEADER = (
     "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, "
     "fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
@@ -101,4 +84,4 @@ def _properties(options: Options) -> dict[str, object]:
     return found
 
 
-TOOL = Tool("kafka-consumer-perf-test", "This tool is used to verify the consumer performance.", FLAGS, _act)
+TOOL = tool_of(USAGE, _act)

@@ -9,19 +9,12 @@ from pathlib import Path
 
 from ottla.admin import Admin, AdminErrors, TopicAndPartition
 from ottla.cli.kafka.answers import java_error
-from ottla.cli.kafka.flags import Flag, Options
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.delete_records import USAGE
 from ottla.model.errors import OttlaError
 
-FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
-    Flag(
-        "offset-json-file",
-        'A file of {"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}.',
-    ),
-    Flag("command-config", "A properties file for the client."),
-)
 VERSION = 1
 
 
@@ -76,9 +69,4 @@ def parse_offsets(text: str) -> list[tuple[TopicAndPartition, int]]:
     ]
 
 
-TOOL = Tool(
-    "kafka-delete-records",
-    "This tool helps to delete records of the given partitions down to the specified offset.",
-    FLAGS,
-    _act,
-)
+TOOL = tool_of(USAGE, _act)

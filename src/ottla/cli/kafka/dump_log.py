@@ -9,26 +9,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.cli.kafka.flags import Flag, Options, Value, number, switch
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.offset_records import decoded_0_9, decoded_4
 from ottla.cli.kafka.segment_entries import Entry, entries
 from ottla.cli.kafka.segment_indexes import Faults, dump_index, dump_time_index
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.dump_log import USAGE
 from ottla.records.messages import MessageAndOffset
 
-FLAGS = (
-    Flag("files", "Files, with commas: .log, .index, .timeindex."),
-    switch("print-data-log", "Print keys and values too."),
-    Flag("deep-iteration", "Print the records of batches.", Value.OPTIONAL),
-    switch("offsets-decoder", "Keys and values are those of __consumer_offsets."),
-    switch("index-sanity-check", "Of an index, tell only whether a broker would take it as it is."),
-    switch("verify-index-only", "Of an index, tell only where it does not fit the log."),
-    number("max-message-size", "Ignored: entries are as large as they are."),
-    number("max-bytes", "Read so many bytes of a log at most."),
-    Flag("value-decoder-class", "Ignored: values are text.", Value.OPTIONAL),
-    Flag("key-decoder-class", "Ignored: keys are text.", Value.OPTIONAL),
-    switch("skip-record-metadata", "With --print-data-log, only keys and values."),
-)
 _DECODERS = ("offsets-decoder", "value-decoder-class", "key-decoder-class")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OLD_CODECS = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec", "LZ4CompressionCodec")
@@ -187,9 +175,4 @@ def _flag(attributes: int, bit: int) -> str:
     return "true" if attributes & bit else "false"
 
 
-TOOL = Tool(
-    "kafka-dump-log",
-    "This tool helps to parse a log file and dump its contents to the console, useful for debugging.",
-    FLAGS,
-    _act,
-)
+TOOL = tool_of(USAGE, _act)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 class Value(Enum):
@@ -29,6 +30,15 @@ class Flag:
     doc: str
     value: Value = Value.NEEDED
     is_number: bool = False
+
+
+class Usage(NamedTuple):
+    """What help says of a tool, its flags, and how its errors begin."""
+
+    name: str
+    about: str
+    flags: tuple[Flag, ...]
+    errors_begin: str = ""
 
 
 def switch(name: str, doc: str) -> Flag:

@@ -13,32 +13,20 @@ from typing import Any
 
 from ottla.admin import Admin, AdminErrors, At, LogOffset, TopicAndPartition, Unsupported
 from ottla.classic.topic_count import Whitelist
-from ottla.cli.kafka.flags import Flag, Options, number, switch
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties, check_addresses, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.get_offsets import ERRORS_BEGIN as ERROR
+from ottla.cli.kafka.usage.get_offsets import USAGE
 from ottla.model.address import parse_address
 from ottla.model.errors import OttlaError
 from ottla.simple import SimpleConsumer, TopicMetadata
 
 CLIENT_ID = "GetOffsetShell"
-ERROR = "Error occurred: "
 _MOMENTS = {"latest": At.LATEST, "earliest": At.EARLIEST, "max-timestamp": At.MAX_TIMESTAMP}
 _TIERED = {"earliest-local", "latest-tiered", "earliest-pending-upload", "-4", "-5", "-6"}
 _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 _NO_LIMIT = 2**31 - 1
-
-FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
-    Flag("broker-list", "HOST:PORT,... of brokers. The text is Kafka 0.9's."),
-    Flag("topic", "The topic; with --bootstrap-server a regular expression, and all topics if not given."),
-    Flag("topic-partitions", "topic:0,topic:2-5,topic:-3,... in place of --topic and --partitions."),
-    Flag("partitions", "Numbers of partitions, with commas; all if not given."),
-    Flag("time", "Milliseconds since 1970, -1 or latest, -2 or earliest, -3 or max-timestamp."),
-    number("offsets", "How many offsets at most, of a log's segments (with --broker-list; default 1)."),
-    number("max-wait-ms", "How long to wait for an answer (with --broker-list; default 1000)."),
-    Flag("command-config", "A properties file for the client."),
-    switch("exclude-internal-topics", "Leave Kafka's own topics out."),
-)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -202,10 +190,4 @@ def _told(brokers: str, topic: str, consumer: Callable[[str, int], SimpleConsume
     raise failure
 
 
-TOOL = Tool(
-    "kafka-get-offsets",
-    "An interactive shell for getting topic-partition offsets.",
-    FLAGS,
-    _act,
-    errors_begin=ERROR,
-)
+TOOL = tool_of(USAGE, _act)

@@ -6,22 +6,15 @@ from collections.abc import Sequence
 
 from ottla.admin import Admin
 from ottla.cli.kafka.classic_offsets import ClassicOffset, ClassicOffsets
-from ottla.cli.kafka.flags import Flag, Options, number, switch
+from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
-from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.cli.kafka.tool import require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.offset_checker import USAGE
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.zookeeper import paths
 from ottla.zookeeper.session import ZooKeeperSession
 
-FLAGS = (
-    Flag("zookeeper", "HOST:PORT,... of ZooKeeper (default localhost:2181)."),
-    Flag("group", "The group."),
-    Flag("topic", "Topics, with commas; all that the group reads if not given."),
-    switch("broker-info", "Print where the brokers are."),
-    number("socket.timeout.ms", "How long to wait for an answer (default 6000)."),
-    number("retry.backoff.ms", "The pause before another try (default 3000)."),
-)
 _ROW = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
 _NO_NODE = "org.apache.zookeeper.KeeperException$NoNodeException: KeeperErrorCode = NoNode for {}"
 
@@ -77,4 +70,4 @@ def _print_row(group: str, one: ClassicOffset) -> None:
         show(_ROW.format(group, *one.place, offset, one.end, lag, one.owner or "none"))
 
 
-TOOL = Tool("kafka-consumer-offset-checker", "Check the offset of your consumers.", FLAGS, _act)
+TOOL = tool_of(USAGE, _act)

@@ -7,25 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Tool, require, run_tool, show
+from ottla.cli.kafka.tool import require, run_tool, show, tool_of
+from ottla.cli.kafka.usage.producer_perf_test import USAGE
 from ottla.producer import Delivery, Producer
 
-FLAGS = (
-    Flag("topic", "The topic."),
-    number("num-records", "How many records."),
-    number("record-size", "Bytes of a record; or give --payload-file."),
-    Flag("payload-file", "Lines to send, by chance."),
-    Flag("throughput", "Records a second at most; -1 is as fast as it goes."),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
-    Flag("command-property", "name=value for the producer; several may follow."),
-    Flag("producer-props", "The same, under its old name."),
-    Flag("command-config", "A properties file for the producer."),
-    Flag("producer.config", "The same, under its old name."),
-    number("reporting-interval", "Milliseconds between reports (5000)."),
-    switch("print-metrics", "Ignored: there are no such metrics."),
-)
 _MEBIBYTE = 1024 * 1024
 _SEED = 0
 
@@ -128,4 +115,4 @@ def _properties(options: Options) -> dict[str, object]:
     return found
 
 
-TOOL = Tool("kafka-producer-perf-test", "This tool is used to verify the producer performance.", FLAGS, _act)
+TOOL = tool_of(USAGE, _act)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, parse, switch
+from ottla.cli.kafka.flags import Flag, Options, Usage, Value, WrongFlags, parse, switch
 from ottla.model.errors import OttlaError
 
 _FLAG_WIDTH, _DOC_WIDTH = 38, 62
@@ -27,6 +27,11 @@ class Tool(NamedTuple):
     errors_begin: str = ""
 
 
+def tool_of(usage: Usage, act: Callable[[Options], int]) -> Tool:
+    """A tool whose flags are in `ottla.cli.kafka.usage`."""
+    return Tool(usage.name, usage.about, usage.flags, act, usage.errors_begin)
+
+
 class Refused(OttlaError):
     """A tool ends with a text of Kafka's on standard error, and an exit code."""
 
@@ -37,9 +42,7 @@ class Refused(OttlaError):
 
 def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
     """Run a tool; its exit code."""
-    if not arguments or {"--help", "-help"} & set(arguments):
-        show(usage(tool), is_error=not arguments)
-        raise SystemExit(0 if arguments else 1)
+    show_help(tool, arguments)
     try:
         options = parse((*tool.flags, _HELP, _VERSION), arguments)
         return tool.act(options)
@@ -51,7 +54,14 @@ def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
         return error.code
 
 
-def usage(tool: Tool) -> str:
+def show_help(tool: Tool | Usage, arguments: Sequence[str]) -> None:
+    """If there are no arguments, or --help is one of them, that is all: SystemExit."""
+    if not arguments or {"--help", "-help"} & set(arguments):
+        show(usage(tool), is_error=not arguments)
+        raise SystemExit(0 if arguments else 1)
+
+
+def usage(tool: Tool | Usage) -> str:
     """All flags with their meaning."""
     lines = [f"usage: {tool.name} [options]", "", tool.about, ""]
     for flag in sorted((*tool.flags, _HELP), key=lambda one: one.name):

@@ -10,7 +10,6 @@ from ottla.admin import ConfigEntry, PartitionDescription, TopicDescription
 from ottla.cli.kafka.flags import WrongFlags
 from ottla.cli.kafka.java_order import java_order
 
-ACTIONS = ("list", "describe", "create", "alter", "delete")
 EXACTLY_ONE = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
 COLLISIONS = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "

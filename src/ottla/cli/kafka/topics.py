@@ -12,11 +12,10 @@ from ottla.classic.topic_count import Whitelist
 from ottla.cli.kafka import zookeeper_topics
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.broker_links import DESCRIBE_TOPIC_PARTITIONS, has_api
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Tool, one_action, require, run_tool, show
+from ottla.cli.kafka.tool import one_action, require, run_tool, show, tool_of
 from ottla.cli.kafka.topic_text import (
-    ACTIONS,
     COLLISIONS,
     EXACTLY_ONE,
     NO_SUCH_TOPIC,
@@ -25,35 +24,12 @@ from ottla.cli.kafka.topic_text import (
     configs_to_add,
     replica_assignment,
 )
+from ottla.cli.kafka.usage.topics import ACTIONS, USAGE
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError
 
 FAILED = "Error while executing topic command : "
 MIN_ISR = "min.insync.replicas"
-FLAGS = (
-    *(switch(name, f"{name.capitalize()} topics.") for name in ACTIONS),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
-    Flag("zookeeper", "HOST:PORT,... of ZooKeeper. The text is Kafka 0.9's."),
-    Flag("topic", "The topic; a regular expression for all but --create."),
-    Flag("topic-id", "Describe the topic with this id."),
-    number("partitions", "How many partitions."),
-    number("replication-factor", "How many copies of each."),
-    Flag("replica-assignment", "Broker ids: 1:2,2:1 is two partitions of two copies."),
-    Flag("config", "name=value of a new topic; with --zookeeper also of one that is altered."),
-    Flag("delete-config", "A setting to be removed (with --zookeeper)."),
-    switch("under-replicated-partitions", "Describe only partitions with copies out of sync."),
-    switch("unavailable-partitions", "Describe only partitions without a leader."),
-    switch("under-min-isr-partitions", "Describe only partitions with too few copies in sync."),
-    switch("at-min-isr-partitions", "Describe only partitions with just enough copies in sync."),
-    switch("topics-with-overrides", "Describe only topics with settings of their own."),
-    switch("exclude-internal", "Leave Kafka's own topics out."),
-    switch("if-exists", "No error if the topic is not there."),
-    switch("if-not-exists", "No error if the topic is there."),
-    Flag("command-config", "A properties file for the client."),
-    switch("force", "Ask no questions. None are asked anyway."),
-    switch("disable-rack-aware", "Ignored: brokers assign."),
-    number("partition-size-limit-per-response", "Ignored: all partitions are told at once."),
-)
 _FILTERS = (
     "under-replicated-partitions",
     "unavailable-partitions",
@@ -189,4 +165,5 @@ def _client(options: Options) -> dict[str, object]:
 
 _ACTS = {"create": _create, "list": _list, "describe": _describe, "alter": _alter, "delete": _delete}
 
-TOOL = Tool("kafka-topics", "Create, delete, describe, or change a topic.", FLAGS, _act)
+
+TOOL = tool_of(USAGE, _act)

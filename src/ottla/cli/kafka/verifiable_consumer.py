@@ -5,32 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ottla.cli.kafka.answers import broker_message
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number, switch
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, ended_by_signals, run_tool
+from ottla.cli.kafka.tool import Refused, ended_by_signals, run_tool, tool_of
+from ottla.cli.kafka.usage.verifiable_consumer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.fetching import FetchedDataChunk
 from ottla.grouped import GroupConsumer, RebalanceListener
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 
-FLAGS = (
-    Flag("topic", "The topic."),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. Events are Kafka 4's."),
-    Flag("broker-list", "The same, under its old name. Events are Kafka 0.9's."),
-    Flag("group-id", "The group."),
-    Flag("group-instance-id", "Makes the member static."),
-    Flag("group-protocol", "classic; consumer is not there."),
-    Flag("group-remote-assignor", "Of the group protocol consumer, which is not there."),
-    number("max-messages", "How many; -1, which is the default, is until the process is ended."),
-    number("session-timeout", "How long without a heartbeat until the member counts as dead, in ms."),
-    switch("verbose", "An event for each record too."),
-    switch("enable-autocommit", "Commit from time to time, not after each fetch."),
-    Flag("reset-policy", "earliest, which is the default, latest or none."),
-    Flag("assignment-strategy", "Range-, RoundRobin-, Sticky- or CooperativeStickyAssignor."),
-    Flag("command-config", "A properties file for the consumer; flags go before it."),
-    Flag("consumer.config", "The same, under its old name."),
-)
 _POLICIES = ("earliest", "latest", "none")
 
 
@@ -169,11 +153,4 @@ def _properties(options: Options) -> dict[str, object]:
     return found
 
 
-TOOL = Tool(
-    "kafka-verifiable-consumer",
-    "This tool consumes messages from a specific topic and emits consumer events (e.g. group rebalances, "
-    "received messages, and offsets committed) as JSON objects to STDOUT.",
-    FLAGS,
-    _act,
-    errors_begin="verifiable-consumer: error: ",
-)
+TOOL = tool_of(USAGE, _act)

@@ -8,26 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ottla.cli.kafka.answers import broker_message, java_class
-from ottla.cli.kafka.flags import Flag, Options, WrongFlags, number
+from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import Tool, ended_by_signals, run_tool
+from ottla.cli.kafka.tool import ended_by_signals, run_tool, tool_of
+from ottla.cli.kafka.usage.verifiable_producer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.model.errors import OttlaError
 from ottla.producer import Delivery, Producer
 
-FLAGS = (
-    Flag("topic", "The topic."),
-    Flag("bootstrap-server", "HOST:PORT,... of brokers. Events are Kafka 4's."),
-    Flag("broker-list", "The same, under its old name. Events are Kafka 0.9's."),
-    number("max-messages", "How many; -1, which is the default, is until the process is ended."),
-    number("throughput", "About so many a second; -1, which is the default, is as fast as it goes."),
-    number("acks", "0, 1, or -1, which is the default."),
-    number("message-create-time", "The time of the first record, in ms."),
-    number("value-prefix", "A number that is before every value, with a dot."),
-    number("repeating-keys", "Keys from 0 up to this number, which is not one of them, again and again."),
-    Flag("command-config", "A properties file for the producer."),
-    Flag("producer.config", "The same, under its old name."),
-)
 _LONGEST_SLEEP_S = 1.0
 
 
@@ -159,11 +147,4 @@ def _properties(options: Options) -> dict[str, object]:
     }
 
 
-TOOL = Tool(
-    "kafka-verifiable-producer",
-    "This tool produces increasing integers to the specified topic and prints JSON metadata to stdout on each"
-    ' "send" request.',
-    FLAGS,
-    _act,
-    errors_begin="verifiable-producer: error: ",
-)
+TOOL = tool_of(USAGE, _act)

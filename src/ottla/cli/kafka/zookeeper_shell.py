@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.tool import show
 from ottla.model.errors import ConfigError
 from ottla.zookeeper.errors import BadVersion, NodeError, NodeExists, NoNode, NotEmpty
@@ -39,6 +38,8 @@ def run(arguments: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         show(USAGE, is_error=not words)
         raise SystemExit(0 if words else 1)
+    from ottla.cli.kafka.keeper import keeper
+
     connect, *command = words
     show(f"Connecting to {connect}")
     if not command:

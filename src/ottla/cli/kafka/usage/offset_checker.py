@@ -1,0 +1,19 @@
+"""The flags of kafka-consumer-offset-checker."""
+
+from __future__ import annotations
+
+from ottla.cli.kafka.flags import Flag, Usage, number, switch
+
+FLAGS = (
+    Flag("zookeeper", "HOST:PORT,... of ZooKeeper (default localhost:2181)."),
+    Flag("group", "The group."),
+    Flag("topic", "Topics, with commas; all that the group reads if not given."),
+    switch("broker-info", "Print where the brokers are."),
+    number("socket.timeout.ms", "How long to wait for an answer (default 6000)."),
+    number("retry.backoff.ms", "The pause before another try (default 3000)."),
+)
+USAGE = Usage(
+    "kafka-consumer-offset-checker",
+    "Check the offset of your consumers.",
+    FLAGS,
+)

@@ -1,0 +1,30 @@
+"""The flags of kafka-verifiable-consumer."""
+
+from __future__ import annotations
+
+from ottla.cli.kafka.flags import Flag, Usage, number, switch
+
+FLAGS = (
+    Flag("topic", "The topic."),
+    Flag("bootstrap-server", "HOST:PORT,... of brokers. Events are Kafka 4's."),
+    Flag("broker-list", "The same, under its old name. Events are Kafka 0.9's."),
+    Flag("group-id", "The group."),
+    Flag("group-instance-id", "Makes the member static."),
+    Flag("group-protocol", "classic; consumer is not there."),
+    Flag("group-remote-assignor", "Of the group protocol consumer, which is not there."),
+    number("max-messages", "How many; -1, which is the default, is until the process is ended."),
+    number("session-timeout", "How long without a heartbeat until the member counts as dead, in ms."),
+    switch("verbose", "An event for each record too."),
+    switch("enable-autocommit", "Commit from time to time, not after each fetch."),
+    Flag("reset-policy", "earliest, which is the default, latest or none."),
+    Flag("assignment-strategy", "Range-, RoundRobin-, Sticky- or CooperativeStickyAssignor."),
+    Flag("command-config", "A properties file for the consumer; flags go before it."),
+    Flag("consumer.config", "The same, under its old name."),
+)
+USAGE = Usage(
+    "kafka-verifiable-consumer",
+    "This tool consumes messages from a specific topic and emits consumer events (e.g. group rebalances, "
+    "received messages, and offsets committed) as JSON objects to STDOUT.",
+    FLAGS,
+    errors_begin="verifiable-consumer: error: ",
+)
