@@ -1,0 +1,158 @@
+"""`ottla pipeline` as its users have it: a process that is stopped and goes on, and what others see of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from cli.kafka.conftest import ours
+from ottla import EmbeddedBroker, Producer
+from ottla.cli.pipeline import reason
+
+WAIT_S = 200
+FORM = """
+checkpoint = "{root}/state"
+
+[source]
+bootstrap = "{bootstrap}"
+topics = ["orders"]
+start = "earliest"
+
+[decode]
+format = "json"
+schema = "id long"
+
+[transform]
+sql = "select value.id, offset from records"
+
+[sink]
+format = "parquet"
+path = "{root}/table"
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as one:
+        one.create_topic("orders", 2)
+        yield one
+
+
+@pytest.fixture
+def file(broker: EmbeddedBroker, tmp_path: Path) -> Path:
+    path = tmp_path / "orders.toml"
+    path.write_text(FORM.format(root=tmp_path, bootstrap=broker.bootstrap))
+    return path
+
+
+def send(broker: EmbeddedBroker, numbers: range) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in numbers:
+            producer.send("orders", b'{"id": %d}' % number, partition=number % 2)
+
+
+def command(*words: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ottla", "pipeline", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def offsets(file: Path) -> list[tuple[int, int, int]]:
+    told = json.loads(ours("pipeline", "status", str(file), "--format", "json").printed)
+    return [(row["partition"], row["offset"], row["lag"]) for row in told["rows"]]
+
+
+def wait_for(file: Path, wanted: list[tuple[int, int, int]], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while offsets(file) != wanted:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.timeout(290)
+def test_a_stream_is_stopped_and_goes_on(broker: EmbeddedBroker, file: Path, tmp_path: Path) -> None:
+    send(broker, range(10))
+    plan = ours("pipeline", "run", str(file), "--dry-run")
+    assert plan.code == 0
+    assert plan.printed.splitlines()[-2:] == [
+        "orders          0     0   5        5",
+        "orders          1     0   5        5",
+    ]
+    assert "decode   value as json id long" in plan.printed
+    assert ours("pipeline", "status", str(file)).code == 1
+
+    running = command("run", file, "--master", "local[2]", "--trigger", "100ms")
+    wait_for(file, [(0, 5, 0), (1, 5, 0)], running)
+    send(broker, range(10, 14))
+    wait_for(file, [(0, 7, 0), (1, 7, 0)], running)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: Spark's own processes get it, too
+    output, errors = running.communicate(timeout=WAIT_S)
+    assert running.returncode == 0, errors
+    assert "\r" not in errors  # no progress where nobody watches
+    assert output.splitlines()[0].split() == ["TOPIC", "PARTITION", "OFFSET"]
+
+    send(broker, range(14, 20))
+    assert offsets(file) == [(0, 7, 3), (1, 7, 3)]
+    batches = ours("pipeline", "status", str(tmp_path / "state"), "--batches", "5", "--format", "tsv").printed
+    assert batches.splitlines()[0] == "batch\tat\trecords\tseconds\trecords_per_second"
+    assert sum(int(line.split("\t")[2]) for line in batches.splitlines()[1:]) == 14
+
+    ended = command("run", file, "--master", "local[2]", "--available-now", "--format", "json")
+    output, errors = ended.communicate(timeout=WAIT_S)
+    assert ended.returncode == 0, errors
+    assert [row["offset"] for row in json.loads(output)["rows"]] == [10, 10]
+    assert sorted(ds.dataset(tmp_path / "table").to_table().column("id").to_pylist()) == list(range(20))
+
+
+def test_what_is_wrong_is_told_in_a_line(file: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[sinc]\nformat = 'console'\n")
+    found = ours("pipeline", "run", str(wrong))
+    assert (found.code, found.printed) == (1, "")
+    assert "[sink] format=''" in found.complaints
+    told = json.loads(ours("pipeline", "status", str(tmp_path), "--format", "json").printed)
+    assert told["error"]["message"] == f"{tmp_path}: no batch is done yet"
+    for words in (
+        ["--from", "2026-01-31"],
+        ["--offline", "--trigger", "5s"],
+        ["--available-now", "--trigger", "5s"],
+        ["--trigger", "soon"],
+    ):
+        with pytest.raises(SystemExit) as raised:
+            ours("pipeline", "run", str(file), *words)
+        assert raised.value.code == 2
+
+
+def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -> None:
+    words = ["--offline", "--dry-run", "--format", "tsv", "--from", '{"orders": {"0": 1, "1": 0}}']
+    found = ours("pipeline", "run", str(file), *words, "--to", '{"orders": {"0": 2, "1": 0}}')
+    assert found.printed == "topic\tpartition\tfrom\tto\trecords\norders\t0\t1\t2\t1\n"
+    assert "a time (2026-01-31" in ours("pipeline", "run", str(file), *words[:2], "--from", "soon").complaints
+
+
+def test_spark_errors_are_told_by_their_cause() -> None:
+    page = """[STREAM_FAILED] Query [id = 1] terminated with exception: [X] An error occurred
+      File "writer.py", line 3, in write
+    ottla.model.errors.ConfigError: column key is int: cast it
+
+    === Streaming Query ===
+    """
+    assert reason(page) == "ottla.model.errors.ConfigError: column key is int: cast it"
+    assert (
+        reason("[UNRESOLVED_COLUMN] no such column; line 1\nmore")
+        == "[UNRESOLVED_COLUMN] no such column; line 1"
+    )
