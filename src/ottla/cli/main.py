@@ -31,6 +31,7 @@ class Command(NamedTuple):
 
 FOR_PEOPLE = {
     "up": Command("ottla.cli.up", "run ZooKeeper and a Kafka broker"),
+    "bench": Command("ottla.cli.bench", "tell how many records a second a cluster takes and gives"),
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
     "completion": Command("ottla.cli.completion", "print a script that completes commands in your shell"),
     "consume": Command("ottla.cli.consume", "print records of a topic"),
@@ -39,6 +40,7 @@ FOR_PEOPLE = {
     "lag": Command("ottla.cli.lag", "tell how far groups are behind"),
     "mirror": Command("ottla.cli.mirror", "copy topics into another cluster, and move groups there"),
     "offsets": Command("ottla.cli.offsets", "move groups between ZooKeeper and Kafka, or to a file and back"),
+    "pipeline": Command("ottla.cli.pipeline", "topics into tables and topics, on Spark"),
     "produce": Command("ottla.cli.produce", "send lines into a topic"),
     "reset": Command("ottla.cli.reset", "move a group"),
     "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
