@@ -30,6 +30,7 @@ from ottla.grouped.partitions import AssignedPartitions
 from ottla.grouped.topics import TopicSelection, Wanted
 from ottla.model.errors import OttlaError
 from ottla.offsets import OffsetAndMetadata
+from ottla.offsets.coordinator_messages import Membership
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Decoder
 
@@ -255,6 +256,11 @@ class GroupConsumer:
     def assignment(self) -> Places:
         """What this member has now; it changes in `poll` only."""
         return self._partitions.assigned
+
+    @property
+    def membership(self) -> Membership:
+        """Who this member is: its `member_id` and `generation` (-1 while it belongs to none)."""
+        return self._membership.membership
 
     def position(self, topic_partition: TopicAndPartition) -> int:
         """The offset behind the last record that was handed out; -1 before the first and without a commit."""
