@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer
-from ottla.spark.stream_planner import DataLost
+from ottla.spark.data_loss import DataLost
 from tests.spark.conftest import Filled, Reads, values
 
 
@@ -24,6 +24,22 @@ def test_every_record_is_read_once_however_tasks_are_cut(read: Reads, topic: str
         got = read(subscribe=topic, **options)
         assert len(got) == tasks
         assert values(got) == list(range(3000))
+
+
+def test_tasks_are_sized_by_bytes_of_the_log(
+    read: Reads, topic: str, producer: Producer, broker: EmbeddedBroker
+) -> None:
+    for number in range(60):
+        producer.send(topic, b"%-100000d" % number, partition=0)
+    producer.flush()
+    got = read(subscribe=topic, maxBytesPerTask="1000000")
+    assert 6 <= len(got) <= 8
+    assert values(got) == list(range(60))
+    broker.fail("DescribeLogDirs", 29, times=-1)  # TOPIC_AUTHORIZATION_FAILED
+    try:
+        assert [len(task) for task in read(subscribe=topic, maxBytesPerTask="1000000")] == [60]
+    finally:
+        broker.clear_faults()
 
 
 def test_a_range_has_exactly_its_offsets(read: Reads, topic: str, fill: Filled) -> None:

@@ -115,6 +115,18 @@ def test_large_ranges_are_split_as_asked() -> None:
     assert len(plan([OffsetRange(A, 0, 3)], TaskSizes(min_partitions=10))) == 3
 
 
+def test_tasks_are_sized_by_bytes() -> None:
+    sizes = TaskSizes(max_bytes=1000)
+    ranges = [OffsetRange(A, 0, 90), OffsetRange(B, 10, 20)]
+    tasks = plan(ranges, sizes, {A: 100.0, B: 5000.0})
+    assert sorted(one.size for task in tasks for one in task) == [1] * 10 + [10] * 9
+    assert len(tasks) == 19
+    assert len(plan(ranges, sizes, {A: 1.0, B: 1.0})) == 1
+    few = [OffsetRange(TopicAndPartition("t", number), 0, 6) for number in range(10)]
+    assert len(plan(few, sizes, dict.fromkeys((one.topic_partition for one in few), 50.0))) == 3
+    assert plan(ranges, sizes, {}) == [tuple(ranges)]  # nobody tells how large they are
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_offset_is_in_one_task_and_no_task_has_a_partition_twice(seed: int) -> None:
     chance = random.Random(seed)
@@ -124,9 +136,13 @@ def test_every_offset_is_in_one_task_and_no_task_has_a_partition_twice(seed: int
             for number, start in enumerate(chance.choices(range(50), k=chance.randrange(8)))
         ]
         sizes = TaskSizes(
-            chance.choice([None, 1, 3, 11]), chance.choice([None, 1, 40]), chance.choice([0, 5, 100])
+            chance.choice([None, 1, 3, 11]),
+            chance.choice([None, 1, 40]),
+            chance.choice([0, 5, 100]),
+            chance.choice([None, 30, 1000]),
         )
-        tasks = plan(ranges, sizes)
+        densities = {one.topic_partition: chance.choice([0.0, 0.1, 7.0, 100.0]) for one in ranges[1:]}
+        tasks = plan(ranges, sizes, densities)
         wanted = {one.topic_partition: list(range(one.start, one.end)) for one in ranges if one.size}
         assert covered(tasks) == wanted, (ranges, sizes)
         for task in tasks:

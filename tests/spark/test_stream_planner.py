@@ -12,9 +12,10 @@ from ottla.client.clock import MonotonicClock
 from ottla.client.config import ClientConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata
+from ottla.spark.data_loss import DataLost
 from ottla.spark.range_planner import OffsetRange
 from ottla.spark.source_options import Mode, source_options
-from ottla.spark.stream_planner import DataLost, StreamPlanner
+from ottla.spark.stream_planner import StreamPlanner
 from tests.spark.conftest import Filled
 
 Planners = Callable[..., StreamPlanner]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Collection, Iterable, Mapping
 
@@ -18,6 +19,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.data_loss import Bounds
+from ottla.spark.log_sizes import log_sizes, log_sizes_request
 from ottla.spark.offset_json import Offsets, shown
 from ottla.spark.positions import (
     AtOffsets,
@@ -31,6 +33,8 @@ from ottla.spark.positions import (
     WithoutMatch,
     check_complete,
 )
+
+log = logging.getLogger(__name__)
 
 UNKNOWN_TOPIC_TRIES = 3
 _UNKNOWN = Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -146,6 +150,28 @@ class SparkCluster:
                 for question in questions:
                     self._metadata.invalidate(*question.topic_partition)
         return answers
+
+    # --- sizes
+
+    def bytes_per_offset(self, bounds: Bounds) -> dict[TopicAndPartition, float]:
+        """How large records are on average; nothing of partitions whose brokers do not tell (before 1.0)."""
+        by_leader: dict[int, list[TopicAndPartition]] = {}
+        for place in bounds.earliest:
+            by_leader.setdefault(self._metadata.leader(*place).node.broker_id, []).append(place)
+        found: dict[TopicAndPartition, float] = {}
+        for broker_id, places in by_leader.items():
+            try:
+                sizes = log_sizes(self._pool.to(broker_id).call(log_sizes_request(places)))
+            except OttlaError as error:
+                log.warning(
+                    "tasks are not sized by bytes: broker %d does not tell sizes: %s", broker_id, error
+                )
+                continue
+            for place in places:
+                offsets = bounds.latest[place] - bounds.earliest[place]
+                if place in sizes and offsets > 0:
+                    found[place] = sizes[place] / offsets
+        return found
 
     # --- positions
 

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.offset_json import Offsets
 from ottla.spark.range_planner import OffsetRange
+
+
+class DataLost(OttlaError):
+    """Records that the query was to read are gone. failOnDataLoss=false goes on without them."""
 
 
 class Bounds(NamedTuple):

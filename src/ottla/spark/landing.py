@@ -81,7 +81,7 @@ def landing(options: Mapping[str, str], mode: Mode) -> Landing:
     own = parse_options(LANDING_OPTIONS, {name: value for name, value in options.items() if name in names})
     rest = {name: value for name, value in options.items() if name not in names}
     given = parse_options(SOURCE_OPTIONS, rest)
-    for name in ("minPartitions", "maxRecordsPerPartition", "dropRepeatedRows"):
+    for name in ("minPartitions", "maxRecordsPerPartition", "maxBytesPerTask", "dropRepeatedRows"):
         if given.is_given(name):
             raise ConfigError(f"{name}: a batch lands as one file for each partition; leave it out")
     if not given.values["failOnDataLoss"]:

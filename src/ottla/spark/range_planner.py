@@ -1,15 +1,19 @@
 """Offset ranges → the tasks of a job. Pure.
 
 Large ranges are split where the options ask for it, as Spark's connector does: first into pieces of
-maxRecordsPerPartition, then further until there are minPartitions. Small ranges are put together, which
-Spark's connector cannot: a task costs tens of milliseconds, and a topic with 100 quiet partitions would
-pay for 100. A task never gets two ranges of one partition.
+maxRecordsPerPartition, or of maxBytesPerTask, then further until there are minPartitions. Small ranges are
+put together, which Spark's connector cannot: a task costs tens of milliseconds, and a topic with 100 quiet
+partitions would pay for 100. A task never gets two ranges of one partition.
+
+Bytes are those of the log, so compressed ones where it is compressed, and those of a range are what its
+offsets have on average.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,6 +21,7 @@ from typing import NamedTuple
 from ottla.model.topic_partition import TopicAndPartition
 
 RECORDS_PER_TASK = 10_000
+ROUNDING = 1e-6
 
 
 class OffsetRange(NamedTuple):
@@ -48,18 +53,36 @@ class TaskSizes:
     min_partitions: int | None = None
     max_records: int | None = None
     min_records: int = RECORDS_PER_TASK
+    max_bytes: int | None = None
+
+    def most_records(self, bytes_per_offset: float) -> int | None:
+        """How many offsets of that size a task has at most."""
+        limits = [] if self.max_records is None else [self.max_records]
+        if self.max_bytes is not None and bytes_per_offset > 0:
+            limits.append(max(1, int(self.max_bytes / bytes_per_offset)))
+        return min(limits, default=None)
 
 
-def plan(ranges: Sequence[OffsetRange], sizes: TaskSizes) -> list[Task]:
+Densities = Mapping[TopicAndPartition, float]
+"""Bytes that an offset of a partition has on average; partitions whose size nobody tells are missing."""
+
+
+def plan(ranges: Sequence[OffsetRange], sizes: TaskSizes, densities: Densities | None = None) -> list[Task]:
     """Every range with records, whole or in pieces, in exactly one task."""
-    pieces = [piece for one in ranges if one.size > 0 for piece in _by_max_records(one, sizes.max_records)]
+    known = densities or {}
+    pieces = [
+        piece
+        for one in ranges
+        if one.size > 0
+        for piece in _by_most(one, sizes.most_records(known.get(one.topic_partition, 0)))
+    ]
     wanted = sizes.min_partitions or 0
     if len(pieces) < wanted:
         return [(piece,) for piece in _by_count(pieces, wanted)]
-    return _merged(pieces, sizes.min_records, wanted)
+    return _merged(pieces, sizes, wanted, known)
 
 
-def _by_max_records(one: OffsetRange, most: int | None) -> list[OffsetRange]:
+def _by_most(one: OffsetRange, most: int | None) -> list[OffsetRange]:
     return _cut(one, -(-one.size // most)) if most is not None else [one]
 
 
@@ -86,21 +109,30 @@ def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
     return [OffsetRange(one.topic_partition, *pair) for pair in pairwise(bounds)]
 
 
-def _merged(pieces: list[OffsetRange], least: int, wanted: int) -> list[Task]:
+def _merged(pieces: list[OffsetRange], sizes: TaskSizes, wanted: int, densities: Densities) -> list[Task]:
     """Small pieces together, the largest first and each into the task that has the least so far."""
-    small = sorted((one for one in pieces if one.size < least), key=lambda one: -one.size)
-    large = [(one,) for one in pieces if one.size >= least]
-    count = max(-(-sum(one.size for one in small) // least) if small else 0, wanted - len(large))
-    count = max(count, _pieces_of_one_partition(small))
-    heap: list[tuple[int, int]] = [(0, number) for number in range(count)]
+
+    def part(one: OffsetRange) -> float:
+        """How much of a task it is: 1 and more is one of its own."""
+        by_records = one.size / sizes.min_records if sizes.min_records else 1.0
+        if sizes.max_bytes is None:
+            return by_records
+        return max(by_records, one.size * densities.get(one.topic_partition, 0) / sizes.max_bytes)
+
+    small = sorted((one for one in pieces if part(one) < 1), key=lambda one: -part(one))
+    large = [(one,) for one in pieces if part(one) >= 1]
+    count = max(
+        math.ceil(sum(map(part, small)) - ROUNDING), wanted - len(large), _pieces_of_one_partition(small)
+    )
+    heap: list[tuple[float, int]] = [(0, number) for number in range(count)]
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     for one in small:
-        passed: list[tuple[int, int]] = []
+        passed: list[tuple[float, int]] = []
         while _has_partition(tasks[heap[0][1]], one):
             passed.append(heapq.heappop(heap))
         size, number = heap[0]
         tasks[number].append(one)
-        heapq.heapreplace(heap, (size + one.size, number))
+        heapq.heapreplace(heap, (size + part(one), number))
         for other in passed:
             heapq.heappush(heap, other)
     return large + [tuple(sorted(task)) for task in tasks if task]

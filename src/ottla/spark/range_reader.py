@@ -18,8 +18,11 @@ from ottla.client.clock import MONOTONIC, Clock, Deadline
 from ottla.client.config import ClientConfig
 from ottla.fetching import FetchConfig, FetchEngine, Inbox, PartitionFeed
 from ottla.fetching.chunk_queue import FetchedDataChunk
-from ottla.model.errors import RequestTimedOut
+from ottla.fetching.config import OffsetReset
+from ottla.model.error_codes import Code
+from ottla.model.errors import CorruptRecord, KafkaError, OttlaError, RequestTimedOut
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.data_loss import DataLost
 from ottla.spark.range_planner import OffsetRange, Task
 
 log = logging.getLogger(__name__)
@@ -38,6 +41,8 @@ class _Kept:
 
 
 _kept: list[_Kept] = []
+
+OpenRanges = dict[TopicAndPartition, tuple[OffsetRange, PartitionFeed]]
 
 
 def engine_of(client: ClientConfig, fetch: FetchConfig) -> FetchEngine:
@@ -70,18 +75,24 @@ def read_ranges(
     """The records of all ranges, in order within each partition; no others, and each once. They begin
     where there is something to learn, if that is before the range.
 
-    Raises what stops a partition, and RequestTimedOut if nothing comes for so long.
+    Raises what stops a partition, and RequestTimedOut if nothing comes for so long. Damaged batches are
+    passed over where what is gone is, too.
     """
     engine = engine_of(client, fetch)
     inbox = Inbox()
-    open_ranges: dict[TopicAndPartition, tuple[OffsetRange, PartitionFeed]] = {}
+    open_ranges: OpenRanges = {}
+    may_lose = fetch.auto_offset_reset is not OffsetReset.NONE
     try:
         for one in task:
             engine.remove(one.topic_partition)  # a task that was cut off may have left it
             open_ranges[one.topic_partition] = one, engine.add(one.topic_partition, one.first, inbox=inbox)
         deadline = Deadline(clock, patience_ms)
         while open_ranges:
-            chunk = inbox.poll(timeout_ms=LOOK_MS)
+            try:
+                chunk = inbox.poll(timeout_ms=LOOK_MS)
+            except OttlaError as error:
+                _pass_over(error, open_ranges, may_lose=may_lose)
+                continue
             if chunk is not None:
                 deadline = Deadline(clock, patience_ms)
                 if chunk.topic_partition not in open_ranges:
@@ -109,17 +120,35 @@ def _within(chunk: FetchedDataChunk, wanted: OffsetRange) -> pa.RecordBatch:
     return batch.slice(int(first), int(last - first))
 
 
-def _finished(
-    open_ranges: dict[TopicAndPartition, tuple[OffsetRange, PartitionFeed]], chunk: FetchedDataChunk | None
-) -> list[TopicAndPartition]:
+def _pass_over(error: OttlaError, open_ranges: OpenRanges, *, may_lose: bool) -> None:
+    """Go on behind damaged records, if that is wanted; else raise what stops the task, with its remedy."""
+    feed = next((feed for _, feed in open_ranges.values() if feed.failure is error), None)
+    if feed is None:
+        raise error
+    where = f"{feed.topic_partition} at offset {feed.position}"
+    if isinstance(error, KafkaError) and error.code == Code.OFFSET_OUT_OF_RANGE:
+        raise DataLost(
+            f"{where}: the log does not have it any more. To go on with what it has, set failOnDataLoss to"
+            " false"
+        ) from error
+    if not isinstance(error, CorruptRecord):
+        raise error
+    if not may_lose:
+        raise CorruptRecord(
+            f"{where}: {error}. To go on behind it, set failOnDataLoss to false",
+            offset=error.offset,
+            next_offset=error.next_offset,
+        ) from error
+    log.warning("records are lost: %s; goes on at offset %d", error, feed.skip())
+
+
+def _finished(open_ranges: OpenRanges, chunk: FetchedDataChunk | None) -> list[TopicAndPartition]:
     """Ranges whose end is passed: the chunk's own, or any of them if there was nothing to read."""
     places = list(open_ranges) if chunk is None else [chunk.topic_partition]
     return [place for place in places if open_ranges[place][1].position >= open_ranges[place][0].end]
 
 
-def _too_long(
-    open_ranges: dict[TopicAndPartition, tuple[OffsetRange, PartitionFeed]], patience_ms: int
-) -> RequestTimedOut:
+def _too_long(open_ranges: OpenRanges, patience_ms: int) -> RequestTimedOut:
     wanted, feed = next(iter(open_ranges.values()))
     report = feed.errors.poll()
     because = f": {report}" if report is not None else ""

@@ -159,9 +159,14 @@ def _limits(values: Mapping[str, Any]) -> Limits:
 def _task_sizes(values: Mapping[str, Any]) -> TaskSizes:
     if values["dropRepeatedRows"]:
         # A repeated row is told by what stands before it in its partition: one task sees all of that.
-        for name in ("minPartitions", "maxRecordsPerPartition"):
+        for name in ("minPartitions", "maxRecordsPerPartition", "maxBytesPerTask"):
             if values[name] is not None:
                 raise ConfigError(
                     f"{name} splits partitions, and dropRepeatedRows needs them whole: drop one"
                 )
-    return TaskSizes(values["minPartitions"], values["maxRecordsPerPartition"], values["minRecordsPerTask"])
+    return TaskSizes(
+        values["minPartitions"],
+        values["maxRecordsPerPartition"],
+        values["minRecordsPerTask"],
+        values["maxBytesPerTask"],
+    )

@@ -18,11 +18,11 @@ from typing import Any
 
 from ottla.client.clock import MONOTONIC, Clock
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import backlog, is_held_back, limited
 from ottla.spark.cluster import SparkCluster
-from ottla.spark.data_loss import ranges_between
+from ottla.spark.data_loss import DataLost, ranges_between
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets, SparkOffset, from_spark, start_in, to_spark
 from ottla.spark.positions import Edge
@@ -32,10 +32,6 @@ from ottla.spark.source_options import SourceOptions
 log = logging.getLogger(__name__)
 
 LATEST_TTL_MS = 50
-
-
-class DataLost(OttlaError):
-    """Records that the query was to read are gone. failOnDataLoss=false goes on without them."""
 
 
 class StreamPlanner:
@@ -162,7 +158,9 @@ def planned(options: SourceOptions, cluster: SparkCluster, begin: Offsets, end: 
             raise DataLost(f"{told}. To go on without these records, set failOnDataLoss to false")
         log.warning("records are lost: %s", told)
     if options.repeated_rows is None:
-        return plan(found.ranges, options.task_sizes)
+        is_by_bytes = options.task_sizes.max_bytes is not None
+        densities = cluster.bytes_per_offset(bounds) if is_by_bytes else None
+        return plan(found.ranges, options.task_sizes, densities)
     ranges = [
         one._replace(
             look_from=max(bounds.earliest[one.topic_partition], one.start - options.repeated_rows.lookback)
