@@ -1,0 +1,114 @@
+"""Drivers and workers are killed at random moments of random batches: every record is there once.
+
+OTTLA_SPARK_KILLS says how many are killed, OTTLA_SPARK_SEED which and when.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from ottla import EmbeddedBroker
+from tests.spark import killed_driver
+from tests.spark.conftest import Filled
+from tests.spark.process_tree import below, children, kill, kill_with_all_below
+
+KILLS = int(os.environ.get("OTTLA_SPARK_KILLS") or 9)
+SEED = int(os.environ.get("OTTLA_SPARK_SEED") or random.SystemRandom().randrange(1 << 32))
+DEADLINE_S = 240 + 30 * KILLS
+LOOK_S = 0.01
+
+
+class Driver:
+    """The process of a driver."""
+
+    def __init__(self, command: list[str], chance: random.Random) -> None:
+        self._chance = chance
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """Its Java or its Python, and wait until it has ended."""
+        java = [pid for pid, command in below(self.process.pid).items() if "SparkSubmit" in command]
+        kill(self._chance.choice([self.process.pid, *java[:1]]))
+        self.process.wait()
+
+    def kill_worker(self) -> bool:
+        """One of the processes that tasks run in, if there is one."""
+        tree = below(self.process.pid)
+        daemons = [pid for pid, command in tree.items() if "pyspark.daemon pyspark.worker" in command]
+        workers = [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
+        if not workers:
+            return False
+        kill(self._chance.choice(sorted(workers)))
+        return True
+
+
+@contextmanager
+def running(command: list[str], chance: random.Random) -> Iterator[Driver]:
+    driver = Driver(command, chance)
+    try:
+        yield driver
+    finally:
+        kill_with_all_below(driver.process.pid)
+        driver.process.wait()
+
+
+def newest_batch(checkpoint: Path) -> int:
+    """The number of the batch that is being done."""
+    return max(
+        (int(path.name) for path in checkpoint.glob("offsets/[0-9]*") if path.name.isdecimal()), default=-1
+    )
+
+
+def reaches(driver: Driver, checkpoint: Path, batch: int, deadline: float) -> bool:
+    """Wait until the batch is being done; whether the driver lives by then."""
+    while newest_batch(checkpoint) < batch:
+        if driver.process.poll() is not None:
+            return False
+        assert time.monotonic() < deadline, f"batch {batch} of {checkpoint} never came"
+        time.sleep(LOOK_S)
+    return True
+
+
+@pytest.mark.timeout(DEADLINE_S + 60)
+def test_every_record_is_there_once_whoever_is_killed(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    print(f"OTTLA_SPARK_KILLS={KILLS} OTTLA_SPARK_SEED={SEED}")  # noqa: T201  (of a failing test)
+    chance = random.Random(SEED)
+    victims = ["driver"] * max(1, KILLS // 3) + ["worker"] * (KILLS - max(1, KILLS // 3))
+    chance.shuffle(victims)
+    records = (2 * KILLS + 4) * killed_driver.RECORDS_PER_BATCH
+    fill(topic, range(records))
+    command = [sys.executable, killed_driver.__file__, broker.bootstrap, topic, str(tmp_path)]
+    deadline = time.monotonic() + DEADLINE_S
+    while not (tmp_path / "result.json").exists():
+        with running(command, chance) as driver:
+            while victims and driver.process.poll() is None:
+                checkpoint = tmp_path / chance.choice(["landing", "files"])
+                batch = newest_batch(checkpoint) + chance.choice([1, 2])
+                if not reaches(driver, checkpoint, batch, deadline):
+                    break
+                time.sleep(chance.random() / 4)
+                if victims[-1] == "driver":
+                    victims.pop()
+                    driver.kill()
+                elif driver.kill_worker():
+                    victims.pop()
+            driver.process.wait(deadline - time.monotonic())
+    wanted = Counter(range(records))
+    landed = ds.dataset(tmp_path / "landed", partitioning="hive").to_table(columns=["value"])
+    assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
+    assert Counter(json.loads((tmp_path / "result.json").read_text())) == wanted
+    assert not victims, "the queries were done before all were killed: more records are needed"
