@@ -23,6 +23,7 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata_source import MetadataSource
 from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
 from ottla.client.version_memory import VersionMemory
+from ottla.model.address import Address
 from ottla.model.cluster_view import (
     EMPTY,
     BrokerNode,
@@ -240,6 +241,10 @@ class ClusterMetadata:
         """This leader is not right (any more): the next `leader` asks first."""
         with self._turn:
             self._stale[topic, partition] = self._questions_begun + 1
+
+    def bootstrap_at(self, addresses: Iterable[Address]) -> None:
+        """Brokers are here now: asked where none of those that are known answers."""
+        self._source.bootstrap = tuple(addresses)
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
         """Take over the leaders that a Fetch or Produce answer tells (KIP-951), where they are newer."""

@@ -51,6 +51,8 @@ class MetadataSource:
         memory: VersionMemory,
         interruption: Interruption,
     ) -> None:
+        self.bootstrap = config.bootstrap
+        """May be replaced, by any thread."""
         self._config = config
         self._clock = clock
         self._chance = chance
@@ -100,7 +102,7 @@ class MetadataSource:
             found[current.address] = current.broker_id
         for group in (
             [(node.address, node.broker_id) for node in known.brokers.values()],
-            [(address, None) for address in self._config.bootstrap],
+            [(address, None) for address in self.bootstrap],
         ):
             self._chance.shuffle(group)
             group.sort(key=lambda one: self._failed_at_ms.get(one[0], 0.0))
