@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 from ottla.classic.config import ClassicConfig, OffsetsStorage
 from ottla.classic.identity import ConsumerIdString
@@ -10,6 +11,8 @@ from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.fetching import FetchEngine
+from ottla.model.address import Address
+from ottla.model.errors import BrokerUnreachable
 from ottla.offsets import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 
@@ -58,6 +61,13 @@ class Connections:
             if name in view.topics
         }
 
+    def find_brokers(self) -> None:
+        """Where ZooKeeper says that they are now: those that we know may be gone, all of them."""
+        if self._config.bootstrap or self._metadata is None:
+            return
+        with suppress(BrokerUnreachable):
+            self._metadata.bootstrap_at(self._registered_brokers())
+
     def close(self) -> None:
         """The session last: with it, others see that we are gone. May be called twice."""
         with self._lock:
@@ -70,12 +80,11 @@ class Connections:
 
     def _client_config(self) -> ClientConfig:
         if self._client is None:
-            found = (
-                self._config.bootstrap
-                or ZooKeeperMetadata(self.session, protocol=self._config.protocol).bootstrap()
-            )
-            self._client = self._config.client(found)
+            self._client = self._config.client(self._config.bootstrap or self._registered_brokers())
         return self._client
+
+    def _registered_brokers(self) -> tuple[Address, ...]:
+        return ZooKeeperMetadata(self.session, protocol=self._config.protocol).bootstrap()
 
     def _shared_metadata(self) -> ClusterMetadata:
         with self._lock:

@@ -189,6 +189,7 @@ class ConsumerConnector:
             gate=self._gate,
             clock=self._clock,
             ask_brokers=self._connections.partitions,
+            find_brokers=self._connections.find_brokers,
             listener=self._listener,
             commits_itself=config.auto_commit_interval_ms is not None,
         )

@@ -39,6 +39,7 @@ from ottla.classic.member import Member
 from ottla.classic.readings import Readings
 from ottla.classic.rebalancer import Health
 from ottla.client.clock import Clock
+from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import OttlaError
 from ottla.zookeeper.errors import SessionLost
 from ottla.zookeeper.session import SessionState, ZooKeeperSession
@@ -65,6 +66,7 @@ class Surroundings:
     gate: DeliveryGate
     clock: Clock
     ask_brokers: Callable[[tuple[str, ...] | None], dict[str, tuple[int, ...]]]
+    find_brokers: Callable[[], None]
     listener: ConsumerRebalanceListener | None
     commits_itself: bool
 
@@ -93,9 +95,9 @@ class MemberThread:
             CommitOffsets: lambda effect: readings.commit_stopped(
                 effect.partitions, is_wanted=around.commits_itself
             ),
-            FetchOffsets: lambda effect: readings.committed(effect.partitions),
+            FetchOffsets: self._fetch_offsets,
             StartFetching: lambda effect: readings.start(effect.starts),
-            FindUnfetched: lambda _: readings.unfetched(),
+            FindUnfetched: self._find_unfetched,
             AskBrokers: lambda effect: around.ask_brokers(effect.topics),
             TellReleasing: self._tell_listener,
             TellStarting: self._tell_listener,
@@ -221,6 +223,19 @@ class MemberThread:
             raise SessionLost("the ZooKeeper session became another one during the request")
         gate.extend(sent_ms + session.session_timeout_ms)
         return answer
+
+    def _fetch_offsets(self, effect: FetchOffsets) -> dict[TopicAndPartition, int]:
+        try:
+            return self._around.readings.committed(effect.partitions)
+        except OttlaError:
+            self._around.find_brokers()
+            raise
+
+    def _find_unfetched(self, _: FindUnfetched) -> frozenset[TopicAndPartition]:
+        found = self._around.readings.unfetched()
+        if found:
+            self._around.find_brokers()
+        return found
 
     def _tell_listener(self, effect: TellReleasing | TellStarting) -> None:
         listener = self._around.listener
