@@ -106,11 +106,16 @@ class Group:
         return one
 
     def join_scala(
-        self, name: str, settings: Mapping[str, str] = IN_ZOOKEEPER, messages_max: int | None = None
+        self,
+        name: str,
+        settings: Mapping[str, str] = IN_ZOOKEEPER,
+        *,
+        messages_max: int | None = None,
+        libs: Path | None = None,
     ) -> ScalaConsumer:
-        """One of Kafka's."""
+        """One of Kafka's, of the group's version or of another."""
         one = ScalaConsumer(
-            self._libs,
+            libs or self._libs,
             self._work,
             zookeeper=self._cluster.zookeeper,
             group=self.name,

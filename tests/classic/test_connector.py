@@ -89,9 +89,11 @@ def test_messages_have_their_places_and_decoders(connector: Connectors, writer: 
     assert message.value.startswith("v0-")
 
 
-def test_columns(connector: Connectors, writer: Writer, topic: str) -> None:
+def test_columns(
+    connector: Connectors, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
+) -> None:
     fill(writer, topic, 30, partitions=1)
-    one = connector()
+    one = connector(auto_commit_enable=False)
     (stream,) = one.create_message_streams({topic: 1})[topic]
     first = next(stream)
     got = []
@@ -102,6 +104,7 @@ def test_columns(connector: Connectors, writer: Writer, topic: str) -> None:
             break
     assert [first.offset, *got] == list(range(30))
     one.commit_offsets()
+    assert offsets(zookeeper, name, topic)[0] == 30
 
 
 def test_what_was_handed_out_is_committed_and_nothing_else(

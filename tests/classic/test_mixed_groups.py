@@ -12,7 +12,7 @@ from signal import SIGKILL
 import pytest
 
 from ottla import Admin, EmbeddedBroker
-from ottla.admin import GroupKind
+from ottla.admin import GroupKind, NewTopic
 from ottla.client.config import ClientConfig
 from ottla.fetching import TopicAndPartition
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
@@ -20,9 +20,10 @@ from ottla.zookeeper.server import ZooKeeperServer
 from tests.broker.registration.kafka_commands import run
 from tests.classic.conftest import registered_at
 from tests.classic.mixed_group import ALL, IN_BOTH, IN_KAFKA, IN_ZOOKEEPER, PARTITIONS, Cluster, Group
+from tests.classic.naive_assignors import java_hash
 from tests.classic.reading import offsets, owners, wait_for
 from tests.fetching.real_traffic import client
-from tools.peers import KAFKA_0_9, RealKafka, Unavailable, kafka_libs
+from tools.peers import KAFKA_0_8, KAFKA_0_9, RealKafka, Unavailable, kafka_libs
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,13 @@ def group(cluster: Cluster, libs: Path, tmp_path: Path, request: pytest.FixtureR
         yield Group(cluster, libs, tmp_path, name, stack)
 
 
+def addresses(cluster: Cluster) -> dict[str, str]:
+    """For Admin."""
+    bootstrap = ",".join(map(str, cluster.client.bootstrap))
+    found = {"bootstrap_servers": bootstrap, "zookeeper_connect": cluster.zookeeper}
+    return found | {name.replace(".", "_"): value for name, value in cluster.settings.items()}
+
+
 def shares(zookeeper: KazooZooKeeperSession, group: Group) -> Counter[str]:
     """Member → number of partitions that it owns."""
     prefix = f"{group.name}_"
@@ -117,6 +125,25 @@ def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
     assert offsets(zookeeper, group.name, group.name) == group.ends
     twice = {value: count for value, count in group.seen().items() if count > 1}
     assert not twice, "all came and went in good order"
+
+
+def test_partitions_are_dealt_out_as_kafka_0_8_and_0_9_deal_them(
+    group: Group, zookeeper: KazooZooKeeperSession, cluster: Cluster
+) -> None:
+    """Round-robin by the hash of a text: whoever has another order claims what others own."""
+    try:
+        oldest = kafka_libs(KAFKA_0_8)
+    except Unavailable as missing:
+        pytest.skip(f"Kafka {KAFKA_0_8} is not here: {missing}")
+    with Admin(**addresses(cluster)) as admin:
+        admin.create_topics(NewTopic(group.name, 12, 1))
+    dealt = {"partition.assignment.strategy": "roundrobin"}
+    group.join("a", dealt)
+    group.join_scala("b", dealt)
+    group.join_scala("c", dealt, libs=oldest)
+    order = sorted(range(12), key=lambda number: java_hash(f"[{group.name},{number}]"))
+    expected = {number: f"{group.name}_{'abc'[at % 3]}-0" for at, number in enumerate(order)}
+    wait_for(lambda: owners(zookeeper, group.name, group.name) == expected, "all agree")
 
 
 def test_members_of_both_kinds_are_killed(group: Group, zookeeper: KazooZooKeeperSession) -> None:
@@ -171,8 +198,7 @@ def test_each_kind_goes_on_at_the_very_message_where_the_other_stopped(
     ours.commit_offsets({TopicAndPartition(group.name, number): at for number, at in chosen.items()})
     expected = {number: (str(at), "10", str(10 - at), f"{group.name}_a-0") for number, at in chosen.items()}
     assert lag_as_kafka_tells_it(libs, cluster, group.name) == [expected, expected]
-    bootstrap = ",".join(map(str, cluster.client.bootstrap))
-    with Admin(cluster.settings, bootstrap_servers=bootstrap, zookeeper_connect=cluster.zookeeper) as admin:
+    with Admin(**addresses(cluster)) as admin:
         lag = admin.group_lag(group.name, kind=GroupKind.ZOOKEEPER)
     assert {
         one.topic_partition.partition: (str(one.committed), str(one.end), str(one.lag), one.owner)

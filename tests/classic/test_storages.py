@@ -128,3 +128,12 @@ def test_zookeeper_for_the_group_only(
     assert sum(stored.values()) == 60
     for reader in readers:
         reader.join()
+
+
+def test_kafkas_own_topics_are_for_those_who_ask(connector: Connectors, bootstrap: str, name: str) -> None:
+    in_kafka(bootstrap, name, name)  # makes them
+    for exclude in (True, False):
+        one = connector(bootstrap_servers=bootstrap, exclude_internal_topics=exclude)
+        one.create_message_streams_by_filter(Whitelist("__consumer_offsets"))
+        assert (one.metrics().owned_partitions == 0) == exclude
+        one.shutdown()
