@@ -174,6 +174,7 @@ class GroupConsumer:
         places = ", ".join(f"{place} at {starts.get(place, 'no offset')}" for place in sorted(demand.take))
         generation = demand.membership.generation
         log.info("group %r: takes %s in generation %d", self._group_id, places or "nothing", generation)
+        self._auto_committed |= starts
         self._partitions.announce(demand.take, starts)
         try:
             self._listener.on_assigned(demand.take)
@@ -183,7 +184,8 @@ class GroupConsumer:
     # --- commits
 
     def commit(self, offsets: Positions | FetchedDataChunk | None = None) -> None:
-        """Store positions: of a chunk, given ones, or of all that was handed out. Waits for the answer.
+        """Store positions: of a chunk, given ones, or of all partitions behind what was handed out; waits for
+        the answer.
 
         Only of partitions that are assigned: PartitionsLost otherwise, also if others got them meanwhile.
         Raises OffsetCommitFailed, and what connections raise if no coordinator answers in time.
@@ -206,7 +208,7 @@ class GroupConsumer:
         if self._is_closed:
             raise ConsumerClosed(f"group {self._group_id!r}: this consumer is closed; make another one")
         if offsets is None:
-            offsets = self._partitions.consumed()
+            offsets = self._partitions.positions()
         elif isinstance(offsets, FetchedDataChunk):
             offsets = {offsets.topic_partition: offsets.next_offset}
         return {
@@ -219,7 +221,7 @@ class GroupConsumer:
             log.warning("group %r: a commit of %d positions: %s", self._group_id, len(offsets), error)
 
     def _changed_positions(self) -> dict[TopicAndPartition, int]:
-        positions = self._partitions.consumed()
+        positions = self._partitions.positions()
         return {place: one for place, one in positions.items() if self._auto_committed.get(place) != one}
 
     def _commit_if_due(self) -> None:

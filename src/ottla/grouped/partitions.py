@@ -37,7 +37,6 @@ class AssignedPartitions:
         self._engine = FetchEngine(config.client, config.fetch, metadata, name=config.member.group_id)
         self._feeds: dict[TopicAndPartition, PartitionFeed] = {}
         self._starts: dict[TopicAndPartition, int] = {}  # assigned, and not read yet
-        self._positions: dict[TopicAndPartition, int] = {}  # behind what was handed out
         self._paused: set[TopicAndPartition] = set()
         self._held_back: dict[TopicAndPartition, list[FetchedDataChunk]] = {}  # of paused partitions
         self._open: tuple[FetchedDataChunk, Rows] | None = None
@@ -76,8 +75,8 @@ class AssignedPartitions:
             self._engine.remove(place)
             self._paused.discard(place)
             self._held_back.pop(place, None)
-            for of_place in (self._feeds, self._starts, self._positions):
-                of_place.pop(place, None)
+            self._feeds.pop(place, None)
+            self._starts.pop(place, None)
             if self._open is not None and self._open[0].topic_partition == place:
                 self._open[1].drop()
                 self._open = None
@@ -96,8 +95,6 @@ class AssignedPartitions:
             if chunk is not None and chunk.topic_partition in self._paused:
                 self._held_back.setdefault(chunk.topic_partition, []).append(chunk)
                 return None
-        if chunk is not None:
-            self._positions[chunk.topic_partition] = chunk.next_offset
         return chunk
 
     def _released(self) -> FetchedDataChunk | None:
@@ -140,9 +137,11 @@ class AssignedPartitions:
 
     # --- positions
 
-    def consumed(self) -> dict[TopicAndPartition, int]:
-        """The positions of partitions that something was handed out of, or that were sought."""
-        return {place: self.position(place) for place in self._positions}
+    def positions(self) -> dict[TopicAndPartition, int]:
+        """Of all partitions that are read, also of those that have had nothing to hand out; without those
+        whose beginning is still being looked up."""
+        found = {place: self.position(place) for place in self._feeds}
+        return {place: position for place, position in found.items() if position != UNKNOWN_OFFSET}
 
     def position(self, place: TopicAndPartition) -> int:
         """Behind what was handed out, also in the middle of a chunk that is read row by row."""
@@ -151,8 +150,6 @@ class AssignedPartitions:
             rest = self._open[1].rest()
             if rest.num_rows:
                 return int(rest.column("offset")[0].as_py())
-        if place in self._positions:
-            return self._positions[place]
         if place in self._held_back:
             return self._held_back[place][0].fetch_offset
         return self._feeds[place].position if place in self._feeds else self._start(place)
@@ -169,9 +166,6 @@ class AssignedPartitions:
             return
         self._feeds[place].seek(offset)
         self._held_back.pop(place, None)
-        self._positions.pop(place, None)
-        if offset >= 0:
-            self._positions[place] = offset
         if self._open is not None and self._open[0].topic_partition == place:
             self._open[1].drop()
             self._open = None
