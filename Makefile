@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: help venv java demo test test-jit test-nojit test-numpy lint types layers bench fuzz simulate clean
 
 help:
-	@echo "make demo   run the main job        make test   run the whole suite"
+	@echo "make demo   the whole story          make test   run the whole suite"
 	@echo "make venv   set up only             make lint   linters, types, layers"
 	@echo "make bench  ARGS='decode --quick'   make fuzz   1,000,000 hostile inputs"
 	@echo "make simulate  ARGS='--seeds 20000'   classic groups under faults, replayable"
@@ -23,7 +23,7 @@ java:
 	@sh tools/java.sh
 
 demo: venv java
-	@$(RUN) examples/demo.py
+	@$(RUN) -m examples.demo
 
 # Three runs: compiled kernels (everything), the same kernels as plain Python, and the NumPy path.
 test: venv java test-jit test-nojit test-numpy

@@ -1,0 +1,1 @@
+"""Programs that show ottla at work; `make demo` runs the one in demo/."""
