@@ -169,10 +169,6 @@ def test_lag_again_and_again(at: tuple[str, str]) -> None:
     assert watch.returncode == 130
 
 
-def test_completion() -> None:
-    assert "kafka-topics" in ours("completion", "bash").printed
-
-
 def test_up_without_zookeeper(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import random
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from ottla.cli.output import (
     run_command,
     tsv_cell,
 )
+from ottla.cli.progress import Progress
 
 if TYPE_CHECKING:
     from ottla.cli.kafka.message_formatters import Record
@@ -70,9 +72,12 @@ def _act(options: argparse.Namespace) -> None:
     )
     if options.format == TSV:
         print_line("\t".join(COLUMNS))
-    with records(wish) as found:
+    is_seen = sys.stdout.isatty()  # then records are progress enough
+    with records(wish) as found, Progress(options.max, "records") as progress:
         for record in islice(found, options.max):
             _print(record, options.format)
+            if not is_seen:
+                progress.update(1)
 
 
 def _print(record: Record, form: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
 from ottla.cli.connection_options import properties_of, without
 from ottla.cli.output import Parser, Rows, new_parser, run_command
+from ottla.cli.progress import Progress
 
 
 def parser() -> Parser:
@@ -39,10 +41,14 @@ def _act(options: argparse.Namespace) -> Rows:
         if delivery.exception(0) is None:
             counts[delivery.result(0).partition] += 1
 
-    with Producer(without(properties_of(options), "zookeeper.connect")) as producer:
+    is_typed = sys.stdin.isatty()  # then a line of ours would be between those of the user
+    properties = without(properties_of(options), "zookeeper.connect")
+    with Producer(properties) as producer, Progress(unit="records") as progress:
         for line in lines():
             record = reader.read(line)
             producer.send(options.topic, record.value, record.key, options.partition, on_delivery=note)
+            if not is_typed:
+                progress.update(1)
         producer.flush()
     return Rows(
         ("topic", "partition", "records"),

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ottla.cli.output import print_line
+from ottla.cli.output import FORMATS, TABLE, Cell, Parser, Rows, print_line, print_rows, run_command
 
 PORT, KEEPER_PORT = 9092, 2181
 _CHECK_S = 1.0
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """`up` and its options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ottla up",
         description="Run ZooKeeper and a Kafka broker on 127.0.0.1: a cluster for development.",
     )
@@ -40,12 +39,16 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--without-zookeeper", action="store_true", help="only the broker; it needs no Java, and no ZooKeeper"
     )
+    parser.add_argument("--format", choices=FORMATS, default=TABLE, help="for people, or for programs")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until a signal comes; 0 then."""
-    options = parser().parse_args(arguments)
+    return run_command(parser(), arguments, _act)
+
+
+def _act(options: argparse.Namespace) -> None:
     from ottla.broker.embedded import EmbeddedBroker
     from ottla.cli.kafka.settings import pairs
     from ottla.zookeeper.errors import ServerFailed
@@ -58,10 +61,11 @@ def run(arguments: Sequence[str]) -> int:
     properties = pairs(options.set)
     with ExitStack() as opened:
         keeper: ZooKeeperServer | None = None
+        rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
             keeper = opened.enter_context(ZooKeeperServer(place / "zookeeper", port=options.zookeeper_port))
             properties["zookeeper.connect"] = keeper.connect
-            print_line(f"zookeeper {keeper.connect}")
+            rows.append(("zookeeper", keeper.connect))
         broker = opened.enter_context(
             EmbeddedBroker(
                 port=options.port,
@@ -70,9 +74,16 @@ def run(arguments: Sequence[str]) -> int:
                 properties={"group.initial.rebalance.delay.ms": "0", **properties},
             )
         )
-        print_line(f"broker {broker.bootstrap}")
+        _tell([*rows, ("broker", broker.bootstrap)], options.format)
         while not stopped.wait(_CHECK_S):
             if keeper is not None and not keeper.running:
                 raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
-    sys.stdout.flush()
-    return 0
+
+
+def _tell(rows: list[tuple[Cell, ...]], form: str) -> None:
+    """Once all of it answers."""
+    if form == TABLE:
+        for name, address in rows:
+            print_line(f"{name} {address}")
+    else:
+        print_rows(Rows(("server", "address"), rows), form)

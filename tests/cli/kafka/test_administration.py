@@ -77,10 +77,10 @@ def test_quotas_as_kafka_4(new: Era) -> None:
         "--describe --entity-type clients",
         "--alter --client me --add-config producer_byte_rate=1000,consumer_byte_rate=20000000",
         "--alter --entity-type clients --entity-name other --add-config request_percentage=12.5",
-        "--alter --client-defaults --add-config consumer_byte_rate=7",
+        "--alter --client-defaults --add-config consumer_byte_rate=700000000",
         f"--alter {both} --add-config producer_byte_rate=7",
         "--alter --user bob --add-config controller_mutation_rate=3",
-        "--alter --entity-type users --entity-default --add-config producer_byte_rate=99",
+        "--alter --entity-type users --entity-default --add-config producer_byte_rate=990000000",
         "--alter --ip 127.0.0.1 --add-config connection_creation_rate=1000",
         "--describe --entity-type clients",
         "--describe --entity-type clients --entity-name me",
@@ -95,14 +95,24 @@ def test_quotas_as_kafka_4(new: Era) -> None:
     ):
         found = ours("kafka-configs", *at, *line.split())
         assert found == new.tool(CONFIGS, *at, *line.split()), line
-    for who, quotas in (
-        ("client me", "producer_byte_rate,consumer_byte_rate"),
-        ("user bob", "controller_mutation_rate"),
+    # All of them, or the next tests were slowed down.
+    for who, what, quotas in (
+        ("--client me", "config for client me", "producer_byte_rate,consumer_byte_rate"),
+        ("--client other", "config for client other", "request_percentage"),
+        ("--client-defaults", "default config for clients in the cluster", "consumer_byte_rate"),
+        (both, "config for user bob", "producer_byte_rate"),
+        ("--user bob", "config for user bob", "controller_mutation_rate"),
+        ("--user-defaults", "default config for users in the cluster", "producer_byte_rate"),
+        ("--ip 127.0.0.1", "config for ip 127.0.0.1", "connection_creation_rate"),
     ):
-        gone = ours("kafka-configs", *at, "--alter", *f"--{who} --delete-config {quotas}".split())
-        assert gone == (0, f"Completed updating config for {who}.\n", "")
-        left = new.tool(CONFIGS, *at, "--describe", "--entity-type", f"{who.split()[0]}s").printed
-        assert f"'{who.split()[1]}'" not in left
+        gone = ours("kafka-configs", *at, "--alter", *who.split(), "--delete-config", quotas)
+        assert gone == (0, f"Completed updating {what}.\n", "")
+    for kinds in (
+        "--entity-type users --entity-type clients",
+        "--entity-type users",
+        "--entity-type clients",
+    ):
+        assert new.tool(CONFIGS, *at, "--describe", *kinds.split()).printed == ""
 
 
 def test_quotas_of_a_broker_without_them(new: Era) -> None:
