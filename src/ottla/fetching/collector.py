@@ -132,7 +132,7 @@ def _collected_in_segments(
         if part.is_whole:
             chunks.append(
                 new_chunk(
-                    batch=whole(entries, part),
+                    batch=whole(entries, part, unpack.keywords["pool"]),
                     fetch_offset=reached,
                     next_offset=part.next_offset,
                     nbytes=end - start,

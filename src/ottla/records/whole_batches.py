@@ -3,7 +3,7 @@
     offset      int64     of the first record
     records     int64     how many; their offsets have no gaps
     codec       int8      what the records are compressed by
-    batch       binary    all bytes of the batch, in the memory that it was received into
+    batch       binary    all bytes of the batch
 
 A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence are
 another's, so that `stamped` writes others into its header; the checksum does not cover the first, and is made
@@ -113,12 +113,14 @@ def span(entries: Entries, segment: Segment) -> tuple[int, int]:
     return int(first[layout.ENTRY]), int(last[layout.END])
 
 
-def whole(entries: Entries, segment: Segment) -> pa.RecordBatch:
-    """The batches of a segment that stays whole, which hold the memory of the record set."""
+def whole(entries: Entries, segment: Segment, pool: SlabPool = POOL) -> pa.RecordBatch:
+    """A copy of the batches of a segment that stays whole: what was received may be far more than these."""
     table = entries.table[segment.first : segment.last]
     start, end = span(entries, segment)
+    lease = pool.lease(end - start)
+    lease.slab.array[: end - start] = entries.data[start:end]
     ends = np.concatenate((table[:, layout.ENTRY], [end])) - start
-    data = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(entries.data[start:end])]
+    data = [None, pa.py_buffer(ends.astype(np.int32)), lease.buffer(0, end - start)]
     arrays = [
         pa.array(np.ascontiguousarray(table[:, layout.BASE_OFFSET])),
         pa.array(np.ascontiguousarray(table[:, layout.COUNT])),
@@ -130,8 +132,9 @@ def whole(entries: Entries, segment: Segment) -> pa.RecordBatch:
 
 def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryview:
     """A copy of a batch as a producer sends it: numbered from 0, of no leader, in no transaction."""
-    out = pool.lease(len(batch)).view(0, len(batch))
-    out[:] = batch.cast("B")
+    lease = pool.lease(len(batch))
+    lease.slab.array[: len(batch)] = np.frombuffer(batch, np.uint8)
+    out = lease.view(0, len(batch))
     struct.pack_into(">q", out, 0, stamp.base_offset)
     struct.pack_into(">i", out, _EPOCH_AT, _NO_EPOCH)
     (attributes,) = _ATTRIBUTES.unpack_from(out, layout.BATCH_ATTRIBUTES_AT)
