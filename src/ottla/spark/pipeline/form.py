@@ -33,7 +33,7 @@ emit = "updates"                      or "closed": a window once, when the water
 [sink]
 format = "parquet"                    parquet, delta, landing (raw, never in the JVM), topic, console
 path = "tables/orders"
-partition_by = ["date", "topic"]      date is made of the rows' time if there is no such column
+partition_by = ["date"]               columns; date is made of the rows' time if there is no such column
 compact_after = 16                    small batches that are put together; 0 for never
 options = { topic = "totals" }        of topic: those of format("ottla"). Of landing: compression
 
@@ -197,7 +197,7 @@ class PipelineForm:
             raise ConfigError(
                 "[sink] format=landing is raw: without decode, transform and window; or use parquet"
             )
-        if self.window and self.sink.format in TABLES and self.window.emit is Emit.UPDATES:
+        if self.window and self.sink.format in TABLES:
             free = set(self.sink.partition_by) - {*self.window.group_by, "date"}
             if free:
                 raise ConfigError(
