@@ -53,6 +53,11 @@ def test_defaults_are_kafkas(name: str) -> None:
     assert values[key] == DEFAULTS[name]
 
 
+def test_one_default_is_not_kafkas() -> None:
+    """Kafka's socket.receive.buffer.bytes=65536 would keep the system from growing the buffer as needed."""
+    assert parse_properties(CLASSIC_PROPERTIES, {})["socket_receive_buffer_bytes"] == -1
+
+
 def test_defaults_that_are_other_settings() -> None:
     found = config()
     assert found.zookeeper.connection_timeout_ms == 6000

@@ -172,6 +172,20 @@ def test_a_process_that_is_killed_and_comes_back_at_once_under_the_same_name(
     assert len(owners(zookeeper, name, topic)) == 4
 
 
+def test_ctrl_c_ends_a_member_in_good_order(
+    process: Processes, writer: Writer, topic: str, name: str, zookeeper: KazooZooKeeperSession
+) -> None:
+    """It waits for a message: it commits, gives its partitions back and leaves."""
+    fill(writer, topic, 10)
+    one = process("a")
+    wait_for(lambda: set(one.seen) == written(writer.ends, topic), "all is read")
+    one.send(signal.SIGINT)
+    assert one.process.wait(60) == -signal.SIGINT
+    assert owners(zookeeper, name, topic) == {}
+    assert zookeeper.children(paths.consumer_ids(name)) == ()
+    assert offsets(zookeeper, name, topic) == dict.fromkeys(range(4), 10)
+
+
 def test_a_process_that_was_stopped_hands_out_nothing_that_is_others(
     process: Processes,
     connector: Connectors,

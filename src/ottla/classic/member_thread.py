@@ -41,7 +41,7 @@ from ottla.classic.rebalancer import Health
 from ottla.client.clock import Clock
 from ottla.fetching.places import TopicAndPartition
 from ottla.model.errors import OttlaError
-from ottla.zookeeper.errors import SessionLost
+from ottla.zookeeper.errors import SessionLost, ZooKeeperError
 from ottla.zookeeper.session import SessionState, ZooKeeperSession
 
 log = logging.getLogger(__name__)
@@ -227,8 +227,9 @@ class MemberThread:
     def _fetch_offsets(self, effect: FetchOffsets) -> dict[TopicAndPartition, int]:
         try:
             return self._around.readings.committed(effect.partitions)
-        except OttlaError:
-            self._around.find_brokers()
+        except OttlaError as error:
+            if not isinstance(error, ZooKeeperError):
+                self._around.find_brokers()
             raise
 
     def _find_unfetched(self, _: FindUnfetched) -> frozenset[TopicAndPartition]:
