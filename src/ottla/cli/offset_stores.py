@@ -1,4 +1,4 @@
-"""The stores that `ottla offsets` names, opened when they are asked for and closed with the command."""
+"""The stores that `ottla offsets` names, opened when they are asked for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from ottla.admin import Admin, GroupKind, TopicAndPartition
 from ottla.admin.config import AdminConfig
@@ -24,13 +22,15 @@ from ottla.zookeeper.session import ZooKeeperSession
 class OffsetStores:
     """Stores by the names that the command line has for them."""
 
-    def __init__(self, properties: Mapping[str, object], ledger: str | None, table: str) -> None:
-        """`ledger`: the path of a SQLite database."""
+    def __init__(
+        self, properties: Mapping[str, object], ledger: str | None, table: str, stack: ExitStack
+    ) -> None:
+        """`ledger`: the path of a SQLite database. `stack` closes what is opened here."""
         self._properties = properties
         self._config = AdminConfig.from_properties(properties)
         self._ledger_path = ledger
         self._table = table
-        self._stack = ExitStack()
+        self._stack = stack
 
     def named(self, name: str, *, is_made: bool = False) -> OffsetStore:
         """`kafka`, `zookeeper` or `ledger`; `is_made`: a ledger that is not there is made."""
@@ -92,18 +92,6 @@ class OffsetStores:
         if not is_there:
             offsets.create_table()
         return offsets
-
-    def close(self) -> None:
-        """Close what was opened."""
-        self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _has_table(path: str, table: str) -> bool:

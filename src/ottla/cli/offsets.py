@@ -9,6 +9,7 @@ import argparse
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,8 @@ def _act(options: argparse.Namespace) -> Rows | None:
         "import": _import,
     }
     try:
-        with OffsetStores(properties_of(options), options.ledger, options.ledger_table) as stores:
+        with ExitStack() as stack:
+            stores = OffsetStores(properties_of(options), options.ledger, options.ledger_table, stack)
             return actions[options.action](options, stores)
     except sqlite3.Error as error:
         raise ConfigError(f"--ledger {options.ledger}: {error}") from error
