@@ -1,42 +1,55 @@
-"""The tables of docs/rebalance.md: `python -m benchmarks.rebalance [--quick] [part …]`."""
+"""The tables of docs/rebalance.md: `python -m benchmarks.rebalance [--quick] [--into FILE] [part …]`."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 
 from benchmarks.harness import FULL, QUICK, Effort
 from benchmarks.rebalance.cases import (
     OURS,
     SCALA,
     Events,
-    Flaws,
     recovery,
+    run_blocked,
     run_churn,
     run_coordinator,
-    run_flaws,
+    run_split,
 )
 from benchmarks.rebalance.churn import DEADLINE_S
-from benchmarks.rebalance.flaws import SplitBrain
 from benchmarks.rebalance.group import Event
-
-PARTS = ("members", "flaws", "coordinator")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rebalance", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"all, or some of: {', '.join(PARTS)}")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"all, or some of: {', '.join(TABLES)}")
     parser.add_argument("--quick", action="store_true", help="fewer members and partitions")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="write the tables into this page, too")
     options = parser.parse_args(arguments)
-    unknown = set(options.parts) - set(PARTS)
+    unknown = set(options.parts) - set(TABLES)
     if unknown:
         parser.error(f"no part is called {', '.join(sorted(unknown))}")
-    effort = QUICK if options.quick else FULL
-    for part in options.parts or PARTS:
-        print("\n".join(TABLES[part](effort)), end="\n\n", flush=True)
+    for part in options.parts or TABLES:
+        table = "\n".join(TABLES[part](QUICK if options.quick else FULL))
+        print(table, end="\n\n", flush=True)
+        if options.into:
+            options.into.write_text(replaced(options.into.read_text(), part, table))
     return 0
+
+
+def replaced(page: str, part: str, table: str) -> str:
+    """The page with another table between the comments that name its part."""
+    begin, end = f"<!-- {part} -->\n", "\n<!-- end -->"
+    found, count = re.subn(
+        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}{table}{end}", page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"the page has {count} places for the table {part!r}: it needs one {begin.strip()}")
+    return found
 
 
 def members_table(effort: Effort) -> Iterator[str]:
@@ -59,25 +72,12 @@ def members_table(effort: Effort) -> Iterator[str]:
             )
 
 
-def flaws_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes as long as sessions and pauses do)
-    """Two tables."""
-    found = run_flaws()
-    yield from _split_table(found)
-    yield ""
-    yield from _head("while one of 8 partitions cannot be claimed", SCALA, OURS)
-    yield _row("partitions that nobody reads", *(found.blocked[name].unread for name in (SCALA, OURS)))
-    yield _row("it can: all is read again after", *(recovery(found.blocked[name]) for name in (SCALA, OURS)))
-
-
-def _split_table(found: Flaws) -> Iterator[str]:
+def split_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes as long as sessions do)
+    """What a former owner delivers."""
     yield from _head(
         "", "", "old owner's last", "new owner's first", "both at once", "records of the old one then"
     )
-    whats: Mapping[str, dict[str, SplitBrain]] = {
-        "cut off from ZooKeeper": found.cut_off,
-        "stopped, and goes on": found.stopped,
-    }
-    for what, told in whats.items():
+    for what, told in run_split().items():
         for name in (SCALA, OURS):
             one = told[name]
             yield _row(
@@ -90,6 +90,17 @@ def _split_table(found: Flaws) -> Iterator[str]:
             )
 
 
+def blocked_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes as long as pauses do)
+    """What is read while one partition cannot be claimed."""
+    found = run_blocked()
+    yield from _head("", SCALA, OURS)
+    yield _row(
+        "partitions that nobody reads while it is held, of 8",
+        *(found[name].unread for name in (SCALA, OURS)),
+    )
+    yield _row("all are read again after", *(recovery(found[name]) for name in (SCALA, OURS)))
+
+
 def coordinator_table(effort: Effort) -> Iterator[str]:
     """Events by kind of members."""
     found: dict[str, Events] = run_coordinator(effort)
@@ -100,7 +111,12 @@ def coordinator_table(effort: Effort) -> Iterator[str]:
         yield _row(event, *cells)
 
 
-TABLES = {"members": members_table, "flaws": flaws_table, "coordinator": coordinator_table}
+TABLES = {
+    "members": members_table,
+    "split": split_table,
+    "blocked": blocked_table,
+    "coordinator": coordinator_table,
+}
 
 
 def _settled(event: Event) -> str:

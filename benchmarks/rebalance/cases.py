@@ -30,15 +30,6 @@ class Contender:
     command: Command
 
 
-@dataclass(frozen=True)
-class Flaws:
-    """What was done on purpose, by contender."""
-
-    cut_off: dict[str, flaws.SplitBrain]
-    stopped: dict[str, flaws.SplitBrain]
-    blocked: dict[str, flaws.Blocked]
-
-
 @contextlib.contextmanager
 def contenders() -> Iterator[dict[str, Contender]]:
     """Ours and Kafka 0.9.0.1's on one broker and one ZooKeeper. Raises Unavailable."""
@@ -63,14 +54,20 @@ def run_churn(effort: Effort) -> dict[str, Events]:
         return found
 
 
-def run_flaws() -> Flaws:
-    """Each on both."""
+def run_split() -> dict[str, dict[str, flaws.SplitBrain]]:
+    """What is done to the old owner → contender → how it went."""
+    ways = {"cut off from ZooKeeper": flaws.cut_off, "stopped, and goes on": flaws.stopped}
     with contenders() as all_of_them:
-        return Flaws(
-            cut_off={name: flaws.cut_off(one.cluster, one.command) for name, one in all_of_them.items()},
-            stopped={name: flaws.stopped(one.cluster, one.command) for name, one in all_of_them.items()},
-            blocked={name: flaws.blocked(one.cluster, one.command) for name, one in all_of_them.items()},
-        )
+        return {
+            what: {name: way(one.cluster, one.command) for name, one in all_of_them.items()}
+            for what, way in ways.items()
+        }
+
+
+def run_blocked() -> dict[str, flaws.Blocked]:
+    """Contender → how it went."""
+    with contenders() as all_of_them:
+        return {name: flaws.blocked(one.cluster, one.command) for name, one in all_of_them.items()}
 
 
 def run_coordinator(effort: Effort) -> dict[str, Events]:
@@ -101,17 +98,17 @@ def members(effort: Effort) -> Iterator[Case]:
 def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long as sessions and pauses do)
     """Split brain and an outcome that nobody controls."""
     try:
-        found = run_flaws()
+        split, blocked = run_split(), run_blocked()
     except Unavailable as error:
         logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
         return
-    for what, told in (("cut off from ZooKeeper", found.cut_off), ("stopped", found.stopped)):
-        note = f"{told[SCALA].stale.records} records, for {told[SCALA].stale.seconds:.1f} s"
-        name = f"{what}: records that the former owner delivers beside the new one"
-        yield _case(
-            name, "records", told[OURS].stale.records, [Peer("Kafka's consumer", KAFKA_0_9, note=note)]
+    for what, told in split.items():
+        stale = told[SCALA].stale
+        rival = Peer(
+            "Kafka's consumer", KAFKA_0_9, note=f"{stale.records} records, for {stale.seconds:.1f} s"
         )
-    blocked = found.blocked
+        name = f"{what}: records that the former owner delivers beside the new one"
+        yield _case(name, "records", told[OURS].stale.records, [rival])
     name = "a partition cannot be claimed: partitions that nobody reads, of 8"
     rival = Peer("Kafka's consumer", KAFKA_0_9, note=f"{blocked[SCALA].unread}")
     yield _case(name, "partitions", blocked[OURS].unread, [rival])

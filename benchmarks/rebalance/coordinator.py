@@ -1,8 +1,8 @@
 """50 members on our broker, of three kinds: with a coordinator, ours and librdkafka's, and classic ones.
 
 Members are in 5 processes and share 100 partitions. All join at once, one more joins, it leaves. Settings are
-everybody's defaults: so a member of a coordinator group learns of a rebalance by a heartbeat, every 3 s, and
-a new group waits for 3 s for more members (group.initial.rebalance.delay.ms of the broker).
+everybody's defaults: so a member of a coordinator group learns of a rebalance by a heartbeat, every 3 s. The
+broker does not wait for more members of a new group: group.initial.rebalance.delay.ms is 0.
 """
 
 from __future__ import annotations

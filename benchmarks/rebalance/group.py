@@ -78,7 +78,7 @@ class Group:
         calm_since = None
         end_s = time.monotonic() + deadline_s
         while time.monotonic() < end_s:
-            shared = is_shared(
+            shared = self._have_all_joined() and is_shared(
                 list(self.notes.deliveries), self.traffic.written, self.members, self.partitions, since_s
             )
             now_s = time.monotonic()
@@ -87,6 +87,10 @@ class Group:
                 return self._outcome(since_s)
             time.sleep(0.1)
         return replace(self._outcome(since_s), is_settled=False)
+
+    def _have_all_joined(self) -> bool:
+        """Or failed to, and said so: one that gets no partition is not seen otherwise."""
+        return self.members <= self.notes.joined.keys() | self.notes.failed.keys()
 
     def _outcome(self, since_s: float) -> Outcome:
         # The last records are on their way.
