@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ottla.classic import ConsumerConnector
+from ottla.classic import ConsumerConnector, TopicFilter
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.fetching import TopicAndPartition
@@ -78,8 +78,13 @@ class Group:
                 until(partial(is_written, metadata, config, place, data, end))
                 self.ends[partition] = end + count
 
-    def join(self, name: str, settings: Mapping[str, object] = IN_ZOOKEEPER) -> ConsumerConnector:
-        """One of ours, in this process."""
+    def join(
+        self,
+        name: str,
+        settings: Mapping[str, object] = IN_ZOOKEEPER,
+        topic_filter: TopicFilter | None = None,
+    ) -> ConsumerConnector:
+        """One of ours, in this process. It subscribes to the topic by its name, or by a filter."""
         given: dict[str, object] = {
             "group.id": self.name,
             "consumer.id": name,
@@ -94,7 +99,11 @@ class Group:
         }
         one = self._stack.enter_context(ConsumerConnector(given))
         self.connectors[name] = one
-        self.readers[name] = Values(one.create_message_streams({self.name: 1})[self.name])
+        if topic_filter is None:
+            streams = one.create_message_streams({self.name: 1})[self.name]
+        else:
+            streams = one.create_message_streams_by_filter(topic_filter)
+        self.readers[name] = Values(streams)
         return one
 
     def join_process(self, name: str) -> ProcessMember:
