@@ -15,6 +15,8 @@ from ottla.producer import Delivery, Producer
 
 _MEBIBYTE = 1024 * 1024
 _SEED = 0
+_DEPRECATED = {"producer-props": "command-property", "producer.config": "command-config"}
+"""Kafka 4 says so; who gives only these has a command line of Kafka 0.9, which does not."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -28,12 +30,12 @@ class Stats:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._begun = self._window_begun = time.perf_counter()
-        self._latencies: list[float] = []
+        self._latencies: list[int] = []
         self._bytes = 0
         self._window_at = 0
         self._window_bytes = 0
 
-    def record(self, latency_ms: float, size: int) -> None:
+    def record(self, latency_ms: int, size: int) -> None:
         """One record is stored."""
         self._latencies.append(latency_ms)
         self._bytes += size
@@ -41,28 +43,29 @@ class Stats:
         now = time.perf_counter()
         if now - self._window_begun >= self._interval_s:
             window = self._latencies[self._window_at :]
-            show(_line(window, self._window_bytes, now - self._window_begun))
+            show(f"{_line(window, self._window_bytes, now - self._window_begun)}.")
             self._window_begun, self._window_at, self._window_bytes = now, len(self._latencies), 0
 
     def total_text(self) -> str:
         """The last line."""
-        ordered = sorted(self._latencies) or [0.0]
-        line = _line(self._latencies, self._bytes, time.perf_counter() - self._begun).removesuffix(".")
-        at = [
-            round(ordered[min(len(ordered) - 1, int(part * len(ordered)))])
-            for part in (0.5, 0.95, 0.99, 0.999)
-        ]
-        return f"{line}, {at[0]} ms 50th, {at[1]} ms 95th, {at[2]} ms 99th, {at[3]} ms 99.9th."
+        ordered = sorted(self._latencies) or [0]
+        elapsed_s = time.perf_counter() - self._begun
+        line = _line(self._latencies, self._bytes, elapsed_s, rate_digits=6, digits=2)
+        parts = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 0.999))
+        return ", ".join(
+            [line, *(f"{ordered[int(share * len(ordered))]} ms {name}" for name, share in parts)]
+        )
 
 
-def _line(latencies: Sequence[float], size: int, elapsed_s: float) -> str:
+def _line(
+    latencies: Sequence[int], size: int, elapsed_s: float, *, rate_digits: int = 1, digits: int = 1
+) -> str:
     count = len(latencies)
     average = sum(latencies) / count if count else 0.0
-    largest = max(latencies, default=0.0)
     rate, mebibytes = count / elapsed_s, size / elapsed_s / _MEBIBYTE
     return (
-        f"{count} records sent, {rate:.1f} records/sec ({mebibytes:.2f} MB/sec), "
-        f"{average:.1f} ms avg latency, {largest:.1f} ms max latency."
+        f"{count} records sent, {rate:.{rate_digits}f} records/sec ({mebibytes:.2f} MB/sec), "
+        f"{average:.{digits}f} ms avg latency, {max(latencies, default=0):.{digits}f} ms max latency"
     )
 
 
@@ -70,6 +73,12 @@ def _act(options: Options) -> int:
     require(options, "topic", "num-records", "throughput")
     if len(options.any_of("record-size", "payload-file")) != 1:
         raise WrongFlags("one of the arguments --record-size --payload-file is required")
+    if options.any_of("bootstrap-server", *_DEPRECATED.values()):
+        for name in options.any_of(*_DEPRECATED):
+            show(
+                f"Option --{name} has been deprecated and will be removed in a future version. "
+                f"Use --{_DEPRECATED[name]} instead."
+            )
     count, rate = options.whole("num-records"), float(options.text("throughput"))
     stats = Stats(options.whole("reporting-interval", 5_000) / 1000)
     topic = options.text("topic")
@@ -83,18 +92,21 @@ def _act(options: Options) -> int:
 
             def note(delivery: Delivery, started: float = started, size: int = len(payload)) -> None:
                 if delivery.exception(0) is None:
-                    stats.record((time.perf_counter() - started) * 1000, size)
+                    stats.record(round((time.perf_counter() - started) * 1000), size)
 
             producer.send(topic, payload, on_delivery=note)
         producer.flush()
-    show(stats.total_text())
+    show(f"{stats.total_text()}.")
     return 0
 
 
 def _payloads(options: Options, count: int) -> Iterator[bytes]:
     chance = random.Random(_SEED)
     if options.has("payload-file"):
-        lines = Path(options.text("payload-file")).read_bytes().splitlines()
+        path = Path(options.text("payload-file"))
+        show(f"Reading payloads from: {path.absolute()}")
+        lines = path.read_bytes().splitlines()
+        show(f"Number of records read: {len(lines)}")
         return (chance.choice(lines) for _ in range(count))
     letters = bytes(chance.randrange(65, 91) for _ in range(options.whole("record-size")))
     return (letters for _ in range(count))

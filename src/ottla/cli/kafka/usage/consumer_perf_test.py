@@ -5,7 +5,10 @@ from __future__ import annotations
 from ottla.cli.kafka.flags import Flag, Usage, number, switch
 
 FLAGS = (
-    Flag("bootstrap-server", "HOST:PORT,... of brokers."),
+    Flag("bootstrap-server", "HOST:PORT,... of brokers. The text is Kafka 4's."),
+    Flag("broker-list", "The same, under its old name. The text is Kafka 0.9's."),
+    Flag("zookeeper", "HOST:PORT,... of ZooKeeper: the classic consumer. The text is Kafka 0.9's."),
+    switch("new-consumer", "Ignored: --zookeeper or --broker-list tells which consumer is meant."),
     Flag("topic", "The topic."),
     number("num-records", "How many records."),
     number("messages", "The same, under its old name."),
@@ -18,8 +21,10 @@ FLAGS = (
     Flag("command-config", "A properties file for the consumer."),
     Flag("consumer.config", "The same, under its old name."),
     number("socket-buffer-size", "Bytes of the socket's buffer."),
-    number("reporting-interval", "Ignored: one line is printed at the end."),
-    switch("show-detailed-stats", "Ignored: one line is printed at the end."),
+    number("reporting-interval", "Milliseconds between lines with --show-detailed-stats (5000)."),
+    switch("show-detailed-stats", "A line an interval, not one at the end."),
+    number("threads", "Ignored: one thread reads."),
+    number("num-fetch-threads", "Ignored: fetchers are as many as brokers."),
     switch("print-metrics", "Ignored: there are no such metrics."),
 )
 USAGE = Usage(
