@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from ottla.spark.landing_files import DICTIONARY, LandedFile, appear, file_of, landed_in
+from ottla.spark.landing_files import LandedFile, appear, file_of, landed_in, parquet_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,11 +79,8 @@ def _merge(directory: Path, run: Sequence[LandedFile]) -> None:
     hidden = directory / f".{uuid.uuid4().hex}"
     try:
         first = pq.ParquetFile(run[0].path)
-        names = [name for name in DICTIONARY if name in first.schema_arrow.names]
         codec = first.metadata.row_group(0).column(0).compression
-        with pq.ParquetWriter(
-            hidden, first.schema_arrow, compression=codec, use_dictionary=names or False
-        ) as writer:
+        with parquet_writer(hidden, first.schema_arrow, codec) as writer:
             for one in run:
                 writer.write_table(pq.ParquetFile(one.path).read())
         appear(hidden, file_of(directory, run[0].start, run[-1].end))
