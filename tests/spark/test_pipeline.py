@@ -13,11 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 from ottla import ConfigError, EmbeddedBroker, Producer
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark import Pipeline
 from ottla.spark.pipeline.state import State
 
 DAY_MS = 86_400_000
-MINUTE_MS = 60_000
+COMPACT_AFTER = 2
 Rows = Counter[tuple[Any, ...]]
 Send = Callable[[range], None]
 
@@ -70,7 +71,12 @@ def form(broker: EmbeddedBroker, topic: str, root: Path, kind: str, **more: Any)
             "maxOffsetsPerTrigger": 40,
         },
         "decode": {"format": "json", "schema": "id long, amount long, kind string"},
-        "sink": {"format": kind, "path": str(root / "table"), "partition_by": ["date"]},
+        "sink": {
+            "format": kind,
+            "path": str(root / "table"),
+            "partition_by": ["date"],
+            "compact_after": COMPACT_AFTER,
+        },
         "dead_letters": {"path": str(root / "bad")},
         **more,
     }
@@ -127,6 +133,39 @@ def test_online_and_offline_give_the_same_table(
     grown = rows_of(tmp_path / "on" / "table", kind, columns)
     assert sorted(row[0] for row in (grown - found).elements()) == ["120", "122", "124"]
     assert grown >= found
+    if kind == "parquet":
+        files = Counter(path.parent for path in (tmp_path / "on" / "table").glob("date=*/*.parquet"))
+        assert max(files.values()) <= COMPACT_AFTER * 2  # of two tasks
+
+
+@pytest.mark.timeout(280)
+def test_landing_is_the_same_online_and_offline(
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path
+) -> None:
+    source = {"bootstrap": broker.bootstrap, "topics": topic, "start": "earliest", "maxOffsetsPerTrigger": 30}
+    online, offline = (
+        Pipeline.of(
+            {
+                "source": source,
+                "sink": {"format": "landing", "path": str(tmp_path / name), "compact_after": 2},
+            }
+        )
+        for name in ("on", "off")
+    )
+    send(range(90))
+    run_online(spark, online, tmp_path / "state")
+    forget_last_batch(tmp_path / "state")
+    send(range(90, 96))
+    run_online(spark, online, tmp_path / "state")
+    offline.offline(spark)
+    # Half of a file is asked for, and all of it is read: what is put together stays together.
+    told = online.offline(spark, start="1970-01-01T00:05:00Z", end="1970-01-01T00:10:00Z")
+    assert told[TopicAndPartition(topic, 0)][0][0] == 0
+    columns = ("key", "value", "partition", "offset", "timestamp")
+    found = rows_of(tmp_path / "on", "parquet", columns)
+    assert found == rows_of(tmp_path / "off", "parquet", columns)
+    assert len(found) == found.total() == 96
+    assert len(list((tmp_path / "on").rglob("*.parquet"))) <= 2 * 3
 
 
 @pytest.mark.timeout(280)
