@@ -90,6 +90,28 @@ def test_into_kafka(kafka: RealKafka, source: EmbeddedBroker, name: str, whole_b
     assert rows(content(at(kafka), name, headers=not is_old(kafka)), is_old=is_old(kafka)) == expected
 
 
+def test_old_messages_into_old_kafka_are_not_decoded(
+    kafka: RealKafka, source: EmbeddedBroker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_old(kafka):
+        pytest.skip("it has no old formats")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a record was decoded or encoded")
+
+    source.create_topic(name, 3)
+    write({**at(source), "broker_version": "0.9"}, name, 3, range(3000), headers=False)
+    monkeypatch.setattr("ottla.fetching.collector.decode", refuse)
+    monkeypatch.setattr("ottla.producer.whole_parts.decode", refuse)
+    producer = {**at(kafka), "zookeeper_connect": kafka.zookeeper}
+    consumer = {**at(source), "group_id": name, "fetch_wait_max_ms": 50}
+    with running(Mirror(consumer, producer, Whitelist(name), commit_interval_ms=200)) as errors:
+        wait_for(partial(is_committed, source, name, GroupKind.KAFKA, 3000), "all is committed")
+    monkeypatch.undo()
+    assert not errors
+    assert content(at(kafka), name, headers=False) == content(at(source), name, headers=False)
+
+
 @either_way
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_transactions(

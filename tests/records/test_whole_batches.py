@@ -69,6 +69,18 @@ def test_small_batches_go_as_records() -> None:
     assert divided(small, compressed, keeping=Keeping(1000)) == [(1, False), (51, True)]
 
 
+def test_old_messages_are_sets_without_gaps() -> None:
+    data = made(0, 5, magic=0) + made(9, 3, magic=0) + made(12, 4, Codec.GZIP, magic=0) + made(16, 2)
+    entries = scan(read_only(data), verify_crc=True)
+    parts = segments(entries, 2, None, Keeping(1, magic=0))
+    assert [(one.next_offset, one.is_whole) for one in parts] == [(2, False), (12, True), (18, False)]
+    rows = whole(entries, parts[1])
+    assert rows.column("offset").to_pylist() == [2, 9]
+    assert rows.column("records").to_pylist() == [3, 3]
+    sets = b"".join(rows.column("batch").to_pylist())
+    assert decode(sets).batch.column("offset").to_pylist() == [2, 3, 4, 9, 10, 11]
+
+
 def test_a_codec_can_be_asked_for() -> None:
     some = made(0, 5, Codec.LZ4), made(5, 5, Codec.ZSTD), made(10, 5)
     assert divided(*some, keeping=Keeping(1, Codec.ZSTD)) == [(5, False), (10, True), (15, False)]

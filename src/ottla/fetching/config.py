@@ -142,6 +142,14 @@ FETCH_PROPERTIES: tuple[Property, ...] = (
         "Of those, only the ones that are compressed by this; unset: all.",
         check=Codec.named,
     ),
+    Property(
+        "whole.batches.format",
+        INT,
+        2,
+        "Of those, only the ones of this message format; of 0 and 1, messages that are not compressed.",
+        minimum=0,
+        maximum=2,
+    ),
 )
 
 
@@ -165,6 +173,7 @@ class FetchConfig:
     damaged_records: DamagePolicy = DamagePolicy.STOP
     whole_batches_min_bytes: int = 0
     whole_batches_codec: Codec | None = None
+    whole_batches_format: int = 2
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -185,4 +194,4 @@ class FetchConfig:
     def keeping(self) -> Keeping | None:
         """Which batches are delivered as they are."""
         least = self.whole_batches_min_bytes
-        return Keeping(least, self.whole_batches_codec) if least else None
+        return Keeping(least, self.whole_batches_codec, self.whole_batches_format) if least else None

@@ -66,12 +66,17 @@ def group_of(consumer: Properties) -> str:
 
 
 def batch_properties(producer: Properties) -> dict[str, object]:
-    """For a consumer of a mirror that hands batches on as they are. A codec that was chosen is kept to."""
+    """For a consumer of a mirror that hands batches on as they are: those that the target stores so.
+
+    A codec that was chosen is kept to. Brokers that store format 0 cannot tell it: their version is given.
+    """
     properties: dict[str, object] = {"whole_batches_min_bytes": WHOLE_BYTES_MIN}
     given = normalised(producer)
     for name in ("compression_type", "compression_codec"):
         if given.get(name):
             properties["whole_batches_codec"] = given[name]
+    if given.get("broker_version") or given.get("broker_version_fallback"):
+        properties["whole_batches_format"] = 0
     return properties
 
 

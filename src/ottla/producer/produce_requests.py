@@ -28,9 +28,7 @@ def message_format(version: int) -> int:
 def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memoryview:
     """The record set of a batch. Raises OttlaError where this broker cannot take it."""
     only = batch.parts[0]
-    if isinstance(only, WholePart) and version >= (
-        ZSTD_SINCE if only.codec is Codec.ZSTD else FORMAT_2_SINCE
-    ):
+    if isinstance(only, WholePart) and _is_taken(only, version):
         return only.stamped(_stamp(batch))
     if codec is Codec.ZSTD and version < ZSTD_SINCE:
         raise LocalProtocolError(
@@ -42,6 +40,11 @@ def encoded(batch: Batch, version: int, codec: Codec, level: int | None) -> memo
         return _messages(batch, version, magic, codec, level)
     pieces = [part.piece for part in batch.parts]
     return encode_batch(pieces, codec=codec, level=level, stamp=_stamp(batch))
+
+
+def _is_taken(part: WholePart, version: int) -> bool:
+    """Whether this version can carry it as it is."""
+    return part.magic == message_format(version) and (part.codec is not Codec.ZSTD or version >= ZSTD_SINCE)
 
 
 def _stamp(batch: Batch) -> Stamp:

@@ -1,7 +1,7 @@
-"""Batches that were encoded by somebody else, on their way: sent as they are, each alone.
+"""Batches, or sets of old messages, that were encoded by somebody else, on their way: sent as they are.
 
-Only where a broker cannot take one, because of its format, its codec or its size, it is decoded, and goes the
-way of columns.
+Each goes alone. Only where a broker cannot take one, because of its format, its codec or its size, it is
+decoded, and goes the way of columns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from ottla.kernels.layout import MAGIC_AT
 from ottla.producer.deliveries import Submission
 from ottla.producer.parts import COLUMNS, Part, Sizes, Source, wall_ms
 from ottla.records.builder import NO_PICKS, Piece, Stamp
@@ -19,9 +20,9 @@ from ottla.records.whole_batches import stamped
 
 
 class WholePart(Part):
-    """One record batch of format 2."""
+    """One record batch, or the messages of one request."""
 
-    __slots__ = ("batch", "codec")
+    __slots__ = ("batch", "codec", "magic")
 
     is_whole = True
 
@@ -30,6 +31,7 @@ class WholePart(Part):
     ) -> None:
         self.batch = batch
         self.codec = codec
+        self.magic = batch[MAGIC_AT]
         self.rows = rows
         self.size = self.held_bytes = len(batch)
         self.submission = submission
@@ -49,8 +51,8 @@ class WholePart(Part):
         return self.decoded().piece
 
     def stamped(self, stamp: Stamp) -> memoryview:
-        """The batch under a producer's numbers."""
-        return stamped(self.batch, stamp)
+        """The batch under a producer's numbers, for which old formats have no place."""
+        return stamped(self.batch, stamp) if self.magic == 2 else self.batch
 
     def decoded(self) -> Part:
         """The same records as columns, for the same memory. Raises CorruptRecord."""

@@ -8,8 +8,11 @@
 A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence are
 another's, so that `stamped` writes others into its header; the checksum does not cover the first, and is made
 anew for the rest. All else goes as columns: what is below the reader's position in part, what compaction has
-left gaps in, what has the time of the log (only a broker writes that), formats 0 and 1, and small batches,
-of which a Produce request carries one, so that a request costs more than decoding and joining them.
+left gaps in, what has the time of the log (only a broker writes that), other formats, and small batches, of
+which a Produce request carries one, so that a request costs more than decoding and joining them.
+
+Brokers of formats 0 and 1 take many messages at once, which have no producer and whose checksums cover no
+offset. There a row is a set of messages that are not compressed, and goes as it is.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ SCHEMA = pa.schema(
     ]
 )
 COMPRESSED_COUNTS = 4
+SET_BYTES = 512 << 10  # with a message of the same size it is a request of the usual size
 _NO_EPOCH = -1
 # Base offset, size, leader epoch, magic; checksum; attributes. Then producer, its epoch, sequence.
 _ATTRIBUTES = struct.Struct(">h")
@@ -50,13 +54,14 @@ _EPOCH_AT = 12
 
 
 class Keeping(NamedTuple):
-    """What stays whole: batches of so many bytes, and of this codec if there is one.
+    """What stays whole: batches of so many bytes, of this format, and of this codec if there is one.
 
     Compressed ones count four times: they are larger as columns, and to decompress them takes its time.
     """
 
     bytes_min: int
     codec: Codec | None = None
+    magic: int = 2
 
 
 class Segment(NamedTuple):
@@ -94,6 +99,10 @@ def segments(
 def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[np.bool_]:
     attributes = table[:, layout.ATTRIBUTES]
     codecs = attributes & layout.CODEC_MASK
+    if keeping.magic < 2:
+        is_plain = (table[:, layout.MAGIC] == keeping.magic) & (attributes == 0)
+        is_wanted: npt.NDArray[np.bool_] = is_plain & (table[:, layout.BASE_OFFSET] >= from_offset)
+        return is_wanted & (not keeping.codec)
     offsets = table[:, layout.LAST_OFFSET] - table[:, layout.BASE_OFFSET] + 1
     sizes = (table[:, layout.END] - table[:, layout.ENTRY]) * np.where(codecs, COMPRESSED_COUNTS, 1)
     can_stay: npt.NDArray[np.bool_] = (
@@ -119,19 +128,29 @@ def whole(entries: Entries, segment: Segment, pool: SlabPool = POOL) -> pa.Recor
     start, end = span(entries, segment)
     lease = pool.lease(end - start)
     lease.slab.array[: end - start] = entries.data[start:end]
-    ends = np.concatenate((table[:, layout.ENTRY], [end])) - start
+    firsts = _firsts(table)
+    ends = np.append(table[firsts, layout.ENTRY], end) - start
     data = [None, pa.py_buffer(ends.astype(np.int32)), lease.buffer(0, end - start)]
     arrays = [
-        pa.array(np.ascontiguousarray(table[:, layout.BASE_OFFSET])),
-        pa.array(np.ascontiguousarray(table[:, layout.COUNT])),
-        pa.array((table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).astype(np.int8)),
-        pa.Array.from_buffers(pa.binary(), len(table), data, 0),
+        pa.array(table[firsts, layout.BASE_OFFSET]),
+        pa.array(np.add.reduceat(table[:, layout.COUNT], firsts)),
+        pa.array((table[firsts, layout.ATTRIBUTES] & layout.CODEC_MASK).astype(np.int8)),
+        pa.Array.from_buffers(pa.binary(), len(firsts), data, 0),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
+def _firsts(table: Table) -> npt.NDArray[np.int64]:
+    """The entries that rows begin with: each batch, and messages behind a full set or a gap of offsets."""
+    if table[0, layout.MAGIC] == 2:
+        return np.arange(len(table))
+    sets = (table[:, layout.ENTRY] - table[0, layout.ENTRY]) // SET_BYTES
+    breaks = (np.diff(sets) != 0) | (np.diff(table[:, layout.BASE_OFFSET]) != 1)
+    return np.append(0, np.flatnonzero(breaks) + 1)
+
+
 def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryview:
-    """A copy of a batch as a producer sends it: numbered from 0, of no leader, in no transaction."""
+    """A copy of a batch of format 2 as a producer sends it: numbered from 0, and in no transaction."""
     lease = pool.lease(len(batch))
     lease.slab.array[: len(batch)] = np.frombuffer(batch, np.uint8)
     out = lease.view(0, len(batch))
