@@ -75,6 +75,8 @@ class Client:
     def count(self) -> None:
         """It looks up the topics that it leads, if it leads."""
         topics = self.member.topics_led
+        if topics is None:
+            return
         self.member.counted(topics, {topic: self.world.topics[topic] for topic in topics})
 
 

@@ -89,9 +89,9 @@ class Member:
         return self._membership
 
     @property
-    def topics_led(self) -> frozenset[str]:
-        """Whose partition counts this member has to know, as the leader: those that anybody wants."""
-        return self._lead.topics if self._lead is not None else frozenset()
+    def topics_led(self) -> frozenset[str] | None:
+        """Whose partition counts a leader has to know: those that anybody wants. None if it does not lead."""
+        return self._lead.topics if self._lead is not None else None
 
     @property
     def assigns(self) -> bool:

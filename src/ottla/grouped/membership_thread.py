@@ -178,14 +178,15 @@ class MembershipThread:
         """No broker tells of the topics: what was known of them before is better than a session that ends.
         The watch goes on, and if there is more the group joins again."""
         member = self._member
-        if member.assigns and MONOTONIC.now_ms() >= member.plan_by_ms:
-            known = counts_in(self._metadata.view, member.topics_led)
+        topics = member.topics_led
+        if topics is not None and member.assigns and MONOTONIC.now_ms() >= member.plan_by_ms:
+            known = counts_in(self._metadata.view, topics)
             log.warning(
                 "group %r: no broker tells of the topics, so it assigns what it knew: %s",
                 self._config.group_id,
                 known,
             )
-            member.counted(member.topics_led, known)
+            member.counted(topics, known)
 
     def _pause_s(self) -> float | None:
         if self._is_stopping:

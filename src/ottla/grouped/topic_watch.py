@@ -96,8 +96,10 @@ class TopicWatch:
             found = self._selection.found_in(self._metadata.refresh_all(reason="topics by pattern"))
             with_member(lambda member: member.subscribe(found))
         topics = with_member(lambda member: member.topics_led)
-        if not topics:
+        if topics is None:
             return True
-        counts = counts_in(self._metadata.refresh(sorted(topics), reason="topics of the group"), topics)
+        if topics:
+            self._metadata.refresh(sorted(topics), reason="topics of the group")
+        counts = counts_in(self._metadata.view, topics)
         with_member(lambda member: member.counted(topics, counts))
         return len(counts) == len(topics)
