@@ -320,24 +320,6 @@ def test_seek_pause_and_resume(consumer: Consumers, writer: Writer, topic: str) 
         one.seek(TopicAndPartition("elsewhere", 0), 1)
 
 
-def test_a_pattern_finds_topics_that_come_later(
-    broker: EmbeddedBroker, consumer: Consumers, topic: str
-) -> None:
-    one = consumer(re.compile(f"{topic}(-later)?"), metadata_max_age_ms=100)
-    poll_until(lambda: len(one.assignment) == 4, one)
-    broker.create_topic(f"{topic}-later", 2)
-    broker.create_topic(f"{topic}-later-not", 2)
-    poll_until(lambda: len(one.assignment) == 6, one)
-    assert {place.topic for place in one.assignment} == {topic, f"{topic}-later"}
-
-
-def test_a_topic_that_is_made_later_is_found(broker: EmbeddedBroker, consumer: Consumers, topic: str) -> None:
-    one = consumer([topic, f"{topic}-later"], allow_auto_create_topics=False)
-    poll_until(lambda: len(one.assignment) == 4, one)
-    broker.create_topic(f"{topic}-later", 1)
-    poll_until(lambda: len(one.assignment) == 5, one)
-
-
 def test_who_does_not_poll_is_out_and_told_with_numbers(
     consumer: Consumers, writer: Writer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
