@@ -136,23 +136,55 @@ def test_groups_with_members_as_kafka_4(new: Era, left: str) -> None:
             assert ours("kafka-consumer-groups", *arguments) == new.tool(NEW_CLASS, *arguments), command
 
 
-def test_a_reset_a_forgotten_offset_and_a_deletion(new: Era, left: str, tmp_path: Path) -> None:
-    at = ("kafka-consumer-groups", "--bootstrap-server", new.kafka.bootstrap)
-    theirs = (NEW_CLASS, *at[1:])
-    plan = tmp_path / "plan.csv"
-    plan.write_text("grouped,0,1\ngrouped,1,2\n")
-    moved = ours(*at, "--reset-offsets", "--group", "moved", "--from-file", str(plan), "--execute")
-    assert moved.printed.split()[-8:] == ["moved", "grouped", "0", "1", "moved", "grouped", "1", "2"]
-    described = ours(*at, "--describe", "--group", "moved")
-    assert described == new.tool(*theirs, "--describe", "--group", "moved")
-    assert [line.split()[2:4] for line in described.printed.splitlines()[2:]] == [["0", "1"], ["1", "2"]]
-    forgotten = ours(*at, "--delete-offsets", "--group", "moved", "--topic", "grouped:0")
-    assert forgotten.printed.splitlines()[0] == "Request succeeded for deleting offsets from group moved."
-    assert ours(*at, "--delete", "--group", "moved") == (
-        0,
-        "Deletion of requested consumer groups ('moved') was successful.\n",
-        "",
-    )
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.csv"
+    path.write_text("grouped,0,1\ngrouped,1,2\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--from-file PLAN --dry-run",
+        "--from-file PLAN --execute",
+        "--topic grouped --to-earliest --execute",
+        "--topic grouped:0,2 --to-latest --execute",
+        "--topic grouped --to-offset 3 --execute",
+        "--topic grouped:1 --to-offset 99999 --execute",
+        "--all-topics --to-current --execute",
+        "--topic grouped --to-datetime 2020-01-01T00:00:00.000 --execute",
+        "--topic grouped --by-duration P1D --execute",
+        "--topic grouped --to-latest --execute --export",
+        "--topic grouped --shift-by 0 --execute",
+    ],
+)
+def test_resets_as_kafka_4(new: Era, left: str, plan: Path, line: str) -> None:
+    """What is done by one tool is done again by the other, to the same end."""
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    reset = (*at, "--reset-offsets", "--group", "moved", *line.replace("PLAN", str(plan)).split())
+    assert ours("kafka-consumer-groups", *reset) == new.tool(NEW_CLASS, *reset)
+    if "--execute" not in line:
+        return
+    described = (*at, "--describe", "--group", "moved")
+    assert ours("kafka-consumer-groups", *described) == new.tool(NEW_CLASS, *described)
+
+
+def test_offsets_and_groups_are_forgotten_as_by_kafka_4(new: Era, left: str) -> None:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    for group in ("gone-1", "gone-2"):
+        moved = ("--reset-offsets", "--group", group, "--topic", "grouped", "--to-earliest", "--execute")
+        assert ours("kafka-consumer-groups", *at, *moved).code == 0
+    for line in (
+        "--delete-offsets --group {} --topic grouped:0",
+        "--delete-offsets --group {} --topic grouped:0,2 --topic nosuch",
+        "--delete --group {}",
+        "--delete --group {}",
+    ):
+        theirs = new.tool(NEW_CLASS, *at, *line.format("gone-1").split())
+        found = ours("kafka-consumer-groups", *at, *line.format("gone-2").split())
+        assert (found.code, found.complaints) == (theirs.code, theirs.complaints), line
+        assert found.printed == theirs.printed.replace("gone-1", "gone-2"), line
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.admin import Admin, AdminErrors, GroupDescription, GroupKind, TopicAndPartition
 from ottla.classic.java_regex import compile_java
@@ -257,7 +257,7 @@ def _delete(admin: Admin, options: Options) -> None:
 
 def _delete_offsets(admin: Admin, options: Options) -> None:
     group = options.text("group")
-    places = partitions_of(admin, options.values("topic"))
+    places, unknown = _places_or_errors(admin, options.values("topic"))
     outcomes: dict[TopicAndPartition, str] = dict.fromkeys(places, "Successful")
     first: OttlaError | None = None
     try:
@@ -274,7 +274,21 @@ def _delete_offsets(admin: Admin, options: Options) -> None:
         _fail("Encountered some partition-level error, see the follow-up details.")
     else:
         _fail(broker_message(first))
-    show(group_tables.deletions_text(outcomes), ends_line=False)
+    show(group_tables.deletions_text(outcomes | unknown), ends_line=False)
+
+
+def _places_or_errors(
+    admin: Admin, texts: Iterable[str]
+) -> tuple[list[TopicAndPartition], dict[TopicAndPartition, str]]:
+    """Partitions of topics, and topics that are not there as partitions -1 with what is wrong."""
+    places: list[TopicAndPartition] = []
+    unknown: dict[TopicAndPartition, str] = {}
+    for text in texts:
+        try:
+            places += partitions_of(admin, [text])
+        except KafkaError as error:
+            unknown[TopicAndPartition(text.partition(":")[0], -1)] = f"Error: {java_error(error)}"
+    return places, unknown
 
 
 _ACTS = {

@@ -178,6 +178,9 @@ def resets_text(plans: Mapping[str, Mapping[TopicAndPartition, int]]) -> str:
 
 
 def deletions_text(outcomes: Mapping[TopicAndPartition, str]) -> str:
-    """What became of each partition's offset."""
-    rows = [[place.topic, str(place.partition), status] for place, status in sorted(outcomes.items())]
+    """What became of each partition's offset; a partition below 0 is a topic that is not there."""
+    rows = [
+        [place.topic, "-" if place.partition < 0 else str(place.partition), status]
+        for place, status in sorted(outcomes.items())
+    ]
     return rows_text([["TOPIC", "PARTITION", "STATUS"], *rows], [_width(rows, 0), 10, 15]) + "\n"
