@@ -126,7 +126,7 @@ def _collected_in_segments(
         return None
     entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
     chunks: list[FetchedDataChunk] = []
-    reached = offset
+    reached, left_bytes = offset, bytes_max
     for part in divide(entries):
         start, end = span(entries, part)
         if part.is_whole:
@@ -140,17 +140,21 @@ def _collected_in_segments(
             )
             reached = part.next_offset
             continue
+        if left_bytes <= 0:
+            return Collected(reached, tuple(chunks), used_bytes=start)
         try:
             # What is hidden is in no segment, so that nothing is left to hide.
-            decoded = _decoded(partial(unpack, aborted=None), data[start:end], bytes_max)
+            decoded = _decoded(partial(unpack, aborted=None), data[start:end], left_bytes)
         except CorruptRecord:
             if not chunks:
                 raise
             return Collected(reached, tuple(chunks), used_bytes=start)
         chunks += _chunks(decoded, reached, new_chunk)
         reached = decoded.next_offset
+        left_bytes -= decoded.batch.get_total_buffer_size()
         if decoded.damage is not None or decoded.valid_bytes < end - start:
-            return Collected(reached, tuple(chunks), used_bytes=start + decoded.valid_bytes)
+            used_bytes = start + decoded.valid_bytes
+            return Collected(reached, tuple(chunks), used_bytes=used_bytes) if reached > offset else None
     if entries.damage is not None and entries.summary.next_offset <= offset:
         raise entries.damage
     reached = max(offset, entries.summary.next_offset)
