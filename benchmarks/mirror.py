@@ -1,9 +1,14 @@
-"""Mirrors of Apache Kafka 0.9: ours beside that Kafka's own MirrorMaker, by the same files and flags.
+"""Mirrors beside Kafka's own MirrorMaker, by the same files and flags.
 
-The source is Kafka 0.9.0.1 with 8 B keys and 100 B values in one and in eight partitions, read by a classic
-group; the target is our broker, whose time is that of neither. Both are processes. A rate is taken from the
-moment when the target has a tenth of the records to that when it has all, by the clock and by the CPU time of
-the mirror: the start of Java or of Python does not count, nor does a first rebalance.
+`mirror`: the source is Kafka 0.9.0.1 with 8 B keys and 100 B values in one and in eight partitions, read by a
+classic group, and the peer is that Kafka's MirrorMaker; records are placed by their keys.
+`mirror-batches`: the source is our broker with the same records in compressed batches of 1 MB, read by a
+modern group, and the peer is the last MirrorMaker that there was. Ours keeps partitions, so that batches go
+as bytes; a MirrorMaker decompresses, places by keys, and compresses.
+
+The target is our broker, whose time is that of neither. A rate is taken from the moment when the target has
+a tenth of the records to that when it has all, by the clock and by the CPU time of the mirror: the start of
+Java or of Python does not count, nor does a first rebalance.
 """
 
 from __future__ import annotations
@@ -18,15 +23,17 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.broker.contenders import counted
-from benchmarks.consume import KEY_BYTES, PARTITIONS, Log
+from benchmarks.consume import KEY_BYTES, PARTITIONS
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, VALUE_BYTES, filled
 from benchmarks.harness import Case, Effort, Peer, benchmark
 from benchmarks.workload import Shape, record_sets
-from ottla import Admin, EmbeddedBroker
+from ottla import Admin, EmbeddedBroker, Producer
+from ottla.records.reader import decode
 from tools.peer_cache import program
-from tools.peers import KAFKA_0_9, RealKafka, Unavailable, kafka_libs
+from tools.peers import KAFKA_0_9, KAFKA_3, RealKafka, Unavailable, kafka_libs
 
 logger = logging.getLogger(__name__)
 
@@ -36,32 +43,81 @@ DEADLINE_S = 300
 LOOK_S = 0.005
 
 
+OURS = (sys.executable, "-m", "ottla", "kafka-mirror-maker")
+CODEC = "lz4"
+BATCH_BYTES = 1 << 20
+
+
+class Task(NamedTuple):
+    """A topic to mirror, and what the files for both sides have beside addresses and names."""
+
+    topic: str
+    partitions: int
+    records: int
+    consumer: str
+    producer: str = ""
+
+
 @benchmark("mirror")
 def mirrors(effort: Effort) -> Iterator[Case]:
     """Small records in one and in eight partitions; nothing where Kafka 0.9 cannot be had."""
-    ours = [sys.executable, "-m", "ottla", "kafka-mirror-maker"]
-    theirs = [
-        *(program("java"), f"-Xmx{HEAP_MB}m", "-cp", f"{kafka_libs(KAFKA_0_9)}{os.sep}*"),
-        "kafka.tools.MirrorMaker",
-    ]
     try:
         with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka:
             made = record_sets(Shape(VALUE_BYTES, key_bytes=KEY_BYTES, magic=0), DIFFERENT_MB)
             for partitions in PARTITIONS:
-                topic = filled(kafka, made, partitions, 2 * effort.server_mb)
+                log = filled(kafka, made, partitions, 2 * effort.server_mb)
+                where = f"zookeeper.connect={kafka.zookeeper}\nauto.offset.reset=smallest\n"
+                task = Task(log.topic, partitions, log.records, where)
                 name = f"mirror {VALUE_BYTES} B values of Kafka 0.9, {counted(partitions, 'partition')}"
-                for unit, clock in CLOCKS.items():
-                    rival = partial(rate, theirs, kafka, topic, clock)
-                    yield Case(
-                        name,
-                        unit,
-                        partial(rate, ours, kafka, topic, clock),
-                        [Peer("MirrorMaker", KAFKA_0_9, rival, target=TARGET)],
-                        max(2, effort.process_rounds),
-                        is_warmed=False,
-                    )
+                yield from cases(name, effort, task, OURS, KAFKA_0_9)
     except Unavailable as error:
         logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
+
+
+@benchmark("mirror-batches")
+def mirrors_of_batches(effort: Effort) -> Iterator[Case]:
+    """Batches that ours hands on as bytes; nothing where Kafka 3.9 cannot be had."""
+    ours = (*OURS, "--message.handler", "ottla.mirror:same_partition")
+    try:
+        with EmbeddedBroker() as source:
+            for partitions in PARTITIONS:
+                topic = f"batches-{partitions}"
+                records = written(source, topic, partitions, 2 * effort.server_mb)
+                where = f"bootstrap.servers={source.bootstrap}\nauto.offset.reset=earliest\n"
+                task = Task(topic, partitions, records, where, f"compression.type={CODEC}\n")
+                name = (
+                    f"mirror batches of {VALUE_BYTES} B values, {CODEC}, {counted(partitions, 'partition')}"
+                )
+                yield from cases(name, effort, task, ours, KAFKA_3)
+    except Unavailable as error:
+        logger.warning("Kafka %s cannot be run here: %s", KAFKA_3, error)
+
+
+def cases(name: str, effort: Effort, task: Task, ours: Sequence[str], version: str) -> Iterator[Case]:
+    """By both clocks."""
+    theirs = [
+        *(program("java"), f"-Xmx{HEAP_MB}m", "-cp", f"{kafka_libs(version)}{os.sep}*"),
+        "kafka.tools.MirrorMaker",
+    ]
+    for unit, clock in CLOCKS.items():
+        rival = Peer("MirrorMaker", version, partial(rate, theirs, task, clock), target=TARGET)
+        own = partial(rate, ours, task, clock)
+        yield Case(name, unit, own, [rival], max(2, effort.process_rounds), is_warmed=False)
+
+
+def written(broker: EmbeddedBroker, topic: str, partitions: int, megabytes: int) -> int:
+    """Fill a topic with so many megabytes before compression; how many records that are."""
+    broker.create_topic(topic, partitions)
+    made = record_sets(Shape(VALUE_BYTES, key_bytes=KEY_BYTES), DIFFERENT_MB)
+    sets = [decode(one).batch.select(["key", "value", "timestamp"]) for one in made.sets]
+    settings = {"bootstrap.servers": broker.bootstrap, "compression.type": CODEC}
+    records = 0
+    with Producer({**settings, "batch.size": BATCH_BYTES, "linger.ms": 1000}) as producer:
+        for number in range(megabytes):
+            one = sets[number % len(sets)]
+            producer.send_batch(topic, one, partition=number % partitions)
+            records += one.num_rows
+    return records
 
 
 def cpu_seconds(pid: int) -> float:
@@ -74,39 +130,37 @@ Clock = Callable[[int], float]
 CLOCKS: dict[str, Clock] = {"records/s": lambda pid: time.perf_counter(), "records/CPU s": cpu_seconds}  # noqa: ARG005
 
 
-def rate(command: Sequence[str], kafka: RealKafka, topic: Log, clock: Clock) -> float:
+def rate(command: Sequence[str], task: Task, clock: Clock) -> float:
     """Records a second of one mirror, from nothing to all."""
     with EmbeddedBroker() as target, tempfile.TemporaryDirectory() as place:
-        target.create_topic(topic.topic, topic.partitions)
+        target.create_topic(task.topic, task.partitions)
         consumer, producer = Path(place, "consumer"), Path(place, "producer")
-        consumer.write_text(
-            f"zookeeper.connect={kafka.zookeeper}\ngroup.id={uuid.uuid4().hex}\nauto.offset.reset=smallest\n"
-        )
-        producer.write_text(f"bootstrap.servers={target.bootstrap}\n")
+        consumer.write_text(f"{task.consumer}group.id={uuid.uuid4().hex}\n")
+        producer.write_text(f"{task.producer}bootstrap.servers={target.bootstrap}\n")
         files = ["--consumer.config", str(consumer), "--producer.config", str(producer)]
         process = subprocess.Popen(
-            [*command, *files, "--whitelist", topic.topic], stdout=sys.stderr, stderr=subprocess.DEVNULL
+            [*command, *files, "--whitelist", task.topic], stdout=sys.stderr, stderr=subprocess.DEVNULL
         )
         try:
-            return _rate(target, topic, process, partial(clock, process.pid))
+            return _rate(target, task, process, partial(clock, process.pid))
         finally:
             process.kill()
             process.wait()
 
 
 def _rate(
-    target: EmbeddedBroker, topic: Log, process: subprocess.Popen[bytes], clock: Callable[[], float]
+    target: EmbeddedBroker, task: Task, process: subprocess.Popen[bytes], clock: Callable[[], float]
 ) -> float:
     begun, begun_at = 0, 0.0
     deadline = time.perf_counter() + DEADLINE_S
     with Admin(bootstrap_servers=target.bootstrap) as admin:
         while True:
-            records = sum(one.offset or 0 for one in admin.list_offsets(topic.topic).values())
+            records = sum(one.offset or 0 for one in admin.list_offsets(task.topic).values())
             now = clock()
-            if not begun and records >= topic.records // BEGUN:
+            if not begun and records >= task.records // BEGUN:
                 begun, begun_at = records, now
-            if records >= topic.records and now > begun_at:
+            if records >= task.records and now > begun_at:
                 return (records - begun) / (now - begun_at)
             if process.poll() is not None or time.perf_counter() > deadline:
-                raise RuntimeError(f"{topic.topic}: {records:,} of {topic.records:,} records were mirrored")
+                raise RuntimeError(f"{task.topic}: {records:,} of {task.records:,} records were mirrored")
             time.sleep(LOOK_S)
