@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from tests.zookeeper.conftest import require_server
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -47,6 +48,7 @@ def test_readme_tells_what_its_blocks_print(block: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_demo_runs() -> None:
+    require_server()
     run = subprocess.run(
         [sys.executable, "-W", "error", "-m", "examples.demo"],
         cwd=ROOT,
