@@ -112,3 +112,15 @@ def test_what_cannot_be_read_is_left_out(cluster: MemorySession, caplog: pytest.
     assert {paths.broker(1), paths.topic("broken")} <= {
         path for path in (paths.broker(1), paths.topic("broken")) if path in caplog.text
     }
+
+
+def test_foreign_nodes_are_no_brokers_and_no_topics(
+    cluster: MemorySession, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("backup", "99999999999", "4294967296", "²"):
+        cluster.create_with_parents(f"{paths.BROKER_IDS}/{name}", b"{}")
+    cluster.create_with_parents(f"{paths.TOPICS}/orders (copy)", b"{}")
+    view = ZooKeeperMetadata(cluster).view()
+    assert set(view.brokers) == {1, 2}
+    assert set(view.topics) == {"orders"}
+    assert f"{paths.TOPICS}/orders (copy)" in caplog.text
