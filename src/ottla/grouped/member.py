@@ -39,6 +39,7 @@ from ottla.grouped.member_state import (
     State,
     reaction_to,
 )
+from ottla.grouped.member_times import MemberTimes
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.offsets.coordinator_messages import Membership
@@ -65,7 +66,7 @@ class Member:
         self._requests = GroupRequests(
             config.group_id, config.session_timeout_ms, config.max_poll_interval_ms
         )
-        self._pause_ms = pause_ms
+        self._times = MemberTimes(config, pause_ms)
         self._topics = frozenset(topics or ())
         self._are_topics_known = topics is not None
         self._membership = Membership(instance_id=config.instance_id)
@@ -74,12 +75,6 @@ class Member:
         self._lead: Leadership | None = None
         self._plan: dict[str, bytes] = {}
         self._in_flight: Ask | None = None
-        self._failures = 0
-        self._retry_at_ms = 0.0
-        self._heartbeat_at_ms = 0.0
-        self._answered_at_ms = 0.0  # the last heartbeat, join or sync
-        self._synced_at_ms = 0.0
-        self._polled_at_ms: float | None = None  # None: the application has to poll first
         self._rejoin_reason = ""
         self._is_evicted = False
 
@@ -102,7 +97,12 @@ class Member:
 
     def polled(self, now_ms: float) -> None:
         """The application asks for records, so it is alive."""
-        self._polled_at_ms = now_ms
+        self._times.polled(now_ms)
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether it does so; not before the first time, nor while it is too slow."""
+        return self._times.is_polled
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want other topics from now on."""
@@ -149,7 +149,7 @@ class Member:
         if self._in_flight is not None or self.state in ENDS:
             return None
         ask = self._overdue(now_ms)
-        if ask is None and now_ms >= self._retry_at_ms:
+        if ask is None and now_ms >= self._times.retry_at_ms:
             ask = self._due(now_ms)
         self._in_flight = ask
         return ask
@@ -161,11 +161,8 @@ class Member:
         if self.state is State.SYNCING:
             return self._requests.sync(self._membership, self._protocol, self._plan)
         self._look_after_withheld(now_ms)
-        if self._beats and now_ms >= self._heartbeat_at_ms:
-            left_ms = self._answered_at_ms + self.config.session_timeout_ms - now_ms
-            return self._requests.heartbeat(
-                self._membership, max(left_ms, float(self.config.heartbeat_interval_ms))
-            )
+        if self._beats and self._times.is_heartbeat_due(now_ms):
+            return self._requests.heartbeat(self._membership, self._times.heartbeat_patience_ms(now_ms))
         return None
 
     def next_at_ms(self) -> float | None:
@@ -173,25 +170,14 @@ class Member:
         if self._in_flight is not None:
             return None
         if self.state is State.SYNCING or self._may_join:
-            return self._retry_at_ms
+            return self._times.retry_at_ms
         if self.assigns:
-            return self.plan_by_ms
-        if not self._beats:
-            return None
-        beat_ms = max(self._heartbeat_at_ms, self._retry_at_ms)
-        if self._polled_at_ms is None:
-            return beat_ms
-        return min(beat_ms, self._polled_at_ms + self.config.max_poll_interval_ms)
-
-    @property
-    def plan_by_ms(self) -> float:
-        """Until when a leader that assigns waits for fresh counts: nothing else tells that it lives."""
-        return self._answered_at_ms + self.config.session_timeout_ms / 3
+            return self._times.plan_by_ms
+        return self._times.beat_at_ms if self._beats else None
 
     @property
     def _may_join(self) -> bool:
-        is_wanted = self._polled_at_ms is not None and self._are_topics_known
-        return self.state is State.JOINING and is_wanted
+        return self.state is State.JOINING and self._times.is_polled and self._are_topics_known
 
     @property
     def _beats(self) -> bool:
@@ -209,10 +195,7 @@ class Member:
                 member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
                 self._refused(code, now_ms, member_id=member_id)
                 return
-            self._failures = 0
-            self._retry_at_ms = 0.0
-            self._answered_at_ms = now_ms
-            self._heartbeat_at_ms = now_ms + self.config.heartbeat_interval_ms
+            self._times.answered(now_ms)
         try:
             self._accepted(response)
         except RemoteProtocolError as error:
@@ -230,7 +213,7 @@ class Member:
         self.is_coordinator_doubtful = True
         if self.state is State.SYNCING:
             self._move(Event.SENT_BACK)
-        self._back_off(now_ms)
+        self._times.failed(now_ms)
 
     def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
         """A commit in this member's name may have learned what the next heartbeat would tell."""
@@ -253,19 +236,15 @@ class Member:
             self.is_coordinator_doubtful |= reaction is Reaction.FIND_COORDINATOR
             if self.state is State.SYNCING:
                 self._move(Event.SENT_BACK)
-            self._back_off(now_ms)
+            self._times.failed(now_ms)
 
     def _sent_back(self, now_ms: float) -> None:
         if self.state is State.SYNCING:
             self._move(Event.SENT_BACK)
         elif self.state is State.JOINING:
-            self._back_off(now_ms)
+            self._times.failed(now_ms)
         else:
             self._wish_to_rejoin("the group rebalances")
-
-    def _back_off(self, now_ms: float) -> None:
-        self._failures += 1
-        self._retry_at_ms = now_ms + self._pause_ms(self._failures)
 
     # --- joining
 
@@ -295,6 +274,10 @@ class Member:
         has_to_plan = self._lead is not None and not response.skip_assignment
         self._move(Event.LED if has_to_plan else Event.JOINED)
 
+    def is_plan_late(self, now_ms: float) -> bool:
+        """Whether the counts that a leader waits for have to do without a broker: its session would end."""
+        return self.assigns and now_ms >= self._times.plan_by_ms
+
     def counted(self, topics: frozenset[str], partition_counts: Mapping[str, int]) -> None:
         """So many partitions these topics have now; one without a count does not exist. What was asked in an
         earlier generation, for other topics, is of no use."""
@@ -315,7 +298,7 @@ class Member:
         give_back = self.held - given
         if give_back:
             self._rejoin_reason = f"it gave {len(give_back)} partitions back for others to take"
-        self._synced_at_ms = self._answered_at_ms
+        self._times.synced()
         self._move(Event.SYNCED)
         self._demand(give_back=give_back, take=given - self.held)
 
@@ -323,9 +306,7 @@ class Member:
         """Who gives partitions up joins again, and the rest follows. But a static member that dies before
         it does, and comes back, joins without a new generation: then nobody would ever get them."""
         lead = self._lead
-        if lead is None or not lead.is_short:
-            return
-        if now_ms - self._synced_at_ms >= self.config.session_timeout_ms:
+        if lead is not None and lead.is_short and self._times.has_lasted_a_session(now_ms):
             lead.is_short = False
             self._wish_to_rejoin("partitions were withheld, and nobody came to share them out")
 
@@ -355,7 +336,7 @@ class Member:
         self._membership = self._membership._replace(member_id=member_id, generation=NO_GENERATION)
         self._rejoin_reason = ""
         self._lead = None
-        self._retry_at_ms = now_ms
+        self._times.retry_at_ms = now_ms
         self._is_evicted = True
         self._move(Event.EVICTED)
         if self.demand is None:  # else the application is at it: what it holds afterwards is lost
@@ -363,16 +344,14 @@ class Member:
 
     def _overdue(self, now_ms: float) -> Ask | None:
         """An application that does not poll leaves the group, so that others get its partitions."""
-        limit_ms = self.config.max_poll_interval_ms
-        if not self._beats or self._polled_at_ms is None or now_ms - self._polled_at_ms < limit_ms:
+        took_ms = self._times.too_slow_ms(now_ms) if self._beats else 0.0
+        if not took_ms:
             return None
-        took_ms = now_ms - self._polled_at_ms
-        self._polled_at_ms = None
         leaver = self._membership
         self._evict(
             Reaction.FORGET_MEMBER,
-            f"{took_ms:.0f} ms since the last poll, and max.poll.interval.ms is {limit_ms}: process less "
-            "between two polls, or raise it",
+            f"{took_ms:.0f} ms since the last poll, and max.poll.interval.ms is "
+            f"{self.config.max_poll_interval_ms}: process less between two polls, or raise it",
             now_ms,
         )
         # A static member stays in the group until its session ends.

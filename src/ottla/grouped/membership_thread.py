@@ -75,8 +75,8 @@ class MembershipThread:
     def start(self) -> None:
         """Begin; nothing if it has begun."""
         if self._thread.ident is None and not self._is_stopping:
-            self._thread.start()
             self._watch.start()
+            self._thread.start()
 
     def with_member(self, act: Callable[[Member], T]) -> T:
         """Do this with the member, and go on by what it changed. From any thread."""
@@ -87,14 +87,16 @@ class MembershipThread:
 
     def polled(self) -> Demand | None:
         """The application is alive; what it shall do first. Raises what ended the membership."""
-
-        def act(member: Member) -> Demand | None:
+        with self._changed:
+            member = self._member
             if member.failure is not None:
                 raise member.failure
+            before = member.state, member.is_polled
             member.polled(MONOTONIC.now_ms())
-            return member.take_demand()
-
-        return self.with_member(act)
+            demand = member.take_demand()
+            if before != (member.state, member.is_polled):  # rarely: polls are many
+                self._changed.notify_all()
+            return demand
 
     def done(self) -> None:
         """The application has done what was demanded."""
@@ -179,7 +181,7 @@ class MembershipThread:
         The watch goes on, and if there is more the group joins again."""
         member = self._member
         topics = member.topics_led
-        if topics is not None and member.assigns and MONOTONIC.now_ms() >= member.plan_by_ms:
+        if topics is not None and member.is_plan_late(MONOTONIC.now_ms()):
             known = counts_in(self._metadata.view, topics)
             log.warning(
                 "group %r: no broker tells of the topics, so it assigns what it knew: %s",

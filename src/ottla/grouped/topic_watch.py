@@ -57,8 +57,9 @@ class TopicWatch:
         self._thread = threading.Thread(target=self._run, name=f"ottla-topics-{group_id}", daemon=True)
 
     def start(self) -> None:
-        """Begin, once."""
-        self._thread.start()
+        """Begin; nothing if it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def rouse(self) -> None:
         """From any thread: look now, the leader has to assign."""
