@@ -6,6 +6,7 @@ for a row that decodes.
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 RAW, REASON = "_raw", "_reason"
 _CORRUPT = "_corrupt_record"
+_SOUND = "_sound"
 _SAMPLED = 1000
 _CLASSES = {
     Decoding.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
@@ -44,10 +46,15 @@ def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataF
         return _with_json(rows, decode.schema, mode)
     check_class_path(records.sparkSession, decode.format)
     value = F.expr(f"substring(value, {decode.skip_bytes + 1})") if decode.skip_bytes else F.col("value")
-    what = decode.message or "the schema"
     made = rows.withColumn("value", _from_bytes(value, decode, mode))
-    refused = F.col("value").isNull() & F.col(RAW).isNotNull()
-    return made.withColumn(REASON, F.when(refused, F.lit(f"not {decode.format} of {what}")))
+    # What cannot be decoded is null, or a struct of nulls; a sound one of Avro always has a field more.
+    nothing = F.col("value").isNull() | (F.to_json(F.struct("value")).isin("{}", '{"value":{}}'))
+    is_some = F.length(RAW) > decode.skip_bytes  # no bytes at all are a message of protobuf, with defaults
+    refused = nothing & (is_some if decode.format is Decoding.PROTOBUF else F.col(RAW).isNotNull())
+    reason = F.when(refused, F.lit(f"not {decode.format} of {decode.message or 'the schema'}"))
+    made = made.withColumn(REASON, reason)
+    is_marked = decode.format is Decoding.AVRO and isinstance(made.schema["value"].dataType, StructType)
+    return made.withColumn("value", F.col("value").dropFields(_SOUND)) if is_marked else made
 
 
 def _with_json(rows: DataFrame, schema: str, mode: str) -> DataFrame:
@@ -66,11 +73,22 @@ def _from_bytes(value: Column, decode: Decode, mode: str) -> Column:
         from pyspark.sql.avro.functions import from_avro
 
         schema = decode.schema or _file(decode.schema_file).decode()
-        return from_avro(value, schema, {"mode": mode})
+        return from_avro(value, schema, {"mode": mode, "avroSchema": marked(schema)})
     from pyspark.sql.protobuf.functions import from_protobuf
 
     descriptors = _file(decode.schema_file)
     return from_protobuf(value, decode.message, options={"mode": mode}, binaryDescriptorSet=descriptors)
+
+
+def marked(schema: str) -> str:
+    """An Avro schema for reading, with one more field whose default is true. Raises ConfigError."""
+    try:
+        told = json.loads(schema)
+    except ValueError as error:
+        raise ConfigError(f"[decode] schema of avro: JSON is wanted; {error}") from None
+    if isinstance(told, dict) and told.get("type") == "record":
+        told["fields"] = [*told["fields"], {"name": _SOUND, "type": "boolean", "default": True}]
+    return json.dumps(told)
 
 
 def _file(path: str) -> bytes:
