@@ -62,9 +62,9 @@ def values(tasks: list[list[dict[str, Any]]]) -> list[int]:
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A new topic with three partitions, named after the test."""
+    """A new topic with three partitions, named after the test. It keeps records of 1970."""
     name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3)
+    broker.create_topic(name, 3, config={"retention.ms": "-1"})
     return name
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from ottla import EmbeddedBroker
+from ottla import EmbeddedBroker, Producer
+from ottla.admin import Admin, NewPartitions
 from ottla.client.config import ClientConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets
+from ottla.spark import lag
 from tests.spark.conftest import Filled
 
 pytestmark = pytest.mark.timeout(280)
@@ -75,6 +77,11 @@ def test_a_restarted_query_goes_on_where_it_was(table: Table, topic: str, fill: 
     source = last.lastProgress.sources[0]
     assert json.loads(source.endOffset) == {topic: {"0": 120, "1": 120, "2": 120}}
     assert json.loads(source.latestOffset) == {topic: {"0": 120, "1": 120, "2": 120}}
+    assert lag(last.lastProgress).total == 0
+    behind = [lag(one) for one in first.recentProgress]
+    assert behind[0].total == 210
+    assert behind[0].most == 70
+    assert lag(None).total == lag(None).most == 0
 
 
 def test_the_first_batch_is_repeated_from_where_the_query_began(
@@ -105,21 +112,42 @@ def test_a_group_sees_the_query_and_a_query_begins_where_a_group_is(
     assert other.values() == Counter(range(90, 120))
 
 
-def test_a_running_query_notices_new_topics(
+def test_a_running_query_lives_through_what_becomes_of_topics(
     table: Table, broker: EmbeddedBroker, topic: str, fill: Filled
 ) -> None:
+    """A new topic, more partitions, and a topic that is deleted and made anew."""
     fill(topic, range(30))
-    query = table.start(continuous=True, subscribePattern=f"{topic}.*", startingOffsets="earliest")
+    query = table.start(
+        continuous=True,
+        subscribePattern=f"{topic}.*",
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        **{"partition.metadata.cache.ttl.ms": "100"},
+    )
+
+    def reaches(name: str, partition: str, offset: int) -> None:
+        while json.loads(query.lastProgress.sources[0].endOffset).get(name, {}).get(partition) != offset:
+            assert query.isActive, query.exception()
+            query.awaitTermination(0.1)
+
     try:
         query.processAllAvailable()
         broker.create_topic(f"{topic}-2", 1)
         fill(f"{topic}-2", range(30, 40), 1)
-        while f"{topic}-2" not in (query.lastProgress.sources[0].endOffset or ""):
-            assert query.isActive, query.exception()
-            query.awaitTermination(0.2)
+        reaches(f"{topic}-2", "0", 10)
+        with Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_partitions(NewPartitions(topic, 4))
+        with Producer(bootstrap_servers=broker.bootstrap) as late:
+            for number in range(40, 80):
+                late.send(topic, str(number), partition=number % 4)
+        reaches(topic, "3", 10)
+        broker.delete_topic(f"{topic}-2")
+        broker.create_topic(f"{topic}-2", 1)
+        fill(f"{topic}-2", range(80, 85), 1)
+        reaches(f"{topic}-2", "0", 5)
     finally:
         query.stop()
-    assert table.values() == Counter(range(40))
+    assert table.values() == Counter(range(85))
 
 
 def test_records_that_are_gone_stop_the_query(

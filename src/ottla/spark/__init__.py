@@ -6,7 +6,7 @@ Spark finds both formats by itself through the packages `pyspark_ottla` and `pys
 the schema and the offsets' JSON are those of Spark's own Kafka connector.
 
 Decided without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
-`admission`, `range_planner`, `data_loss`, `columns`, `row_identity`. On the driver:
+`admission`, `range_planner`, `data_loss`, `log_sizes`, `columns`, `row_identity`, `lag`. On the driver:
 `cluster` and `group_offsets` ask brokers, `stream_planner` answers Spark, `log_segments` looks at files.
 In the executors: `range_reader`, `landing_files`, `landing_compaction`, and most of `writer`. What Spark and
 users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
@@ -17,13 +17,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ottla.spark.lag import Lag, lag
 from ottla.spark.session import session
 
 if TYPE_CHECKING:
     from ottla.spark.landing import land, land_stream
     from ottla.spark.pipeline.pipeline import Pipeline
 
-__all__ = ["Pipeline", "land", "land_stream", "session"]
+__all__ = ["Lag", "Pipeline", "lag", "land", "land_stream", "session"]
 
 _LOADED_AT_FIRST_USE = {
     "Pipeline": "ottla.spark.pipeline.pipeline",

@@ -42,7 +42,7 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
         chosen |= LOCAL | {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
         if "PYSPARK_PYTHON" not in os.environ and os.name == "posix":
             # Spark's planners look at nothing else: a JVM that runs already does not learn of it.
-            os.environ["PYSPARK_PYTHON"] = _worker_python()
+            os.environ["PYSPARK_PYTHON"] = worker_python()
     chosen |= {name.replace("_", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in chosen.items():
@@ -50,7 +50,7 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     return builder.getOrCreate()
 
 
-def _worker_python() -> str:
+def worker_python() -> str:
     """A script that starts this Python without Spark's zip file; it goes with this process."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
