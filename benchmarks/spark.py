@@ -13,7 +13,6 @@ which columns a query needs is a line of its own.
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import subprocess
 import sys
@@ -33,11 +32,10 @@ from benchmarks.spark_queries import CORES
 from ottla.admin import Admin, NewTopic
 from tools.peer_cache import SPARK_KAFKA, Unavailable, spark_kafka_jars
 
-logger = logging.getLogger(__name__)
-
 VALUE_BYTES, PARTITIONS = 100, 8
 CONNECTOR = "spark-sql-kafka-0-10"
 CONFLUENT_SHARE = 16
+MOST_MB = 256
 GROWTH_PARTITIONS = (4, 16, 64)
 TRIGGERS, SENDS = 25, 25
 CLOCKS = {"seconds": "rows/s a core, by the clock", "cpu": "rows/CPU s of Spark"}
@@ -140,23 +138,30 @@ def place() -> Iterator[Place]:
         yield Place(server, ours, theirs, why_not, directory)
 
 
-@benchmark("spark-queries")
-def queries(effort: Effort) -> Iterator[Case]:
-    """What is done with all rows of a topic."""
+@benchmark("spark")
+def spark(effort: Effort) -> Iterator[Case]:
+    """Queries, how they grow with partitions, and micro-batches, all with the same sessions."""
     with place() as at:
-        log = filled(at.server, VALUE_BYTES, PARTITIONS, 2 * effort.server_mb)
-        table = at.path("table")
-        at.ours.ask("land", source={"options": at.kafka(log)}, path=table)
-        for query, name, columns, target in (
-            ("count", "count()", "offset", 1),
-            ("sum", "sum(length(value))", "value", 1),
-            ("group", "group by key, count", "key", 1),
-            ("parquet", "to parquet through Spark's writer", "", 2),
-        ):
-            contenders = _contenders(at, log, query, table, columns, target)
-            yield from _by_both_clocks(name, contenders, _rounds(effort))
-        yield from _by_both_clocks("to parquet, raw", _landing(at, log), _rounds(effort))
-        yield from _by_both_clocks("topic to topic", _copying(at, log), _rounds(effort))
+        yield from _queries(at, effort)
+        yield from _growth(at, effort)
+        yield from _streams(at, effort)
+
+
+def _queries(at: Place, effort: Effort) -> Iterator[Case]:
+    """What is done with all rows of a topic."""
+    log = filled(at.server, VALUE_BYTES, PARTITIONS, min(MOST_MB, 4 * effort.server_mb))
+    table = at.path("table")
+    at.ours.ask("land", source={"options": at.kafka(log)}, path=table)
+    for query, name, columns, target in (
+        ("count", "count()", "offset", 1),
+        ("sum", "sum(length(value))", "value", 1),
+        ("group", "group by key, count", "key", 1),
+        ("parquet", "to parquet through Spark's writer", "", 2),
+    ):
+        contenders = _contenders(at, log, query, table, columns, target)
+        yield from _by_both_clocks(name, contenders, effort.process_rounds)
+    yield from _by_both_clocks("to parquet, raw", _landing(at, log), effort.process_rounds)
+    yield from _by_both_clocks("topic to topic", _copying(at, log), effort.process_rounds)
 
 
 @dataclass(frozen=True)
@@ -260,63 +265,54 @@ def _copying(at: Place, log: Log) -> list[Contender]:
     ]
 
 
-@benchmark("spark-growth")
-def growth(effort: Effort) -> Iterator[Case]:
+def _growth(at: Place, effort: Effort) -> Iterator[Case]:
     """The same rows in more and more partitions."""
-    with place() as at:
-        megabytes = max(GROWTH_PARTITIONS[-1], effort.server_mb)
-        single = filled(at.server, VALUE_BYTES, 1, megabytes)
+    megabytes = max(GROWTH_PARTITIONS[-1], effort.server_mb)
+    single = filled(at.server, VALUE_BYTES, 1, megabytes)
 
-        def summing(log: Log) -> Callable[[], Answer]:
-            return lambda: at.ours.ask("sum", source={"format": "ottla", "options": at.kafka(log)})
+    def summing(log: Log) -> Callable[[], Answer]:
+        return lambda: at.ours.ask("sum", source={"format": "ottla", "options": at.kafka(log)})
 
-        for partitions in GROWTH_PARTITIONS:
-            log = filled(at.server, VALUE_BYTES, partitions, megabytes)
-            contenders = [
-                Contender("ottla", "", summing(log), log.records),
-                Contender("ottla, 1 partition", "", summing(single), single.records),
-                _connector(at, log, "sum", 1),
-            ]
-            name = f"sum(length(value)) of {counted(partitions, 'partition')}"
-            yield from _by_both_clocks(name, contenders, _rounds(effort))
+    for partitions in GROWTH_PARTITIONS:
+        log = filled(at.server, VALUE_BYTES, partitions, megabytes)
+        contenders = [
+            Contender("ottla", "", summing(log), log.records),
+            Contender("ottla, 1 partition", "", summing(single), single.records),
+            _connector(at, log, "sum", 1),
+        ]
+        name = f"sum(length(value)) of {counted(partitions, 'partition')}"
+        yield from _by_both_clocks(name, contenders, effort.process_rounds)
 
 
-@benchmark("spark-triggers")
-def streams(effort: Effort) -> Iterator[Case]:
+def _streams(at: Place, effort: Effort) -> Iterator[Case]:
     """What a micro-batch costs that has one or a few records, and how long a record waits for its end."""
-    with place() as at, Admin(bootstrap_servers=at.server.bootstrap) as admin:
-        log = filled(at.server, VALUE_BYTES, 4, 4)
-        limit = str(log.records // (TRIGGERS + 1))
-        most = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": limit}
-        sent = f"sent-{uuid.uuid4().hex[:12]}"
+    log = filled(at.server, VALUE_BYTES, 4, 4)
+    limit = str(log.records // (TRIGGERS + 1))
+    small = {**at.kafka(log), "startingOffsets": "earliest", "maxOffsetsPerTrigger": limit}
+    sent = f"sent-{uuid.uuid4().hex[:12]}"
+    with Admin(bootstrap_servers=at.server.bootstrap) as admin:
         admin.create_topics([NewTopic(sent, 4)])
-
-        small = {"source": {"options": {**at.kafka(log), **most}}}
-        fresh = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": sent}
-        waiting = {"source": {"options": fresh}, "topic": sent, "records": SENDS, "bootstrap": log.bootstrap}
-        for name, query, request in (
-            ("a micro-batch of few records", "triggers", small),
-            ("from a record sent to its micro-batch done", "latency", waiting),
-        ):
-            theirs = None if at.theirs is None else _seconds(at, at.theirs, "kafka", query, request)
-            peer = Peer(CONNECTOR, SPARK_KAFKA, theirs, at.why_not, target=1)
-            ours = _seconds(at, at.ours, "ottla", query, request)
-            yield Case(name, "s", ours, [peer], _rounds(effort), better=Better.LESS)
+    fresh = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": sent}
+    waiting = {"options": fresh, "topic": sent, "records": SENDS, "bootstrap": log.bootstrap}
+    for name, query, request in (
+        ("a micro-batch of few records", "triggers", {"options": small}),
+        ("from a record sent to its micro-batch done", "latency", waiting),
+    ):
+        theirs = None if at.theirs is None else _seconds(at, at.theirs, "kafka", query, request)
+        peer = Peer(CONNECTOR, SPARK_KAFKA, theirs, at.why_not, target=1)
+        ours = _seconds(at, at.ours, "ottla", query, request)
+        yield Case(name, "s", ours, [peer], effort.process_rounds, better=Better.LESS, is_warmed=False)
 
 
 def _seconds(at: Place, session: Session, name: str, query: str, request: dict[str, Any]) -> Measure:
     """What a streaming query says of itself; its checkpoint is new each time."""
 
     def measure() -> float:
-        source = {"format": name, **request["source"]}
+        source = {"format": name, "options": request["options"]}
         answer = session.ask(query, **{**request, "source": source, "path": at.path(uuid.uuid4().hex)})
         return float(answer["value"]) / 1000
 
     return measure
-
-
-def _rounds(effort: Effort) -> int:
-    return 1 + effort.process_rounds
 
 
 def _by_both_clocks(name: str, contenders: list[Contender], rounds: int) -> Iterator[Case]:
