@@ -1,6 +1,6 @@
 """A group whose members come, leave, are killed and stopped while a topic is written and read.
 
-python -m tests.grouped.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] …
+python -m tests.grouped.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] [--kafka 4.3.1] …
 
 The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. It prints what
 happened and ends with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s
@@ -27,11 +27,12 @@ import numpy as np
 import pyarrow as pa
 
 from ottla import Admin, EmbeddedBroker, Producer
-from ottla.admin import GroupMember
+from ottla.admin import GroupMember, NewTopic
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.offsets import OffsetLedger
 from tests.grouped.member_process import GROUP, TABLES, TOPIC, Settings, connected
+from tools.peers import RealKafka
 
 SETTLES_WITHIN_S = 5.0
 PATIENCE_S = 180.0
@@ -122,14 +123,13 @@ FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTO
 class Churn:
     """One run on a broker of its own."""
 
-    def __init__(
-        self, broker: EmbeddedBroker, settings: Settings, scale: Scale, chance: random.Random
-    ) -> None:
+    def __init__(self, settings: Settings, scale: Scale, chance: random.Random) -> None:
         self._scale = scale
         self._chance = chance
         self._own_offsets = settings.own_offsets
-        self._producer = Producer(bootstrap_servers=broker.bootstrap)
-        self._admin = Admin(bootstrap_servers=broker.bootstrap)
+        self._producer = Producer(bootstrap_servers=settings.bootstrap)
+        self._admin = Admin(bootstrap_servers=settings.bootstrap)
+        self._admin.create_topics(NewTopic(TOPIC, scale.partitions))
         self._database = connected(settings.database)
         for statement in TABLES:
             self._database.execute(statement)
@@ -271,12 +271,16 @@ def until(is_so: Callable[[], bool], state: Callable[[], str]) -> None:
         time.sleep(0.05)
 
 
-def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int) -> Outcome:
-    """Run and check; an error names the seed."""
-    broker = EmbeddedBroker(properties={"group.min.session.timeout.ms": "100"})
+def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: str = "") -> Outcome:
+    """Run and check, on the embedded broker or on a version of Apache Kafka; an error names the seed."""
+    properties = {"group.min.session.timeout.ms": "100"}
     try:
-        with broker, tempfile.TemporaryDirectory() as directory:
-            broker.create_topic(TOPIC, scale.partitions)
+        with (
+            RealKafka(kafka, properties=properties)
+            if kafka
+            else EmbeddedBroker(properties=properties) as broker,
+            tempfile.TemporaryDirectory() as directory,
+        ):
             settings = Settings(
                 broker.bootstrap,
                 f"{directory}/results.db",
@@ -285,7 +289,7 @@ def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int) -> Outco
                 scale.members_each,
                 scale.session_timeout_ms,
             )
-            with Churn(broker, settings, scale, random.Random(seed)) as one:
+            with Churn(settings, scale, random.Random(seed)) as one:
                 return one.run()
     except BaseException as error:
         error.add_note(f"seed {seed}")
@@ -297,13 +301,15 @@ def main() -> int:
     parser.add_argument("--strategy", default="cooperative-sticky")
     parser.add_argument("--offsets", choices=["own", "kafka"], default="own")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--kafka", default="", metavar="VERSION")
     for field in fields(Scale):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
     given = vars(parser.parse_args())
     scale = Scale(**{field.name: given[field.name] for field in fields(Scale)})
-    sys.stdout.write(f"{given['strategy']}, offsets: {given['offsets']}, seed {given['seed']}, {scale}\n")
+    chosen = {name: given[name] for name in ("strategy", "seed", "kafka")}
+    sys.stdout.write(f"{chosen}, offsets: {given['offsets']}, {scale}\n")
     sys.stdout.flush()
-    outcome = churn(scale, given["strategy"], own_offsets=given["offsets"] == "own", seed=given["seed"])
+    outcome = churn(scale, own_offsets=given["offsets"] == "own", **chosen)
     limit_s = scale.session_timeout_ms / 1000 + SETTLES_WITHIN_S
     is_in_time = outcome.settled_s <= limit_s
     sys.stdout.write(f"{outcome}{'' if is_in_time else f': LATE, more than {limit_s:.1f} s'}\n")
