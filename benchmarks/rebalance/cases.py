@@ -87,7 +87,8 @@ def members(effort: Effort) -> Iterator[Case]:
         return
     for event, told in found[OURS].items():
         other = found[SCALA][event]
-        yield _timed(f"{event}: until all is well again", told, {SCALA: other}, settled_s)
+        if told.outcome.settled_s:
+            yield _timed(f"{event}: until all is well again", told, {SCALA: other}, settled_s)
         yield _timed(f"{event}: the longest wait of a record", told, {SCALA: other}, longest_wait_s)
         requests = Peer("Kafka's consumer", KAFKA_0_9, lambda other=other: other.requests)  # type: ignore[misc]
         name = f"{event}: requests to ZooKeeper"
