@@ -16,7 +16,8 @@ from ottla.cli.main import COMMANDS, KAFKAS_TOOLS, Command, main, main_as_tool
 from ottla.model.errors import ConfigError
 from ottla.model.version import VERSION
 
-HEAVY = {"asyncio", "kazoo", "numba", "numpy", "pyarrow", "pyspark", "socket", "ssl"}
+ARRAYS_AND_CLIENTS = {"kazoo", "numba", "numpy", "pyarrow", "pyspark"}
+HEAVY = {*ARRAYS_AND_CLIENTS, "asyncio", "socket", "ssl"}
 
 
 def test_help_names_every_command_and_loads_none() -> None:
@@ -26,6 +27,19 @@ def test_help_names_every_command_and_loads_none() -> None:
     for name, command in COMMANDS.items():
         assert any(line.split() == [name, *command.summary.split()] for line in shown), name
     assert not HEAVY & set(modules.split())
+
+
+def test_help_of_every_command_loads_no_arrays_and_no_clients() -> None:
+    code = """import sys
+from ottla.cli.main import COMMANDS, main
+for name in COMMANDS:
+    try:
+        main([name, "--help"])
+    except SystemExit as ended:
+        assert ended.code == 0
+print(*sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not ARRAYS_AND_CLIENTS & set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

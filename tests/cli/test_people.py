@@ -14,6 +14,7 @@ import pytest
 
 from cli.kafka.conftest import ours
 from ottla import EmbeddedBroker
+from ottla.cli.main import main
 
 NOWHERE = "127.0.0.1:1"
 
@@ -112,19 +113,72 @@ def test_a_reset_is_planned_before_it_is_done(at: tuple[str, str]) -> None:
     assert ours(*line, "--to", "latest", "--execute").printed == f"{head}billing\torders\t0\t1\t3\ttrue\n"
 
 
-def test_errors_are_objects_too() -> None:
-    found = ours("topics", "-b", NOWHERE, "--format", "json")
-    told = json.loads(found.printed)
-    assert (found.code, told["ok"], told["rows"], told["error"]["kind"]) == (
-        1,
-        False,
-        [],
-        "BrokerUnreachable",
-    )
-    assert ours("topics", "-b", NOWHERE).complaints.startswith("ottla: ")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics",
+        "topics describe x",
+        "produce x --set max.block.ms=500",
+        "consume x",
+        "consume x -g g",
+        "consume x -p 0 --from 3",
+        "groups",
+        "lag",
+        "reset g x --to earliest",
+        "bench -n 10",
+        "doctor",
+    ],
+)
+def test_errors_are_objects_too(line: str) -> None:
+    found = ours(*line.split(), "-b", NOWHERE, "--format", "json", text="a\n")
+    (text,) = found.printed.splitlines()
+    told = json.loads(text)
+    assert (found.code, told["ok"]) == (1, False)
+    if line == "doctor":
+        assert any(row["error"] for row in told["rows"])
+    else:
+        assert (told["rows"], sorted(told["error"])) == ([], ["kind", "message"])
+    in_words = ours(*line.split(), "-b", NOWHERE, text="a\n")
+    assert in_words.code == 1
+    assert line == "doctor" or (in_words.printed, in_words.complaints[:7]) == ("", "ottla: ")
+
+
+@pytest.mark.parametrize(
+    "line", ["topics", "produce", "consume", "groups", "lag", "reset", "bench", "doctor", "up", "mirror"]
+)
+def test_wrong_command_lines_are_objects_too(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        ours("lag", "--nosuch", "--format=json")
+        main([line, "--nosuch", "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (ended.value.code, told["ok"], told["error"]["kind"], told["rows"]) == (2, False, "usage", [])
+    with pytest.raises(SystemExit) as ended:
+        main([line, "--nosuch"])
     assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"usage: ottla {line} ")
+
+
+def test_what_cannot_be_consumed(at: tuple[str, str]) -> None:
+    found = ours("consume", "nosuch", *at, "--format", "json")
+    told = json.loads(found.printed)
+    assert (found.code, told["ok"]) == (1, False)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in told["error"]["message"]
+
+
+def test_what_cannot_be_produced(at: tuple[str, str]) -> None:
+    found = ours("produce", "orders", "-p", "7", *at, "--format", "json", text="a\n")
+    told = json.loads(found.printed)
+    assert (found.code, told["ok"], told["rows"]) == (1, False, [])
+
+
+def test_a_bench(at: tuple[str, str]) -> None:
+    found = json.loads(ours("bench", "-n", "50", "--record-size", "10", *at, "--format", "json").printed)
+    assert found["ok"] is True
+    columns = ["step", "records", "bytes", "seconds", "records_per_s", "mib_per_s"]
+    assert [list(row) for row in found["rows"]] == [columns, columns]
+    assert [[row[name] for name in columns[:3]] for row in found["rows"]] == [
+        ["produce", 50, 500],
+        ["consume", 50, 500],
+    ]
 
 
 def test_arguments_that_mean_nothing(at: tuple[str, str]) -> None:

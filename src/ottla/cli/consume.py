@@ -6,7 +6,7 @@ import argparse
 import base64
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,8 @@ def _act(options: argparse.Namespace) -> None:
         timeout_ms=options.timeout_ms,
         deletes_group=False,
     )
+    if "zookeeper.connect" not in properties:
+        _check_topic(properties, options.topic)
     if options.format == TSV:
         print_line("\t".join(COLUMNS))
     is_seen = sys.stdout.isatty()  # then records are progress enough
@@ -78,6 +80,17 @@ def _act(options: argparse.Namespace) -> None:
             _print(record, options.format)
             if not is_seen:
                 progress.update(1)
+
+
+def _check_topic(properties: Mapping[str, object], topic: str) -> None:
+    """A reader would wait for brokers and topics to come; people want to know that they are not there."""
+    from ottla.admin import Admin
+    from ottla.client.config import CLIENT_PROPERTIES
+    from ottla.client.properties import snake
+
+    known = {name for row in CLIENT_PROPERTIES for name in row.names}
+    with Admin({name: value for name, value in properties.items() if snake(name) in known}) as admin:
+        admin.describe_topics(topic)
 
 
 def _print(record: Record, form: str) -> None:

@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from ottla.cli.connection_options import properties_of, without
 from ottla.cli.output import Parser, Rows, new_parser, run_command
 from ottla.cli.progress import Progress
+from ottla.model.errors import OttlaError
+
+
+class NotStored(OttlaError):
+    """Records were sent, and are not in the topic."""
 
 
 def parser() -> Parser:
@@ -37,9 +42,14 @@ def _act(options: argparse.Namespace) -> Rows:
     reader = LineReader({**reading, "ignore.error": "true"}, is_old=False)
     counts: Counter[int] = Counter()
 
+    failures: list[OttlaError] = []
+
     def note(delivery: Delivery) -> None:
-        if delivery.exception(0) is None:
+        error = delivery.exception(0)
+        if error is None:
             counts[delivery.result(0).partition] += 1
+        else:
+            failures.append(error)
 
     is_typed = sys.stdin.isatty()  # then a line of ours would be between those of the user
     properties = without(properties_of(options), "zookeeper.connect")
@@ -50,6 +60,9 @@ def _act(options: argparse.Namespace) -> Rows:
             if not is_typed:
                 progress.update(1)
         producer.flush()
+    if failures:
+        total = len(failures) + counts.total()
+        raise NotStored(f"{len(failures)} of {total} records were not stored: {failures[0]}")
     return Rows(
         ("topic", "partition", "records"),
         [(options.topic, partition, count) for partition, count in sorted(counts.items())],

@@ -55,11 +55,11 @@ def _act(options: argparse.Namespace) -> None:
     from ottla.zookeeper.server import ZooKeeperServer
 
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     place = Path(options.data_dir)
     properties = pairs(options.set)
     with ExitStack() as opened:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            opened.callback(signal.signal, number, signal.signal(number, lambda *_: stopped.set()))
         keeper: ZooKeeperServer | None = None
         rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
