@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer
 from ottla.spark.data_loss import DataLost
+from ottla.spark.range_reader import freeze_once
 from tests.spark.conftest import Filled, Reads, values
 
 
@@ -136,3 +138,13 @@ def test_rows_in_spark_are_those_of_its_own_connector(
     assert sorted(own.collect(), key=lambda row: row.value or b"") == [(None, 1), (b"v", 1)]
     with pytest.raises(Exception, match="did you mean startingOffsets"):
         reader.option("startingOffset", "earliest").load().collect()
+
+
+def test_a_worker_freezes_what_it_has_imported() -> None:
+    freeze_once.cache_clear()
+    gc.unfreeze()
+    try:
+        freeze_once()
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,114 @@
+"""A Spark standalone cluster of two workers, from the same pip install; one of its executors is killed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pyspark
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.spark.session import worker_python
+from tests.spark import cluster_program
+from tests.spark.conftest import Filled, Reads, values
+from tests.spark.process_tree import below, kill, kill_with_all_below
+
+HOME = Path(pyspark.__file__).parent
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+ENVIRONMENT = {
+    "SPARK_HOME": str(HOME),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_DAEMON_MEMORY": "192m",
+    "SPARK_DAEMON_JAVA_OPTS": JAVA,
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+}
+SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+RECORDS = 210
+DEADLINE_S = 500
+
+
+class Cluster:
+    """A master, two workers with a core each, and what is submitted to them."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self._place, self._stack = place, stack
+        # On a real cluster, a path that is there on every node.
+        self._environment = {**os.environ, **ENVIRONMENT, "PYSPARK_PYTHON": worker_python()}
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.url = f"spark://127.0.0.1:{listener.getsockname()[1]}"
+        host, port = self.url.removeprefix("spark://").split(":")
+        self._start("master.Master", "--host", host, "--port", port, "--webui-port", "0")
+        self.workers = [self._worker(number) for number in range(2)]
+
+    def _worker(self, number: int) -> subprocess.Popen[bytes]:
+        where = str(self._place / f"worker-{number}")
+        sizes = ("--cores", "1", "--memory", "600m", "--work-dir", where)
+        return self._start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", *sizes, self.url)
+
+    def _start(self, role: str, *arguments: str) -> subprocess.Popen[bytes]:
+        return self._run([str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments])
+
+    def submit(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        settings = [text for name, value in SETTINGS.items() for text in ("--conf", f"{name}={value}")]
+        command = [str(HOME / "bin" / "spark-submit"), "--master", self.url, *settings]
+        return self._run([*command, program, *arguments])
+
+    def _run(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self._place / "said.txt").open("ab") as said:
+            process = subprocess.Popen(command, env=self._environment, stdout=said, stderr=said)
+        self._stack.callback(process.wait)
+        self._stack.callback(kill_with_all_below, process.pid)
+        return process
+
+    def executors(self) -> list[int]:
+        """The processes of the executors that there are now."""
+        trees = [below(worker.pid) for worker in self.workers]
+        return [pid for tree in trees for pid, command in tree.items() if "ExecutorBackend" in command]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+@pytest.mark.timeout(DEADLINE_S + 40)
+def test_a_program_goes_on_when_an_executor_is_killed(
+    cluster: Cluster, broker: EmbeddedBroker, topic: str, fill: Filled, read: Reads, tmp_path: Path
+) -> None:
+    fill(topic, range(RECORDS))
+    broker.create_topic("copy", 2)
+    program = cluster.submit(cluster_program.__file__, broker.bootstrap, topic, "copy", str(tmp_path))
+    deadline = time.monotonic() + DEADLINE_S
+    while not (tmp_path / "state" / "offsets" / "3").exists():
+        assert program.poll() is None, (tmp_path / "said.txt").read_text()[-3000:]
+        assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text()[-3000:]
+        time.sleep(0.02)
+    executors = cluster.executors()
+    assert len(executors) == 2
+    kill(executors[0])
+    assert program.wait(deadline - time.monotonic()) == 0, (tmp_path / "said.txt").read_text()[-3000:]
+    wanted = Counter(range(RECORDS))
+    assert Counter(values(read(subscribe="copy"))) == wanted
+    landed = ds.dataset(tmp_path / "landed", partitioning="hive").to_table(columns=["value"])
+    assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
