@@ -77,9 +77,10 @@ class Commits:
             on_commit(offsets, error)
 
     def flush(self) -> None:
-        """Wait for what was submitted, but not for long: before partitions go."""
-        if self._last is not None:
-            wait([self._last], FLUSH_S)
+        """Wait for what was submitted, but not for long, and not for the same twice: before partitions go."""
+        last, self._last = self._last, None
+        if last is not None:
+            wait([last], FLUSH_S)
 
     def close(self) -> None:
         """Flush, and close the store."""
