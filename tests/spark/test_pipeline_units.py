@@ -9,15 +9,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from ottla import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.landing_compaction import compact_directory, is_full, outer, runs
 from ottla.spark.landing_files import LandedFile, file_of, landed_in
 from ottla.spark.pipeline.aggregates import Times, TotalsTable
-from ottla.spark.pipeline.spans import Spans, is_covered, spans_between, united
-from ottla.spark.pipeline.units import TableUnits, Unit, extended, is_done, to_compact
+from ottla.spark.pipeline.spans import Spans, spans_between, united
+from ottla.spark.pipeline.units import TableUnits, Unit, extended, missing, to_compact
 
 PLACE = TopicAndPartition("orders", 0)
 OTHER = TopicAndPartition("orders", 1)
@@ -101,12 +99,16 @@ def test_a_killed_commit_is_finished_or_never_was(tmp_path: Path) -> None:
 
 def test_a_batch_is_known_by_its_name_and_by_its_records() -> None:
     units = [Unit("q-0", spans(0, 10)), Unit("range-1", spans(10, 30))]
-    assert is_done(units, "q-0", spans(0, 10))
-    assert is_done(units, "q-1", spans(10, 20))  # a range was run over it since
-    assert is_done(units, "q-2", spans(5, 25))
-    assert not is_done(units, "q-3", spans(30, 40))
-    with pytest.raises(ConfigError, match="another query writes to this path"):
-        is_done(units, "q-3", spans(20, 40))
+    assert missing(units, "q-0", spans(0, 10)) == {}
+    assert missing(units, "q-0", spans(0, 50)) == {}
+    assert missing(units, "q-1", spans(10, 20)) == {}  # a range was run over it since
+    assert missing(units, "q-2", spans(5, 25)) == {}
+    assert missing(units, "q-3", spans(30, 40)) == spans(30, 40)
+    assert missing(units, "q-3", spans(20, 40)) == spans(30, 40)
+    assert missing([Unit("x", spans(5, 6))], "q-3", {PLACE: [(0, 9)], OTHER: [(0, 1)]}) == {
+        PLACE: [(0, 5), (6, 9)],
+        OTHER: [(0, 1)],
+    }
 
 
 def test_a_range_cuts_no_unit() -> None:
@@ -131,8 +133,6 @@ def test_small_units_are_put_together() -> None:
 def test_what_spans_have_in_common() -> None:
     assert spans_between({PLACE: 3}, {PLACE: 3, OTHER: 2}) == {OTHER: [(0, 2)]}
     assert united([spans(5, 9), spans(0, 5), {PLACE: [(20, 21)]}]) == {PLACE: [(0, 9), (20, 21)]}
-    assert is_covered({PLACE: [(1, 3)]}, spans(0, 5))
-    assert not is_covered({PLACE: [(1, 3)], OTHER: [(0, 1)]}, spans(0, 5))
 
 
 def totals(**columns: list[object]) -> pa.Table:

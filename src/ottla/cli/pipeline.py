@@ -250,8 +250,10 @@ def _told() -> Iterator[None]:
 def reason(text: str) -> str:
     """The line of Spark's message that says what is wrong: the error that was raised first, in Python."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if _RAISED.match(line)]
-    return (told or lines or ["Spark tells no reason"])[0 if not told else -1]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised:
+        return raised[-1]
+    return lines[0] if lines else "Spark tells no reason"
 
 
 @contextmanager
@@ -269,9 +271,10 @@ def _tasks_shown(spark: SparkSession) -> Iterator[None]:
 
 def _show_tasks(spark: SparkSession, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    with Progress(unit="") as progress:
+    done: dict[int, int] = {}
+    with Progress(unit="tasks") as progress:
         while not ended.wait(_LOOK_S):
-            stages = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
-            total = sum(one.numTasks for one in stages)
-            done = sum(one.numCompletedTasks for one in stages)
-            progress.update(text=f"{done} of {total} tasks" if total else "")
+            active = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
+            done |= {one.stageId: one.numCompletedTasks for one in active}
+            left = sum(one.numTasks - one.numCompletedTasks for one in active)
+            progress.update(sum(done.values()) - progress.done, f"{left} to do")

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ottla.spark.pipeline.units import OWN
+from ottla.spark.pipeline.units import OWN, table_lock
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +64,19 @@ class TotalsTable:
 
     def merge(self, news: pa.Table) -> None:
         """Rows of a batch take the place of those with their keys."""
-        for directory, rows in self._parts(news).items():
-            old = self._read(directory)
-            if old is not None:
-                rows = pa.concat_tables([without(old, rows, self._keys), rows], promote_options="default")
-            self._write(directory, rows)
+        with table_lock(self._root):
+            for directory, rows in self._parts(news).items():
+                old = self._read(directory)
+                kept = [] if old is None else [without(old, rows, self._keys)]
+                self._write(directory, pa.concat_tables([*kept, rows], promote_options="default"))
 
     def replace(self, rows: pa.Table, times: Times) -> None:
         """Rows take the place of all those of the windows that begin within."""
+        with table_lock(self._root):
+            self._replace(rows, times)
+        log.info("%d rows of windows into %s", rows.num_rows, self._root)
+
+    def _replace(self, rows: pa.Table, times: Times) -> None:
         parts = self._parts(rows)
         there = {path.parent.relative_to(self._root) for path in self._root.rglob(NAME)}
         for directory in sorted(there | parts.keys()):
@@ -82,7 +87,6 @@ class TotalsTable:
                 self._write(directory, pa.concat_tables(both, promote_options="default"))
             else:
                 (self._root / directory / NAME).unlink(missing_ok=True)
-        log.info("%d rows of windows into %s", rows.num_rows, self._root)
 
     def _parts(self, rows: pa.Table) -> dict[Path, pa.Table]:
         if not rows.num_rows:
@@ -110,7 +114,6 @@ class TotalsTable:
         place = self._root / directory / NAME
         place.parent.mkdir(parents=True, exist_ok=True)
         hidden = self._root / OWN / uuid.uuid4().hex
-        hidden.parent.mkdir(exist_ok=True)
         keys = [key for key in self._keys if key in rows.column_names]
         pq.write_table(rows.sort_by([(key, "ascending") for key in keys]), hidden)
         with hidden.open("rb") as file:

@@ -47,10 +47,12 @@ class DeltaLakeTable:
 
     # --- online
 
+    def missing(self, batch: Batch) -> Spans:
+        """Which records of a batch are to be written: none, if it is repeated."""
+        return {} if self._is_done(batch) else batch.spans
+
     def append(self, rows: DataFrame, batch: Batch) -> None:
-        """The rows of a batch; once, also if the batch is repeated."""
-        if self._is_done(batch):
-            return
+        """The rows of a batch."""
         with _Staged(rows, self._path) as staged:
             self._save(staged.reader(), mode="append", schema_mode="merge", batch=batch)
         self._done(batch)
@@ -167,7 +169,7 @@ def records_predicate(spans: Spans) -> str:
         for place, many in spans.items()
         for start, end in many
     )
-    return " or ".join(parts) or "false"
+    return " or ".join(parts) or "1 = 0"
 
 
 def times_predicate(times: Times) -> str:

@@ -15,6 +15,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +26,7 @@ from ottla.spark.landing_files import landed
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.aggregates import Times
 from ottla.spark.pipeline.decoding import can_be_refused, decoded, with_schema
+from ottla.spark.pipeline.delta import records_predicate
 from ottla.spark.pipeline.form import Decode, Emit, PipelineForm, SinkFormat
 from ottla.spark.pipeline.functions import loaded, split, with_arrow
 from ottla.spark.pipeline.ranges import ending, starting
@@ -232,6 +234,11 @@ def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[Dat
     return (good if form.window else with_date(good, form.sink.partition_by)), bad
 
 
+def only(rows: DataFrame, wanted: Spans, there: Spans) -> DataFrame:
+    """The rows of some of the records."""
+    return rows if wanted == there else rows.where(records_predicate(wanted))
+
+
 class _Stream:
     """The queries of a pipeline, being started."""
 
@@ -280,16 +287,23 @@ class _Stream:
         if form.dead_letters:
             records.persist()
         try:
-            good, bad = rows_of(form, records, self._decode)
-            row_sink(form.sink, form.source).append(good, batch)
-            if bad is not None and form.dead_letters:
-                letter_sink(form.dead_letters, form.source).append(bad, batch)
+            sinks = [row_sink(form.sink, form.source)]
+            sinks += [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
+            for which, sink in enumerate(sinks):
+                missing = sink.missing(batch)
+                rows = rows_of(form, only(records, missing, batch.spans), self._decode)[which]
+                if missing and rows is not None:
+                    sink.append(rows, replace(batch, spans=missing))
         finally:
             records.unpersist()
 
     def _keep_bad(self, rows: DataFrame, number: int, state: State) -> None:
         assert self._form.dead_letters
-        letter_sink(self._form.dead_letters, self._form.source).append(rows, self._batch(state, number))
+        sink = letter_sink(self._form.dead_letters, self._form.source)
+        batch = self._batch(state, number)
+        missing = sink.missing(batch)
+        if missing:
+            sink.append(only(rows, missing, batch.spans), replace(batch, spans=missing))
 
     def _totals(self, rows: DataFrame) -> StreamingQuery:
         form, window = self._form, self._form.window

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 class RowSink(Protocol):
     """Of rows that stay as they are."""
 
+    def missing(self, batch: Batch) -> Spans:
+        """Which records of a batch are to be written."""
+
     def append(self, rows: DataFrame, batch: Batch) -> None:
-        """The rows of a batch."""
+        """The rows of a batch; its spans are what is missing."""
 
     def covered(self, spans: Spans) -> Spans:
         """What has to be read so that a range can be replaced."""
@@ -42,7 +45,19 @@ class TotalsSink(Protocol):
         """All rows of the windows that begin within."""
 
 
-class TopicSink:
+class _Forgetful:
+    """Knows nothing of what it was given."""
+
+    def missing(self, batch: Batch) -> Spans:
+        """All of it."""
+        return batch.spans
+
+    def covered(self, spans: Spans) -> Spans:
+        """The range itself."""
+        return spans
+
+
+class TopicSink(_Forgetful):
     """Records: what is written twice is there twice."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -51,10 +66,6 @@ class TopicSink:
     def append(self, rows: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - a topic keeps no number
         """Send."""
         self._send(rows)
-
-    def covered(self, spans: Spans) -> Spans:
-        """The range itself."""
-        return spans
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
         """Send: a topic forgets nothing."""
@@ -71,16 +82,12 @@ class LetterSink(TopicSink):
         super()._send(as_letters(rows))
 
 
-class ConsoleSink:
+class ConsoleSink(_Forgetful):
     """For eyes."""
 
     def append(self, rows: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Show some."""
         rows.show(truncate=False)
-
-    def covered(self, spans: Spans) -> Spans:
-        """The range itself."""
-        return spans
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
         """Show some."""

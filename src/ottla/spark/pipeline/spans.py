@@ -53,13 +53,21 @@ def is_overlap(one: Spans, other: Spans) -> bool:
     )
 
 
-def is_covered(wanted: Spans, by: Spans) -> bool:
-    """Whether all that is wanted is there."""
-    return all(
-        any(first <= start and end <= last for first, last in by.get(place, ()))
-        for place, spans in wanted.items()
-        for start, end in spans
-    )
+def without(spans: Spans, taken: Spans) -> Spans:
+    """What is left of them."""
+    left: Spans = {}
+    for place, many in spans.items():
+        pieces = many
+        for first, last in taken.get(place, ()):
+            pieces = [
+                piece
+                for start, end in pieces
+                for piece in ((start, min(end, first)), (max(start, last), end))
+                if piece[0] < piece[1]
+            ]
+        if pieces:
+            left[place] = pieces
+    return left
 
 
 def begins(spans: Spans) -> Offsets:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.form import Sink
 from ottla.spark.pipeline.spans import Spans, is_overlap, to_json, united
-from ottla.spark.pipeline.units import TableUnits, Unit, extended, is_done, to_compact
+from ottla.spark.pipeline.units import TableUnits, Unit, extended, missing, to_compact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,18 +48,24 @@ class ParquetTable:
 
     # --- online
 
-    def append(self, rows: DataFrame, batch: Batch) -> None:
-        """The rows of a batch; once, also if the batch is repeated."""
-        name = f"{batch.query_id[:12]}-{batch.number:012d}"
+    def missing(self, batch: Batch) -> Spans:
+        """Which records of a batch are to be written."""
         with self._units.locked():
-            if is_done(self._units.all(), name, batch.spans):
-                log.info("batch %d is in %s already", batch.number, self._root)
-                return
+            found = missing(self._units.all(), _name(batch), batch.spans)
+        if found != batch.spans:
+            log.warning("batch %d: %s has some or all of its records already", batch.number, self._root)
+        return found
+
+    def append(self, rows: DataFrame, batch: Batch) -> None:
+        """The rows of what a batch has that is missing."""
+        name = _name(batch)
         staged = self._units.staging(name)
         self._write(rows, staged)
         with self._units.locked():
-            if is_done(self._units.all(), name, batch.spans):  # a range was run offline meanwhile
-                return
+            if missing(self._units.all(), name, batch.spans) != batch.spans:
+                raise ConfigError(
+                    f"{self._root}: a range was run over batch {batch.number} meanwhile; run again"
+                )
             files = self._units.commit(name, batch.spans, staged)
             log.info("batch %d: %d files into %s", batch.number, files, self._root)
             self._compact(rows.sparkSession)
@@ -105,6 +112,10 @@ class ParquetTable:
             spark.sparkContext.parallelize(work, len(work)).foreach(lambda one: merge_files(*one))
         self._units.commit(name, united(one.spans for one in chosen), staged, chosen)
         log.info("%d units of %s are one now, of %d files", len(chosen), self._root, len(work))
+
+
+def _name(batch: Batch) -> str:
+    return f"{batch.query_id[:12]}-{batch.number:012d}"
 
 
 @contextmanager

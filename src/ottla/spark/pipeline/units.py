@@ -27,15 +27,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.spans import (
     Spans,
     from_json,
     hull,
-    is_covered,
     is_overlap,
     to_json,
     united,
+    without,
 )
 from ottla.spark.pipeline.state import write_whole
 
@@ -79,6 +78,16 @@ class Unit:
         )
 
 
+@contextmanager
+def table_lock(root: Path) -> Iterator[None]:
+    """One writer at a time, of all processes."""
+    place = root / OWN / "lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class TableUnits:
     """The units of one table. Holds nothing open but the lock, while it is taken."""
 
@@ -96,8 +105,7 @@ class TableUnits:
     def locked(self) -> Iterator[None]:
         """One writer at a time; what a killed one has left half done is done."""
         self._units.mkdir(parents=True, exist_ok=True)
-        with (self.root / OWN / "lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with table_lock(self.root):
             for unit in self.all():
                 self._finish(unit)
             yield
@@ -158,19 +166,12 @@ class TableUnits:
 # --- decided without a file
 
 
-def is_done(units: Iterable[Unit], name: str, spans: Spans) -> bool:
-    """Whether a batch is in the table. Raises ConfigError if only some of it is."""
+def missing(units: Iterable[Unit], name: str, spans: Spans) -> Spans:
+    """What of a batch is not in the table: a range may have been run over some of it, or another query."""
     there = list(units)
-    if any(one.name == name for one in there) or is_covered(spans, united(one.spans for one in there)):
-        return True
-    other = next((one for one in there if is_overlap(spans, one.spans)), None)
-    if other is not None:
-        raise ConfigError(
-            f"the table has some of the records {json.dumps(to_json(spans))} already (unit {other.name}):"
-            " another query writes to this path, or its checkpoint is lost; choose another path, or run it"
-            " offline"
-        )
-    return False
+    if any(one.name == name for one in there):
+        return {}
+    return without(spans, united(one.spans for one in there))
 
 
 def extended(spans: Spans, units: Sequence[Unit]) -> Spans:
