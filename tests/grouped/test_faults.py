@@ -131,6 +131,19 @@ def test_a_leader_assigns_what_it_knew_if_nobody_tells_of_topics(
     broker.clear_faults()
 
 
+def test_a_cluster_that_is_not_there_is_waited_for_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    broker = EmbeddedBroker().start()
+    broker.create_topic("t", 4)
+    bootstrap = broker.bootstrap
+    broker.stop()
+    settings = QUICK | {"session_timeout_ms": 6_000}
+    with GroupConsumer("t", "g", bootstrap_servers=bootstrap, **settings) as one:
+        poll_until(lambda: "group 'g': no answer from the coordinator: " in caplog.text, one)
+        broker.start()
+        poll_until(shared_out("t", one), one)
+    broker.close()
+
+
 def test_close_does_not_wait_for_a_broker_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
     broker = EmbeddedBroker().start()
     broker.create_topic("t", 4)

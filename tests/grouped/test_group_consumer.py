@@ -365,6 +365,19 @@ def test_a_static_member_comes_back_without_a_rebalance(consumer: Consumers, top
     assert len(other_notes.calls) == told
 
 
+def test_a_static_member_that_stays_away_loses_its_partitions_when_its_session_ends(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    one = consumer(group_instance_id="i1", session_timeout_ms=1_000)
+    other = consumer(group_instance_id="i2")
+    poll_until(shared_out(topic, one, other), one, other)
+    one.close()
+    assert other.assignment != set(places(topic))
+    poll_until(shared_out(topic, other), other)
+    fill(writer, topic)
+    assert offsets_of(read_all(other, topic)) == all_offsets(topic)
+
+
 def test_two_with_one_instance_id_are_told(consumer: Consumers, topic: str) -> None:
     one = consumer(group_instance_id="same")
     poll_until(shared_out(topic, one), one)
