@@ -15,6 +15,8 @@ import pytest
 
 from ottla import Admin, EmbeddedBroker
 from ottla.cli.main import main
+from ottla.fetching import TopicAndPartition
+from ottla.grouped import RebalanceListener
 from ottla.mirror import MirrorRecord
 from tests.mirror.clusters import PATIENCE_S, content, wait_for, write
 from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs, program
@@ -75,6 +77,17 @@ class Louder:
             yield MirrorRecord(message.topic, message.value + self._suffix, message.key, message.partition)
 
 
+class Noted(RebalanceListener):
+    """A rebalance listener with an argument: the file that it writes to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def on_assigned(self, partitions: frozenset[TopicAndPartition]) -> None:
+        with self._path.open("a") as file:
+            file.writelines(f"{one}\n" for one in partitions)
+
+
 def test_mirror_and_translate(source: EmbeddedBroker, target: EmbeddedBroker, topic: str) -> None:
     write(at(source), topic, 3, range(300))
     between = ["-b", source.bootstrap, "--to", target.bootstrap, "--group", topic, "--format", "json"]
@@ -117,16 +130,21 @@ def test_kafkas_flags(
         "key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer\n"
     )
     producer.write_text(f"metadata.broker.list={target.bootstrap}\n{OLD_PRODUCER}")
+    noted = tmp_path / "noted"
     command = ["kafka-mirror-maker.sh", "--consumer.config", str(consumer), "--producer.config"]
     command += [str(producer), "--num.streams", "2", "--whitelist", topic, "--new.consumer"]
     command += ["--offset.commit.interval.ms", "200", "--abort.on.send.failure", "true"]
     if handler:
         command += ["--message.handler", handler[0], "--message.handler.args", handler[1]]
+        command += ["--consumer.rebalance.listener", "tests.mirror.test_commands:Noted"]
+        command += ["--rebalance.listener.args", str(noted)]
     assert until_committed(command, source, topic, 300) == (0, "")
     copied = sorted(row[2] or b"" for rows in content(at(target), topic).values() for row in rows)
     originals = [row[2] for rows in content(at(source), topic).values() for row in rows]
     expected = [value + b"!" for value in originals if value is not None] if handler else originals
     assert copied == sorted(value or b"" for value in expected)
+    if handler:
+        assert set(noted.read_text().split()) == {f"{topic}-{partition}" for partition in range(3)}
 
 
 def test_kafkas_flags_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

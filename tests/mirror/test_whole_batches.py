@@ -131,6 +131,22 @@ def test_a_group_goes_on_at_the_very_record(
     assert moved == {place: offset + 11 for place, offset in stopped.items()}
 
 
+def test_a_target_that_goes_away_and_comes_back_stores_nothing_twice(
+    source: EmbeddedBroker, topic: str, mirror: Mirrors, tmp_path: Path
+) -> None:
+    """What was in flight is sent again under the numbers that it had."""
+    with EmbeddedBroker(tmp_path) as away:
+        one = mirror(ALL, producer={"bootstrap.servers": away.bootstrap, "request.timeout.ms": 5000})
+        with running(one) as errors:
+            for written in range(0, 1200, 300):
+                write(at(source), topic, 3, range(written, written + 300), batch_size=500)
+                away.stop()
+                away.start()
+            wait_for(lambda: is_committed(source, f"group-of-{topic}", 1200), "all is committed")
+        assert not errors
+        assert content(at(away), topic) == content(at(source), topic)
+
+
 def test_a_damaged_batch_ends_the_mirror_and_is_named(
     target: EmbeddedBroker, name: str, mirror: Mirrors, tmp_path: Path
 ) -> None:

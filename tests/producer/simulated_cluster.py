@@ -22,7 +22,9 @@ from ottla.producer.partition_queue import NEVER, NO_LEADER, Limits
 from ottla.producer.parts import Part, Sizes, Source
 from ottla.producer.sequences import Identity
 from ottla.producer.verdicts import Verdict
-from ottla.records.builder import NO_PICKS
+from ottla.producer.whole_parts import WholePart
+from ottla.records.builder import NO_PICKS, encode
+from ottla.records.compression import Codec
 
 TOPIC = "orders"
 IN_FLIGHT_MAX = 5
@@ -66,6 +68,14 @@ def part(values: list[int], now_ms: float, submission: Submission | None = None)
     reach = Sizes(source.records).reach
     size = int(reach[-1] - reach[0])
     return Part(source, NO_PICKS, range(len(values)), size, submission, now_ms, 0)
+
+
+def whole_part(values: list[int], now_ms: float) -> WholePart:
+    """The same as a batch that somebody else encoded."""
+    (batch,) = encode(part(values, now_ms).columns, codec=Codec.LZ4)
+    submission = Submission(TOPIC)
+    submission.close(len(values))
+    return WholePart(batch, Codec.LZ4, range(len(values)), submission, now_ms)
 
 
 def numbers(one: Part) -> list[int]:
@@ -132,6 +142,7 @@ class Simulation:
         self.places: dict[int, int] = {}
         self._identities = 0
         self._stale: set[int] = set(range(partitions))
+        self._whole_share = self.chance.choice((0.0, 0.0, 0.0, 0.25))
 
     # ---- the user
 
@@ -142,7 +153,8 @@ class Simulation:
         self.sent += count
         for value in values:
             self.places[value] = partition
-        self.core.add(TOPIC, partition, [part(values, self.now_ms)])
+        made = whole_part if self.chance.random() < self._whole_share else part
+        self.core.add(TOPIC, partition, [made(values, self.now_ms)])
 
     def tell(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:

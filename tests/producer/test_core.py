@@ -13,12 +13,13 @@ from ottla.producer.accumulator import Accumulator
 from ottla.producer.batches import Batch, Outcome
 from ottla.producer.errors import DeliveryExpired
 from ottla.producer.partition_queue import NEVER, NO_LEADER
-from ottla.producer.parts import Sizes, Source, joined, taken
+from ottla.producer.parts import Part, Sizes, Source, joined, taken
 from ottla.producer.sequences import EPOCH_MAX, Identity
 from ottla.producer.verdicts import Verdict, verdict_on
+from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import Records
 from ottla.records.columns import HEADERS
-from tests.producer.simulated_cluster import TOPIC, limits, numbers, part
+from tests.producer.simulated_cluster import TOPIC, limits, numbers, part, whole_part
 
 BROKER = 1
 
@@ -264,6 +265,41 @@ def test_a_split_batch_keeps_its_numbers() -> None:
         halves.append((half.base_sequence, carried(half)))
         one.stored(half, half.base_sequence, -1)
     assert halves == [(0, [0, 1, 2]), (3, [3, 4, 5, 6])]
+
+
+# ---- batches that stay whole
+
+
+def test_a_whole_batch_goes_at_once_and_alone() -> None:
+    one = core(max_request_size=10_000)
+    large = whole_part(list(range(500)), 0.0)
+    assert large.size > one.limits.batch_size
+    one.add(TOPIC, 0, [large, part([1], 0.0), whole_part([2], 0.0), part([3], 0.0)])
+    assert one.ready_at(BROKER) == 0.0
+    sent = []
+    for _ in range(4):
+        batch = take_one(one)
+        sent.append((batch.base_sequence, [type(each) for each in batch.parts]))
+        one.stored(batch, 0, -1)
+    assert sent == [(0, [WholePart]), (500, [Part]), (501, [WholePart]), (502, [Part])]
+
+
+def test_a_whole_batch_that_is_too_large_is_decoded_and_later_ones_before_they_are_sent() -> None:
+    one = core(batch_size=100_000, max_request_size=100_000)
+    one.in_hurry = True
+    first, second = whole_part(list(range(70)), 0.0), whole_part(list(range(70, 140)), 0.0)
+    one.add(TOPIC, 0, [first, second])
+    refuse(one, take_one(one), Code.MESSAGE_TOO_LARGE)
+    records, held_bytes = [], 0
+    while (batches := one.take(BROKER, 1e9)) != []:
+        (batch,) = batches
+        assert not any(each.is_whole for each in batch.parts)
+        assert batch.base_sequence == len(records)
+        records += carried(batch)
+        held_bytes += sum(each.held_bytes for each in batch.parts)
+        one.stored(batch, 0, -1)
+    assert records == list(range(140))
+    assert held_bytes == first.held_bytes + second.held_bytes
 
 
 # ---- giving up
