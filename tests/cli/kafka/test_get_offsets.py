@@ -34,6 +34,7 @@ def new_topic(new: Era) -> str:
         "-topic offsets --time -2",
         "--topic offs.* --time latest --partitions 0,2,9",
         "--topic offsets --time max-timestamp",
+        "--topic offsets --time -3",
         "--topic offsets --time 1000",
         "--topic-partitions offsets:1,offsets:3-,nosuch",
         "--topic-partitions :-2",
