@@ -286,7 +286,12 @@ class TopicInbox:
 
     def take_whole(self, partition: int, part: WholePart) -> None:
         """Take a batch, for which memory is reserved, behind the rows that wait. Raises OttlaError."""
-        self._submit(lambda _: [(partition, [part])])
+
+        def placed(created_ms: float) -> Groups:
+            part.created_ms = created_ms
+            return [(partition, [part])]
+
+        self._submit(placed)
 
     def _submit(self, grouped: Callable[[float], Groups]) -> None:
         with self._lock:

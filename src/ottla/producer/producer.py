@@ -151,8 +151,7 @@ class Producer:
         with self._accepting(submission) as delivery:
             self._check_partition(topic, partition, dispatcher.wait_known(topic), "send_whole()")
             dispatcher.opened(submission)
-            now_ms, limit = dispatcher.clock.now_ms(), dispatcher.memory.limit
-            for part in whole_parts(batches, submission, now_ms, limit):
+            for part in whole_parts(batches, submission, dispatcher.memory.limit):
                 dispatcher.reserve(part.held_bytes)
                 try:
                     inbox.take_whole(partition, part)

@@ -27,7 +27,7 @@ class WholePart(Part):
     is_whole = True
 
     def __init__(
-        self, batch: memoryview, codec: Codec, rows: range, submission: Submission, created_ms: float
+        self, batch: memoryview, codec: Codec, rows: range, submission: Submission, created_ms: float = 0.0
     ) -> None:
         self.batch = batch
         self.codec = codec
@@ -73,15 +73,16 @@ class WholePart(Part):
         return self.decoded().halves()
 
 
-def whole_parts(
-    batches: pa.RecordBatch, submission: Submission, created_ms: float, memory_bytes: int
-) -> Iterator[WholePart]:
-    """A part for each row of `ottla.records.whole_batches`, in order; none holds more than all memory."""
+def whole_parts(batches: pa.RecordBatch, submission: Submission, memory_bytes: int) -> Iterator[WholePart]:
+    """A part for each row of `ottla.records.whole_batches`, in order; none holds more than all memory.
+
+    Their time is set when they are taken in: until then they may have waited for memory.
+    """
     counts, codecs = batches.column("records").to_pylist(), batches.column("codec").to_pylist()
     first = 0
     for count, codec, batch in zip(counts, codecs, batches.column("batch"), strict=True):
         data = memoryview(batch.as_buffer())
-        part = WholePart(data, Codec(codec), range(first, first + count), submission, created_ms)
+        part = WholePart(data, Codec(codec), range(first, first + count), submission)
         part.held_bytes = min(part.held_bytes, memory_bytes)
         yield part
         first += count

@@ -45,12 +45,10 @@ SCHEMA = pa.schema(
 )
 COMPRESSED_COUNTS = 4
 SET_BYTES = 512 << 10  # with a message of the same size it is a request of the usual size
-_NO_EPOCH = -1
-# Base offset, size, leader epoch, magic; checksum; attributes. Then producer, its epoch, sequence.
+# What is written into a header, see `kernels.layout`: no leader's epoch; attributes; producer and sequence.
+_NO_EPOCH, _EPOCH_AT = -1, 12
 _ATTRIBUTES = struct.Struct(">h")
-_PRODUCER = struct.Struct(">qhi")
-_PRODUCER_AT = 43
-_EPOCH_AT = 12
+_PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
 
 
 class Keeping(NamedTuple):
@@ -99,16 +97,16 @@ def segments(
 def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[np.bool_]:
     attributes = table[:, layout.ATTRIBUTES]
     codecs = attributes & layout.CODEC_MASK
+    can_stay: npt.NDArray[np.bool_] = (table[:, layout.MAGIC] == keeping.magic) & (
+        table[:, layout.BASE_OFFSET] >= from_offset
+    )
     if keeping.magic < 2:
-        is_plain = (table[:, layout.MAGIC] == keeping.magic) & (attributes == 0)
-        is_wanted: npt.NDArray[np.bool_] = is_plain & (table[:, layout.BASE_OFFSET] >= from_offset)
-        return is_wanted & (not keeping.codec)
+        can_stay &= (attributes == 0) & (not keeping.codec)
+        return can_stay
     offsets = table[:, layout.LAST_OFFSET] - table[:, layout.BASE_OFFSET] + 1
     sizes = (table[:, layout.END] - table[:, layout.ENTRY]) * np.where(codecs, COMPRESSED_COUNTS, 1)
-    can_stay: npt.NDArray[np.bool_] = (
-        (table[:, layout.MAGIC] == 2)
-        & (attributes & ~(layout.CODEC_MASK | layout.TRANSACTIONAL) == 0)
-        & (table[:, layout.BASE_OFFSET] >= from_offset)
+    can_stay &= (
+        (attributes & ~(layout.CODEC_MASK | layout.TRANSACTIONAL) == 0)
         & (table[:, layout.COUNT] > 0)
         & (table[:, layout.COUNT] == offsets)
         & (sizes >= keeping.bytes_min)
