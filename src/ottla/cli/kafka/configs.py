@@ -90,8 +90,9 @@ def _act(options: Options) -> int:
 def _entity(options: Options) -> list[tuple[str, str | None]]:
     """Types and names: "" is the default, None is all. Only users and clients come together."""
     kinds = options.values("entity-type")
-    names: list[str | None] = [*options.values("entity-name")]
-    names += [""] if options.has("entity-default") else []
+    if options.has("entity-name") and options.has("entity-default"):
+        raise Refused("--entity-name and --entity-default together: say --user-defaults or --client-defaults")
+    names: list[str | None] = [""] if options.has("entity-default") else [*options.values("entity-name")]
     for kind in kinds:
         if kind not in ("topics", "brokers", *client_quotas.KINDS):
             raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 import time
 from collections.abc import Iterator, Sequence
 
@@ -25,13 +26,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Sending:
-    """Counts what was sent and what is stored. Deliveries come from the producer's threads, one at a time."""
+    """Counts what was sent and what is stored. Deliveries come from the producer's threads, one a broker."""
 
     def __init__(self, events: Events, topic: str) -> None:
         self._events = events
         self._topic = topic
         self.sent = 0
         self.acked = 0
+        self._lock = threading.Lock()
 
     def send(self, producer: Producer, key: str | None, value: str, created_ms: int | None) -> None:
         """One record."""
@@ -39,7 +41,8 @@ class _Sending:
         def note(delivery: Delivery) -> None:
             error = delivery.exception(0)
             if error is None:
-                self.acked += 1
+                with self._lock:
+                    self.acked += 1
                 stored = delivery.result(0)
                 self._events.tell(
                     "producer_send_success",
@@ -81,12 +84,9 @@ def _act(options: Options) -> int:
         with ended_by_signals(), Producer(properties) as producer:
             if not events.is_old:
                 events.tell("startup_complete")
-            try:
-                for (key, value), created_ms in zip(_records(options, most), _times(options), strict=False):
-                    _throttle(sending.sent, rate, begun)
-                    sending.send(producer, key, value, created_ms)
-            finally:
-                producer.flush()
+            for (key, value), created_ms in zip(_records(options, most), _times(options), strict=False):
+                _throttle(sending.sent, rate, begun)
+                sending.send(producer, key, value, created_ms)
     finally:
         if not events.is_old:
             events.tell("shutdown_complete")
