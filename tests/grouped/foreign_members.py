@@ -44,6 +44,12 @@ KAFKA_PYTHON_ASSIGNORS = {
 }
 
 
+NOTHING_TO_COMMIT = {
+    confluent_kafka.KafkaError._NO_OFFSET,  # it has read nothing new
+    confluent_kafka.KafkaError._DESTROY,  # it is being closed, and has committed before that
+}
+
+
 class ForeignMember(Protocol):
     """What a test does with a member. One thread."""
 
@@ -112,7 +118,7 @@ class Confluent:
         try:
             self._consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:  # it has read nothing new
+            if error.args[0].code() not in NOTHING_TO_COMMIT:
                 raise
 
     def poll(self) -> Rows:
