@@ -19,6 +19,7 @@ from ottla.fetching import TopicAndPartition
 from ottla.mirror.offset_runs import Run
 from ottla.mirror.outbox import Counts, Outbox
 from ottla.mirror.sources import Events, Source
+from ottla.model.errors import CorruptRecord
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,12 @@ class MirrorStream:
             self.checkpoint()
 
     def _step(self, source: Source) -> None:
-        chunk = source.poll()
+        try:
+            chunk = source.poll()
+        except CorruptRecord:
+            # What is before the damage is copied. It must not be copied by each run that comes to it.
+            self.checkpoint()
+            raise
         if chunk is not None:
             if chunk.topic_partition.topic in self._unmirrored:
                 self._outbox.skip(chunk)
