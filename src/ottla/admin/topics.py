@@ -17,12 +17,13 @@ from ottla.admin.topic_values import (
     TopicDescription,
     config_text,
 )
-from ottla.admin.zookeeper_topics import INTERNAL_TOPICS, ZooKeeperTopics
+from ottla.admin.zookeeper_topics import ZooKeeperTopics
 from ottla.client.clock import Deadline
 from ottla.client.retry import Action, action_for
 from ottla.model.cluster_view import NO_EPOCH, NO_LEADER, NO_TOPIC_ID, TopicView
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

@@ -16,10 +16,17 @@ from ottla.admin.replica_assignment import Assignment, assign_replicas, check_as
 from ottla.admin.topic_values import CreatedTopic, NewPartitions, NewTopic, config_text
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.zookeeper import paths
 from ottla.zookeeper.broker_znodes import decode_broker
 from ottla.zookeeper.errors import BadVersion, NodeExists
-from ottla.zookeeper.recipes import children_if_present, read_if_present, write_persistent
+from ottla.zookeeper.recipes import (
+    broker_ids,
+    children_if_present,
+    read_if_present,
+    topic_names,
+    write_persistent,
+)
 from ottla.zookeeper.session import CreateMode, ZooKeeperSession
 from ottla.zookeeper.topic_znodes import (
     DELETE_MARKER,
@@ -33,7 +40,6 @@ from ottla.zookeeper.topic_znodes import (
 )
 
 TOPICS, CLIENTS, BROKERS = "topics", "clients", "brokers"
-INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state"}
 _REGISTRATION_0_8 = 1
 
 
@@ -129,7 +135,7 @@ class ZooKeeperTopics:
 
     def names(self) -> tuple[str, ...]:
         """All topics."""
-        return children_if_present(self._session, paths.TOPICS)
+        return topic_names(self._session)
 
     def marked_for_deletion(self) -> frozenset[str]:
         """The topics that wait for their deletion."""
@@ -137,8 +143,7 @@ class ZooKeeperTopics:
 
     def broker_ids(self) -> tuple[int, ...]:
         """The brokers that are up, in order."""
-        names = children_if_present(self._session, paths.BROKER_IDS)
-        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+        return broker_ids(self._session)
 
     # --- configs
 

@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 
 from ottla.classic.java_regex import compile_java
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import ConsumerRegistration, SubscriptionPattern
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""What exclude.internal.topics is about: of Kafka 0.8.2, 0.11 and 4.0."""
 
 STREAMS_MAX = 100_000
 """Every member lists every stream of the group: a number out of a broken node must not fill its memory."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import re
 from collections.abc import Iterable
 from types import MappingProxyType
 
@@ -26,18 +25,16 @@ from ottla.model.cluster_view import (
     TopicView,
 )
 from ottla.model.error_codes import Code
-from ottla.model.errors import BrokerUnreachable, ConfigError
+from ottla.model.errors import BrokerUnreachable
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.zookeeper import paths
 from ottla.zookeeper.broker_znodes import decode_broker, decode_cluster_id, decode_controller
 from ottla.zookeeper.errors import ZnodeError
-from ottla.zookeeper.recipes import children_if_present, read_if_present
+from ottla.zookeeper.recipes import broker_ids, read_if_present, topic_names
 from ottla.zookeeper.session import ZooKeeperSession
 from ottla.zookeeper.topic_znodes import TopicAssignment, decode_assignment, decode_partition_state
 
 log = logging.getLogger(__name__)
-
-_DIGITS = re.compile("[0-9]{1,10}")
-_INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state"}
 
 
 class ZooKeeperMetadata:
@@ -64,17 +61,13 @@ class ZooKeeperMetadata:
 
     def brokers(self) -> dict[int, BrokerNode]:
         """The registered brokers by id."""
-        names = children_if_present(self._session, paths.BROKER_IDS)
-        ids = sorted(
-            int(name) for name in names if _DIGITS.fullmatch(name) and int(name) <= paths.PARTITION_MAX
-        )
-        found = ((number, self._broker(number)) for number in ids)
+        found = ((number, self._broker(number)) for number in broker_ids(self._session))
         return {number: node for number, node in found if node is not None}
 
     def view(self, topics: Iterable[str] | None = None, *, now_ms: float = 0.0) -> ClusterView:
         """Brokers, controller, and these topics or all. A topic that is not there carries error 3."""
         is_whole = topics is None
-        names = self._topic_names() if topics is None else topics
+        names = topic_names(self._session) if topics is None else topics
         brokers = self.brokers()
         return ClusterView(
             brokers=MappingProxyType(brokers),
@@ -103,17 +96,8 @@ class ZooKeeperMetadata:
                 self._partition(name, index, replicas)
                 for index, replicas in sorted(assignment.partitions.items())
             ),
-            is_internal=name in _INTERNAL_TOPICS,
+            is_internal=name in INTERNAL_TOPICS,
         )
-
-    def _topic_names(self) -> list[str]:
-        found = []
-        for name in children_if_present(self._session, paths.TOPICS):
-            try:
-                found.append(paths.checked_topic(name))
-            except ConfigError as error:
-                log.warning("%s left out: %s", paths.child(paths.TOPICS, name), error)
-        return found
 
     def _partition(self, topic: str, index: int, replicas: tuple[int, ...]) -> PartitionView:
         path = paths.partition_state(topic, index)

@@ -6,10 +6,17 @@ attempt whose answer was lost, came first.
 
 from __future__ import annotations
 
+import logging
+import re
+
+from ottla.model.errors import ConfigError
 from ottla.zookeeper import paths
 from ottla.zookeeper.errors import NodeExists, NoNode, SessionLost
 from ottla.zookeeper.session import CreateMode, Watch, Znode, ZooKeeperSession
 
+log = logging.getLogger(__name__)
+
+_DIGITS = re.compile("[0-9]{1,10}")
 RACES_MAX = 10
 """How often a node may appear and vanish under our hands before we give up: each turn needs another
 client that acts between two of our requests, so a larger number means a fight, not a race."""
@@ -100,6 +107,24 @@ def children_if_present(session: ZooKeeperSession, path: str, watch: Watch | Non
         return session.children(path, watch)
     except NoNode:
         return ()
+
+
+def topic_names(session: ZooKeeperSession) -> tuple[str, ...]:
+    """The topics that are registered; nodes among them that cannot be topics are left out, with a line."""
+    found = []
+    for name in children_if_present(session, paths.TOPICS):
+        try:
+            found.append(paths.checked_topic(name))
+        except ConfigError as error:
+            log.warning("%s left out: %s", paths.child(paths.TOPICS, name), error)
+    return tuple(found)
+
+
+def broker_ids(session: ZooKeeperSession) -> tuple[int, ...]:
+    """The brokers that are up, in order."""
+    names = children_if_present(session, paths.BROKER_IDS)
+    ids = (int(name) for name in names if _DIGITS.fullmatch(name))
+    return tuple(sorted(number for number in ids if number <= paths.PARTITION_MAX))
 
 
 def delete_tree(session: ZooKeeperSession, path: str) -> None:

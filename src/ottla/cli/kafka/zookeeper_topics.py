@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.admin import NewPartitions, NewTopic
-from ottla.admin.zookeeper_topics import INTERNAL_TOPICS, TOPICS, ZooKeeperTopics
+from ottla.admin.zookeeper_topics import TOPICS, ZooKeeperTopics
 from ottla.classic.topic_count import Whitelist
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.java_order import java_order
@@ -16,6 +16,7 @@ from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.cluster_view import NO_LEADER, PartitionView
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.zookeeper.session import ZooKeeperSession
 
 FAILED = "Error while executing topic command : "
