@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.offsets import bounded
 from ottla.spark.pipeline.ranges import ending, starting
 
+ROOT = Path(__file__).parents[2]
 GOOD = {
     "source": {"bootstrap": "h:9092", "topics": ["t"]},
     "sink": {"format": "console"},
@@ -41,6 +43,22 @@ def test_the_form_that_the_module_shows_tells_what_it_does(tmp_path: Path) -> No
         *("read", "decode", "arrow", "sql", "python", "window", "count(*)", "sum(cents)", "write", "refused")
     ]
     assert tomllib.loads(text)["sink"]["partition_by"] == ["date"]
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_are_pipelines(path: Path) -> None:
+    assert PipelineForm.read(path).checkpoint
+
+
+def test_the_page_shows_a_pipeline() -> None:
+    (text,) = TOML.findall((ROOT / "docs" / "pipeline.md").read_text())
+    form = PipelineForm.of(tomllib.loads(text))
+    assert form.window is not None
+    assert form.sink.compact_after == 16
 
 
 def test_options_are_those_of_the_format_too() -> None:

@@ -87,6 +87,23 @@ def of_stream(source: Mapping[str, str], state: State | None) -> list[Reach]:
     return [Reach(place, begin[place], latest[place]) for place in sorted(places)]
 
 
+def pinned(source: Mapping[str, str], state: State) -> dict[str, str]:
+    """The source with its beginning as offsets, so that two new queries begin at the same."""
+    if state.committed() is not None:
+        return dict(source)
+    kept = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
+    begin = {one.place: one.start for one in of_stream(source, None)}
+    return {**kept, "startingOffsets": shown_offsets(begin)} if begin else dict(source)
+
+
+def silent(source: Mapping[str, str]) -> dict[str, str]:
+    """The source for a query beside another, which has nothing to do with a group."""
+    kept = {name: value for name, value in source.items() if name not in {"group.id", "zookeeper.connect"}}
+    if kept.get("startingOffsets") == "group":
+        del kept["startingOffsets"]  # a query that is there already: it goes on by its checkpoint
+    return kept
+
+
 def latest_of(source: Mapping[str, str], places: Iterable[TopicAndPartition]) -> Offsets:
     """Where logs end now; partitions that are gone are left out."""
     options = source_options(source, Mode.STREAM)

@@ -234,9 +234,9 @@ def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[Dat
     return (good if form.window else with_date(good, form.sink.partition_by)), bad
 
 
-def only(rows: DataFrame, wanted: Spans, there: Spans) -> DataFrame:
+def only(rows: DataFrame, wanted: Spans) -> DataFrame:
     """The rows of some of the records."""
-    return rows if wanted == there else rows.where(records_predicate(wanted))
+    return rows.where(records_predicate(wanted))
 
 
 class _Stream:
@@ -268,19 +268,21 @@ class _Stream:
             )
             return [query]
         if form.window is None and form.sink.format is not SinkFormat.TOPIC:
-            return [self._started(self._records(), self._write_rows, self._state)]
+            return [self._started(self._records(form.source), self._write_rows, self._state)]
         # The stream itself is transformed, so what it refuses needs a query of its own.
-        rows, bad = rows_of(form, self._records(), self._decode)
+        state = State(self._state.path / REFUSED)
+        source = offsets.pinned(form.source, self._state) if can_be_refused(form) else form.source
+        rows, _ = rows_of(form, self._records(source), self._decode)
         queries = [self._totals(rows) if form.window else self._sent(rows)]
+        _, bad = rows_of(form, self._records(offsets.silent(source)), self._decode)
         if bad is not None:
-            state = State(self._state.path / REFUSED)
             queries.append(
                 self._started(bad, lambda rows, number: self._keep_bad(rows, number, state), state)
             )
         return queries
 
-    def _records(self) -> DataFrame:
-        return self._spark.readStream.format("ottla").options(**self._form.source).load()
+    def _records(self, source: Mapping[str, str]) -> DataFrame:
+        return self._spark.readStream.format("ottla").options(**source).load()
 
     def _write_rows(self, records: DataFrame, number: int) -> None:
         form, batch = self._form, self._batch(self._state, number)
@@ -289,9 +291,12 @@ class _Stream:
         try:
             sinks = [row_sink(form.sink, form.source)]
             sinks += [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
+            whole = rows_of(form, records, self._decode)
             for which, sink in enumerate(sinks):
                 missing = sink.missing(batch)
-                rows = rows_of(form, only(records, missing, batch.spans), self._decode)[which]
+                is_whole = missing == batch.spans
+                parts = whole if is_whole else rows_of(form, only(records, missing), self._decode)
+                rows = parts[which]
                 if missing and rows is not None:
                     sink.append(rows, replace(batch, spans=missing))
         finally:
@@ -303,7 +308,7 @@ class _Stream:
         batch = self._batch(state, number)
         missing = sink.missing(batch)
         if missing:
-            sink.append(only(rows, missing, batch.spans), replace(batch, spans=missing))
+            sink.append(only(rows, missing), replace(batch, spans=missing))
 
     def _totals(self, rows: DataFrame) -> StreamingQuery:
         form, window = self._form, self._form.window
