@@ -42,8 +42,6 @@ Disturb = Callable[[], None]
 class SplitBrain:
     """How a member behaved that had lost its session without knowing."""
 
-    session_s: float
-    """From the disturbance to the end of its session."""
     last_of_old_s: float
     """From the end of its session to its last delivery; negative if that was before."""
     first_of_new_s: float
@@ -87,17 +85,16 @@ def _split(
             time.sleep(OVERLAP_S)
             mend()
             time.sleep(OVERLAP_S)
-            # The old one may be the owner again by now, rightly: that ends what is looked at.
-            until_s = _back_again_s(group, lost_s)
+            until_s = _ended_s(group, lost_s)
             seen = [one for one in list(group.notes.deliveries) if one.partition == 0 and one.at_s < until_s]
     first = min(one.at_s for one in seen if one.member == NEW and one.at_s > begun_s)
     last = max(one.at_s for one in seen if one.member == OLD)
     stale = overlap(seen, OLD, NEW, begun_s)
-    return SplitBrain(lost_s - begun_s, last - lost_s, first - lost_s, stale)
+    return SplitBrain(last - lost_s, first - lost_s, stale)
 
 
-def _back_again_s(group: Group, lost_s: float) -> float:
-    """When the old owner was back as a member: its last delivery behind the new owner's last one, or now."""
+def _ended_s(group: Group, lost_s: float) -> float:
+    """The new owner's last delivery: what the old one delivers behind that is its own again, by right."""
     of_new = [one.at_s for one in list(group.notes.deliveries) if (one.member, one.partition) == (NEW, 0)]
     return max([*of_new, lost_s]) + 0.001
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import NamedTuple
 
 DELAYED_S = 0.5
@@ -36,8 +35,6 @@ class Outcome:
     """Until every partition was read by its owner, without delay."""
     longest_wait_s: float
     """Of any record, from when it was written until it was delivered."""
-    median_wait_s: float
-    """The same for the partition in the middle."""
     moved: int
     """Partitions that have another owner than before."""
     twice: int
@@ -90,7 +87,6 @@ def outcome(
     return Outcome(
         settled_s=max([settled_at, *moves]) - since_s,
         longest_wait_s=max(waits.values()),
-        median_wait_s=median(waits.values()),
         moved=sum(
             1
             for partition, some in by_partition.items()
@@ -116,24 +112,16 @@ class Overlap:
 
     records: int
     seconds: float
-    silent_s: float
-    """From the former owner's last delivery in its time to the new one's first: nobody reads."""
+    """From the new owner's first delivery to the old one's last."""
 
 
 def overlap(deliveries: Iterable[Delivery], old: str, new: str, since_s: float) -> Overlap:
-    """Between the first delivery of the new owner behind `since_s` and the last one of the old one."""
+    """What the old owner delivered behind the new one's first delivery, which is behind `since_s`."""
     of_new: dict[int, float] = {}
     stale: list[float] = []
-    gaps = []
-    last_of_old: dict[int, float] = {}
     for one in sorted(deliveries):
-        if one.member == old:
-            if one.partition in of_new:
-                stale.append(one.at_s - of_new[one.partition])
-            else:
-                last_of_old[one.partition] = one.at_s
-        elif one.member == new and one.at_s > since_s and one.partition in last_of_old:
-            if one.partition not in of_new:
-                gaps.append(one.at_s - last_of_old[one.partition])
+        if one.member == new and one.at_s > since_s:
             of_new.setdefault(one.partition, one.at_s)
-    return Overlap(len(stale), max(stale, default=0.0), max(gaps, default=0.0))
+        elif one.member == old and one.partition in of_new:
+            stale.append(one.at_s - of_new[one.partition])
+    return Overlap(len(stale), max(stale, default=0.0))
