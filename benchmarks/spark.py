@@ -38,7 +38,6 @@ CONFLUENT_SHARE = 16
 MOST_MB = 256
 GROWTH_PARTITIONS = (4, 16, 64)
 TRIGGERS, SENDS = 25, 25
-CLOCKS = {"seconds": "rows/s a core, by the clock", "cpu": "rows/CPU s of Spark"}
 Answer = dict[str, Any]
 
 
@@ -87,18 +86,17 @@ class Turns:
 
     run: Callable[[], Answer]
     units: float
-    kept: dict[str, list[float]] = field(default_factory=lambda: {clock: [] for clock in CLOCKS})
+    by_cpu: list[float] = field(default_factory=list)
 
     def first(self) -> float:
         """Run it; by the clock."""
         answer = self.run()
-        self.kept["seconds"].append(self.units / answer["seconds"] / CORES)
-        self.kept["cpu"].append(self.units / max(answer["cpu"], 0.01))
-        return self.kept["seconds"][-1]
+        self.by_cpu.append(self.units / max(answer["cpu"], 0.01))
+        return self.units / float(answer["seconds"]) / CORES
 
     def second(self) -> float:
         """What the turns before were in CPU time."""
-        return self.kept["cpu"].pop(0)
+        return self.by_cpu.pop(0)
 
 
 @dataclass(frozen=True)
@@ -321,11 +319,11 @@ def _by_both_clocks(name: str, contenders: list[Contender], rounds: int) -> Iter
     first, second = (
         [None if turn is None else getattr(turn, clock) for turn in turns] for clock in ("first", "second")
     )
-    yield _case(f"{name}, by the clock", CLOCKS["seconds"], contenders, first, rounds, is_warmed=True)
+    yield _case(f"{name}, by the clock", "rows/s a core", contenders, first, rounds, is_warmed=True)
     for turn in turns:
         if turn is not None:
-            del turn.kept["cpu"][0]  # the round that warms
-    yield _case(f"{name}, by CPU time", CLOCKS["cpu"], contenders, second, rounds, is_warmed=False)
+            del turn.by_cpu[0]  # the round that warms
+    yield _case(f"{name}, by CPU time", "rows/CPU s of Spark", contenders, second, rounds, is_warmed=False)
 
 
 def _case(
