@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from ottla import EmbeddedBroker, Producer
 
+pty = pytest.importorskip("pty", reason="there are no terminals of this kind here")
 COUNT = 20_000
 LINES = "".join(f"line {number}\n" for number in range(COUNT))
 
