@@ -232,6 +232,27 @@ def test_a_chunk_that_was_begun_by_rows_is_finished_by_poll(
     assert chunk.batch["offset"].to_pylist() == list(range(1, 100))
 
 
+def test_a_pause_between_two_rows_holds_the_rest_of_the_chunk(
+    consumer: Consumers, writer: Writer, topic: str
+) -> None:
+    first, second, *_ = places(topic)
+    writer.write(first, 100)
+    one = consumer()
+    seen: list[tuple[int, int]] = []
+    for message in one.messages(PATIENCE_S * 1000):
+        seen.append((message.partition, message.offset))
+        if seen == [(0, offset) for offset in range(10)]:
+            one.pause(first)
+            assert one.position(first) == 10
+            writer.write(second, 5)
+        if message.partition == 1 and message.offset == 4:
+            one.resume(first)
+        if len(seen) == 105:
+            break
+    assert seen[10:15] == [(1, offset) for offset in range(5)]
+    assert seen[15:] == [(0, offset) for offset in range(10, 100)]
+
+
 def test_commits_by_chunk_async_and_in_order(consumer: Consumers, writer: Writer, topic: str) -> None:
     fill(writer, topic)
     one = consumer()

@@ -171,10 +171,14 @@ class AssignedPartitions:
             self._open = None
 
     def pause(self, places: Iterable[TopicAndPartition]) -> None:
-        """Nothing of these is handed out."""
+        """Nothing of these is handed out, nor the rest of a chunk that is read row by row."""
         for place in places:
             self._check(place)
             self._paused.add(place)
+            if self._open is not None and self._open[0].topic_partition == place:
+                rest = self._rest_of_open()
+                if rest is not None:
+                    self._held_back.setdefault(place, []).insert(0, rest)
             if place in self._feeds:
                 self._feeds[place].pause()
 
