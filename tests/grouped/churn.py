@@ -50,10 +50,6 @@ class Scale:
     events: int = 25
     session_timeout_ms: int = 3_000
 
-    @property
-    def members(self) -> int:
-        return self.processes * self.members_each
-
 
 @dataclass
 class Outcome:
@@ -209,9 +205,9 @@ class Churn:
         try:
             told = self._admin.describe_groups(GROUP)
         except KafkaError as error:
-            if error.code != Code.GROUP_ID_NOT_FOUND:  # nobody has come yet
-                raise
-            return ()
+            if error.code == Code.GROUP_ID_NOT_FOUND:
+                return ()  # nobody has come yet
+            raise
         return told.members if told.state == "Stable" else ()
 
     def _state(self) -> str:
