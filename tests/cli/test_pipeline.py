@@ -85,7 +85,7 @@ def wait_for(file: Path, wanted: list[tuple[int, int, int]], process: subprocess
         time.sleep(0.2)
 
 
-@pytest.mark.timeout(290)
+@pytest.mark.timeout(500)
 def test_a_stream_is_stopped_and_goes_on(broker: EmbeddedBroker, file: Path, tmp_path: Path) -> None:
     send(broker, range(10))
     plan = ours("pipeline", "run", str(file), "--dry-run")
@@ -160,7 +160,7 @@ def test_spark_errors_are_told_by_their_cause() -> None:
     )
 
 
-@pytest.mark.timeout(290)
+@pytest.mark.timeout(500)
 def test_avro_of_a_registry_over_a_range(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """With Spark's own package, which a pip install of it lacks."""
     try:

@@ -106,7 +106,7 @@ WINDOW = {
 }
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_online_and_offline_give_the_same_table(
     spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
@@ -151,7 +151,7 @@ def test_online_and_offline_give_the_same_table(
         assert rows_of(tmp_path / "off" / "table", kind, columns) == grown
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 def test_landing_is_the_same_online_and_offline(
     spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path
 ) -> None:
@@ -181,7 +181,7 @@ def test_landing_is_the_same_online_and_offline(
     assert len(list((tmp_path / "on").rglob("*.parquet"))) <= 2 * 3
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_windows_are_the_same_online_and_offline(
     spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
@@ -212,7 +212,7 @@ def test_windows_are_the_same_online_and_offline(
         online.offline(spark, start='{"t": {"0": 1}}')
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 def test_a_schema_is_inferred_once(
     spark: Any, broker: EmbeddedBroker, topic: str, producer: Producer, tmp_path: Path
 ) -> None:
@@ -239,7 +239,7 @@ def test_a_schema_is_inferred_once(
         pipeline("off").offline(spark)
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 def test_a_function_over_batches_refuses_single_rows(
     spark: Any, broker: EmbeddedBroker, topic: str, producer: Producer, tmp_path: Path
 ) -> None:
@@ -266,7 +266,7 @@ def test_a_function_over_batches_refuses_single_rows(
     assert {row["reason"] for row in bad} == {"ZeroDivisionError: integer division or modulo by zero"}
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 def test_topics_take_rows_totals_and_dead_letters(
     spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, read: Any
 ) -> None:
@@ -297,7 +297,7 @@ def test_topics_take_rows_totals_and_dead_letters(
     assert headers["ottla-reason"].startswith(b"not JSON")
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("decoding", ["avro", "protobuf"])
 def test_a_package_that_spark_lacks_is_named(
     spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, decoding: str
