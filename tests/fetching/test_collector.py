@@ -188,10 +188,10 @@ def test_aborted_transactions_are_not_among_batches_that_stay_whole() -> None:
     """The producer goes on behind the marker, in a transaction that is committed."""
     stamp = {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0, "transactional": True, "size": 300}
     data = records(0, 2, size=300) + records(2, 2, **stamp) + marker(77, base_offset=4, kind=0)
-    data += records(5, 1) + records(6, 2, **stamp) + marker(77, base_offset=8, kind=1)
+    data += records(5, 1) + records(6, 1) + records(7, 2, **stamp) + marker(77, base_offset=9, kind=1)
     listed = [AbortedTransaction(producer_id=77, first_offset=2)]
     committed = replace(WHOLE, isolation_level=IsolationLevel.READ_COMMITTED)
     found = collected(data, config=committed, aborted_transactions=listed)
-    assert shapes(found) == [(True, 0, 2), (False, 2, 6), (True, 6, 9)]
-    assert offsets(found) == [0, 5, 6]
-    assert offsets(collected(data, config=WHOLE, aborted_transactions=listed)) == [0, 2, 5, 6]
+    assert shapes(found) == [(True, 0, 2), (False, 2, 7), (True, 7, 10)]
+    assert offsets(found) == [0, 5, 6, 7]
+    assert offsets(collected(data, config=WHOLE, aborted_transactions=listed)) == [0, 2, 5, 6, 7]

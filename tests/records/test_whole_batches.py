@@ -61,12 +61,17 @@ def test_a_batch_that_was_read_in_part_goes_as_records_and_what_was_read_goes_no
     assert divided(*some, from_offset=7) == [(10, False), (15, True)]
 
 
-def test_small_batches_go_as_records() -> None:
-    small, large = made(0, 1), made(1, 50)
-    assert divided(small, large, keeping=Keeping(1000)) == [(1, False), (51, True)]
-    compressed = made(1, 50, Codec.ZSTD)
+def test_small_batches_side_by_side_go_as_records() -> None:
+    small, large = [made(n, 1) for n in range(4)], made(4, 50)
+    assert divided(*small, large, keeping=Keeping(1000)) == [(4, False), (54, True)]
+    compressed = made(4, 50, Codec.ZSTD)
     assert len(compressed) < 1000  # it counts four times
-    assert divided(small, compressed, keeping=Keeping(1000)) == [(1, False), (51, True)]
+    assert divided(*small, compressed, keeping=Keeping(1000)) == [(4, False), (54, True)]
+
+
+def test_a_small_batch_alone_stays_whole() -> None:
+    assert divided(made(0, 50), made(50, 1), made(51, 50), keeping=Keeping(1000)) == [(101, True)]
+    assert divided(made(0, 1), keeping=Keeping(1000)) == [(1, True)]
 
 
 def test_old_messages_are_sets_without_gaps() -> None:

@@ -125,6 +125,7 @@ def _collected_in_segments(
     if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
         return None
     entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
+    memory_bytes = memoryview(data.obj).nbytes  # all that was received together
     chunks: list[FetchedDataChunk] = []
     reached, left_bytes = offset, bytes_max
     for part in divide(entries):
@@ -132,7 +133,7 @@ def _collected_in_segments(
         if part.is_whole:
             chunks.append(
                 new_chunk(
-                    batch=whole(entries, part, unpack.keywords["pool"]),
+                    batch=whole(entries, part, memory_bytes, unpack.keywords["pool"]),
                     fetch_offset=reached,
                     next_offset=part.next_offset,
                     nbytes=end - start,

@@ -8,8 +8,8 @@
 A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence are
 another's, so that `stamped` writes others into its header; the checksum does not cover the first, and is made
 anew for the rest. All else goes as columns: what is below the reader's position in part, what compaction has
-left gaps in, what has the time of the log (only a broker writes that), other formats, and small batches, of
-which a Produce request carries one, so that a request costs more than decoding and joining them.
+left gaps in, what has the time of the log (only a broker writes that), other formats, and small batches side
+by side: a Produce request carries one batch, so that requests cost more than decoding and joining them.
 
 Brokers of formats 0 and 1 take many messages at once, which have no producer and whose checksums cover no
 offset. There a row is a set of messages that are not compressed, and goes as it is.
@@ -44,6 +44,7 @@ SCHEMA = pa.schema(
     ]
 )
 COMPRESSED_COUNTS = 4
+MEMORY_SHARE_MIN = 4
 SET_BYTES = 512 << 10  # with a message of the same size it is a request of the usual size
 # What is written into a header, see `kernels.layout`: no leader's epoch; attributes; producer and sequence.
 _NO_EPOCH, _EPOCH_AT = -1, 12
@@ -109,9 +110,25 @@ def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[n
         (attributes & ~(layout.CODEC_MASK | layout.TRANSACTIONAL) == 0)
         & (table[:, layout.COUNT] > 0)
         & (table[:, layout.COUNT] == offsets)
-        & (sizes >= keeping.bytes_min)
     )
-    return can_stay if keeping.codec is None else can_stay & (codecs == keeping.codec)
+    if keeping.codec is not None:
+        can_stay &= codecs == keeping.codec
+    return can_stay & _are_worth_it(can_stay, sizes, keeping.bytes_min)
+
+
+def _are_worth_it(
+    can_stay: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], bytes_min: int
+) -> npt.NDArray[np.bool_]:
+    """Large ones; and small ones side by side if they would fill few requests less when they are joined.
+
+    A request more costs as much as decoding `bytes_min`. So a small one alone between others stays as it is.
+    """
+    are_worth_it = sizes >= bytes_min
+    small = np.concatenate(([False], can_stay & ~are_worth_it, [False]))
+    edges = np.flatnonzero(np.diff(small)).tolist()
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        are_worth_it[first:last] = (last - first - 1) * bytes_min <= sizes[first:last].sum()
+    return are_worth_it
 
 
 def span(entries: Entries, segment: Segment) -> tuple[int, int]:
@@ -120,15 +137,22 @@ def span(entries: Entries, segment: Segment) -> tuple[int, int]:
     return int(first[layout.ENTRY]), int(last[layout.END])
 
 
-def whole(entries: Entries, segment: Segment, pool: SlabPool = POOL) -> pa.RecordBatch:
-    """A copy of the batches of a segment that stays whole: what was received may be far more than these."""
+def whole(entries: Entries, segment: Segment, memory_bytes: int = 0, pool: SlabPool = POOL) -> pa.RecordBatch:
+    """The batches of a segment that stays whole. They hold the memory that they were received into.
+
+    That has `memory_bytes`. They are copied if it is far more than they need: they may wait for long.
+    """
     table = entries.table[segment.first : segment.last]
     start, end = span(entries, segment)
-    lease = pool.lease(end - start)
-    lease.slab.array[: end - start] = entries.data[start:end]
+    if (end - start) * MEMORY_SHARE_MIN >= memory_bytes:
+        buffer = pa.py_buffer(entries.data[start:end])
+    else:
+        lease = pool.lease(end - start)
+        lease.slab.array[: end - start] = entries.data[start:end]
+        buffer = lease.buffer(0, end - start)
     firsts = _firsts(table)
     ends = np.append(table[firsts, layout.ENTRY], end) - start
-    data = [None, pa.py_buffer(ends.astype(np.int32)), lease.buffer(0, end - start)]
+    data = [None, pa.py_buffer(ends.astype(np.int32)), buffer]
     arrays = [
         pa.array(table[firsts, layout.BASE_OFFSET]),
         pa.array(np.add.reduceat(table[:, layout.COUNT], firsts)),
