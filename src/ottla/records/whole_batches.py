@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
     ]
 )
 COMPRESSED_COUNTS = 4
-MEMORY_SHARE_MIN = 4
+MEMORY_SHARE_MIN = 4  # a quarter of what was received
 SET_BYTES = 512 << 10  # with a message of the same size it is a request of the usual size
 # What is written into a header, see `kernels.layout`: no leader's epoch; attributes; producer and sequence.
 _NO_EPOCH, _EPOCH_AT = -1, 12
