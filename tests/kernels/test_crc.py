@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from ottla.kernels import kernel
+from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc32 import crc32
-from ottla.kernels.crc32c import IN_KERNEL, crc32c, has_instruction
+from ottla.kernels.crc32c import IN_KERNEL, crc32c
 from ottla.kernels.crc_tables import CRC32C_STRIDE
 
 DATA = random.Random(0).randbytes(4096)
@@ -25,7 +26,7 @@ def address(array: np.ndarray) -> object:
 
 
 def test_crc32_is_zlibs_for_every_length_and_alignment() -> None:
-    for length in range(0, 200, STEP):
+    for length in (*range(0, 200, STEP), 1023, 1024, 4080):
         for start in range(0, 9, STEP):
             assert int(crc32(address(ARRAY), start, start + length)) == zlib.crc32(
                 DATA[start : start + length]
@@ -52,7 +53,7 @@ def test_crc32c_of_the_usual_check_string() -> None:
 
 
 def test_without_compiled_kernels_there_is_no_instruction() -> None:
-    assert has_instruction() is IN_KERNEL
+    assert has_feature("sse4.2") is IN_KERNEL
     if not kernel.JIT:
         assert not IN_KERNEL
 
@@ -62,4 +63,4 @@ def test_the_instruction_is_not_used_when_numba_compiles_for_another_cpu(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "generic")
-    assert not has_instruction()
+    assert not has_feature("sse4.2")

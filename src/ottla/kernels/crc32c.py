@@ -9,13 +9,11 @@ process on the intrinsic), `IN_KERNEL` is false, and callers use the `crc32c` li
 
 from __future__ import annotations
 
-import os
-import platform
 from typing import Any
 
 import numpy as np
 
-from ottla.kernels import kernel
+from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
 from ottla.kernels.kernel import inlined
 from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer, prefetch
@@ -25,18 +23,7 @@ CACHE_LINE = 64
 PREFETCH_DISTANCE = 4096
 
 
-def has_instruction() -> bool:
-    """Whether kernels may use x86's crc32 instruction in this process."""
-    if not kernel.JIT or platform.machine().lower() not in {"x86_64", "amd64"}:
-        return False
-    if os.environ.get("NUMBA_CPU_NAME") or os.environ.get("NUMBA_CPU_FEATURES"):
-        return False
-    from llvmlite import binding
-
-    return bool(binding.get_host_cpu_features().get("sse4.2", False))
-
-
-IN_KERNEL = has_instruction()
+IN_KERNEL = has_feature("sse4.2")
 
 if IN_KERNEL:
     from llvmlite import ir
