@@ -22,10 +22,11 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_code_block_runs_on_its_own(block: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, timeout=290, check=False
     )
     assert run.returncode == 0, run.stderr
 
