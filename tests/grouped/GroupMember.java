@@ -26,6 +26,7 @@ public class GroupMember {
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
         settings.put("heartbeat.interval.ms", "200");
+        settings.put("session.timeout.ms", "10000"); // 0.9 may end before its farewell is sent
         settings.put("fetch.max.wait.ms", "50");
         for (String side : new String[] {"key", "value"})
             settings.put(side + ".deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
