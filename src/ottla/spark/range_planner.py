@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ottla.model.topic_partition import TopicAndPartition
 
-RECORDS_PER_TASK = 10_000
+RECORDS_PER_TASK = 50_000
 ROUNDING = 1e-6
 
 
