@@ -20,6 +20,7 @@ CORES = 2
 POLL_RECORDS = 10_000
 TIMEOUT_S = 60.0
 SKIPPED_BATCHES = 5
+LOOK_S = 0.002
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 Request = dict[str, Any]
@@ -128,13 +129,20 @@ def latency(spark: Any, request: Request) -> object:
     times = []
     with Producer(bootstrap_servers=request["bootstrap"], linger_ms=0) as producer:
         for number in range(request["records"]):
-            producer.send(request["topic"], str(number))
-            producer.flush()
+            written = producer.send(request["topic"], str(number)).result()
             sent = time.perf_counter()
-            query.processAllAvailable()
+            while _end(query, request["topic"], written.partition) <= written.offset:
+                time.sleep(LOOK_S)
             times.append(1000 * (time.perf_counter() - sent))
     query.stop()
     return statistics.median(times[SKIPPED_BATCHES:])
+
+
+def _end(query: Any, topic: str, partition: int) -> int:
+    """Where the last batch that is done ended."""
+    progress = query.lastProgress
+    ends = json.loads(progress.sources[0].endOffset or "{}") if progress is not None else {}
+    return int(ends.get(topic, {}).get(str(partition), 0))
 
 
 def _stream(spark: Any, request: Request) -> Any:
