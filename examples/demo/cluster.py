@@ -45,6 +45,7 @@ class Cluster:
         # Readers before what they read from.
         end(*self._readers)
         end(self._server)
+        self._server.communicate()
 
 
 def end(*processes: Process) -> None:

@@ -14,6 +14,7 @@ from ottla import Producer
 TOPIC = "ExternalAdService"
 PARTITIONS = 8
 EVENTS = 400_000
+STEP = EVENTS // 100
 MINUTES = 5
 START_MS = 1_700_000_040_000
 """The first minute begins here: event time is not the demo's time, in which five minutes take seconds."""
@@ -50,13 +51,14 @@ def per_minute(events: pa.Table) -> list[tuple[int, str, int, int]]:
 
 
 def produce(bootstrap: str, events: pa.Table, seconds: float, sent: Callable[[int], None]) -> None:
-    """Send the events evenly over so many seconds."""
+    """Send the events evenly over so many seconds, and tell how many after each step."""
     columns = events.select(["key", "value", "timestamp"])
-    step = EVENTS // 100
     began = time.monotonic()
     with Producer(bootstrap_servers=bootstrap, acks="all", compression_type="lz4") as producer:
-        for at in range(0, EVENTS, step):
-            producer.send_batch(TOPIC, columns.slice(at, step))
+        for at in range(0, len(events), STEP):
+            part = columns.slice(at, STEP)
+            producer.send_batch(TOPIC, part)
             producer.flush()
-            sent(at + step)
-            time.sleep(max(0.0, began + seconds * (at + step) / EVENTS - time.monotonic()))
+            sent(len(part))
+            done = (at + len(part)) / len(events)
+            time.sleep(max(0.0, began + seconds * done - time.monotonic()))

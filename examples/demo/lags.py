@@ -53,9 +53,9 @@ class Lags:
         self._stop.set()
         self._thread.join()
 
-    def sent(self, produced: int) -> None:
-        """So many events are in the topic."""
-        self.produced = produced
+    def sent(self, count: int) -> None:
+        """So many more events are in the topic."""
+        self.produced += count
 
     def mark(self, what: str) -> None:
         """Something happened now: it is printed, and drawn."""
