@@ -64,10 +64,12 @@ class Lags:
         print(f"  {at_s:5.1f} s  {what}")
 
     def wait_until(self, holds: Callable[[Sample], bool], what: str, timeout_s: float) -> None:
-        """Until a sample shows it. Raises if none does in time, or if no samples come any more."""
+        """Until a new sample shows it. Raises if none does in time, or if no samples come any more."""
         with self._changed:
+            # The one that is being taken may be from before what the caller has just done.
+            first = len(self.samples) + 1
             done = self._changed.wait_for(
-                lambda: self._failure or (self.samples and holds(self.samples[-1])), timeout_s
+                lambda: self._failure or (len(self.samples) > first and holds(self.samples[-1])), timeout_s
             )
         if self._failure:
             raise self._failure
@@ -120,7 +122,7 @@ def draw(lags: Lags, path: Path) -> None:
     above.set(title="ExternalAdService: throughput and lag", ylabel="thousand events a second")
     below.set(xlabel="seconds", ylabel="lag in thousand events")
     for axes in (above, below):
-        axes.legend(loc="upper right", fontsize="small")
+        axes.legend(loc="center left", fontsize="small")
         axes.grid(alpha=0.3)
         for at_s, _ in lags.marks:
             axes.axvline(at_s, color="grey", linewidth=0.8, linestyle=":")
