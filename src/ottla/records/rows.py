@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.model.errors import ConfigError
 from ottla.records.columns import SCHEMA
 from ottla.records.messages import (
     MessageAndMetadata,
@@ -25,6 +26,7 @@ from ottla.records.messages import (
     timestamp_type_values,
     timestamp_values,
 )
+from ottla.records.whole_batches import is_whole
 
 BLOCK_ROWS = 4096
 _NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
@@ -51,7 +53,12 @@ class RowMaker:
         return Rows(self, batch)
 
     def block(self, batch: pa.RecordBatch, offsets: Iterator[int]) -> Iterator[MessageAndMetadata[Any, Any]]:
-        """Rows of columns whose offsets are at hand. They end when `offsets` end."""
+        """Rows of columns whose offsets are at hand. They end when `offsets` end.
+
+        Raises ConfigError if these are record batches as they came.
+        """
+        if is_whole(batch):
+            raise ConfigError("whole.batches.min.bytes gives batches, not rows: read chunks, or leave it out")
         columns = zip(
             offsets,
             binary_values(batch.column("key")),
