@@ -22,7 +22,7 @@ from ottla.wire.arrays import Array
 from ottla.wire.compiler import Field, Struct
 from ottla.wire.primitives import Codec, Fixed, Uuid
 from ottla.wire.registry import apis
-from ottla.wire.schema import Message, boolean, fields
+from ottla.wire.schema import Message, boolean, fields, float64
 from ottla.wire.strings import Blob, String
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl"
@@ -121,5 +121,7 @@ def _fixed(codec: Codec[Any]) -> st.SearchStrategy[Any]:
     if codec is boolean:
         return st.booleans()
     assert isinstance(codec, Fixed)
+    if codec is float64:
+        return st.floats(allow_nan=False)
     bits = {"b": 7, "h": 15, "i": 31, "q": 63}[codec.unpack]
     return st.integers(-(1 << bits), (1 << bits) - 1)

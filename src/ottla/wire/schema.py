@@ -49,6 +49,7 @@ int8 = Fixed("b", "b", 0)
 int16 = Fixed("h", "h", 0)
 int32 = Fixed("i", "i", 0)
 int64 = Fixed("q", "q", 0)
+float64 = Fixed("d", "d", 0.0)
 # Written as a number, because `struct` takes any object for a bool, None among them.
 boolean: Codec[bool] = Fixed("?", "b", False)  # noqa: FBT003 (the zero of the type)
 uuid = Uuid()

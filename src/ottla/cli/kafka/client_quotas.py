@@ -17,21 +17,15 @@ from ottla.cli.kafka.tool import Refused, show
 from ottla.client.connection import Connection
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
-from ottla.wire.primitives import Fixed
-from ottla.wire.schema import (
-    Request,
-    Response,
-    array,
-    boolean,
-    field,
-    int8,
-    int16,
-    int32,
-    request,
-    response,
-    string,
-    struct,
+from ottla.wire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterQuotaEntity,
+    QuotaChange,
+    QuotaChanges,
 )
+from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest, QuotaEntry, QuotaFilter
+from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
@@ -49,117 +43,6 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _NO_SUCH_USER = 91
 _SMALLEST_TABLE = 1
 """Java makes these maps as large as what goes into them."""
-
-_FLOAT64 = Fixed("d", "d", 0.0)
-
-
-# --- what is said to brokers
-
-
-@struct
-class QuotaEntity:
-    entity_type: str = field(string)
-    entity_name: str | None = field(string, nullable_since=0)
-
-
-@struct
-class QuotaFilter:
-    entity_type: str = field(string)
-    match_type: int = field(int8)
-    match: str | None = field(string, nullable_since=0)
-
-
-@request(key=48, versions=1, flexible=1)
-class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
-    components: list[QuotaFilter] = field(array(QuotaFilter))
-    strict: bool = field(boolean)
-
-
-@struct
-class QuotaValue:
-    key: str = field(string)
-    value: float = field(_FLOAT64)
-
-
-@struct
-class QuotaEntry:
-    entity: list[QuotaEntity] = field(array(QuotaEntity))
-    values: list[QuotaValue] = field(array(QuotaValue))
-
-
-@response(DescribeClientQuotasRequest)
-class DescribeClientQuotasResponse(Response):
-    throttle_time_ms: int = field(int32)
-    error_code: int = field(int16)
-    error_message: str | None = field(string, nullable_since=0)
-    entries: list[QuotaEntry] | None = field(array(QuotaEntry), nullable_since=0)
-
-
-@struct
-class QuotaChange:
-    key: str = field(string)
-    value: float = field(_FLOAT64)
-    remove: bool = field(boolean)
-
-
-@struct
-class QuotaChanges:
-    entity: list[QuotaEntity] = field(array(QuotaEntity))
-    ops: list[QuotaChange] = field(array(QuotaChange))
-
-
-@request(key=49, versions=1, flexible=1)
-class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
-    entries: list[QuotaChanges] = field(array(QuotaChanges))
-    validate_only: bool = field(boolean)
-
-
-@struct
-class QuotaAnswer:
-    error_code: int = field(int16)
-    error_message: str | None = field(string, nullable_since=0)
-    entity: list[QuotaEntity] = field(array(QuotaEntity))
-
-
-@response(AlterClientQuotasRequest)
-class AlterClientQuotasResponse(Response):
-    throttle_time_ms: int = field(int32)
-    entries: list[QuotaAnswer] = field(array(QuotaAnswer))
-
-
-@struct
-class UserName:
-    name: str = field(string)
-
-
-@request(key=50, versions=0, flexible=0)
-class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
-    users: list[UserName] | None = field(array(UserName), nullable_since=0)
-
-
-@struct
-class CredentialInfo:
-    mechanism: int = field(int8)
-    iterations: int = field(int32)
-
-
-@struct
-class UserCredentials:
-    user: str = field(string)
-    error_code: int = field(int16)
-    error_message: str | None = field(string, nullable_since=0)
-    credential_infos: list[CredentialInfo] = field(array(CredentialInfo))
-
-
-@response(DescribeUserScramCredentialsRequest)
-class DescribeUserScramCredentialsResponse(Response):
-    throttle_time_ms: int = field(int32)
-    error_code: int = field(int16)
-    error_message: str | None = field(string, nullable_since=0)
-    results: list[UserCredentials] = field(array(UserCredentials))
-
-
-# --- what is done
 
 Entity = Sequence[tuple[str, str | None]]
 """Kinds and names: "" is the default, None is every one."""
@@ -192,7 +75,9 @@ def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str
         if missing:
             raise Refused(f"Invalid config(s): {','.join(missing)}")
         wanted = QuotaChanges(
-            entity=[QuotaEntity(entity_type=KINDS[kind], entity_name=name or None) for kind, name in entity],
+            entity=[
+                AlterQuotaEntity(entity_type=KINDS[kind], entity_name=name or None) for kind, name in entity
+            ],
             ops=[
                 QuotaChange(key=name, value=_number(name, value), remove=value is None)
                 for name, value in changes.items()
