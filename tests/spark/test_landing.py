@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,18 @@ def test_a_repeated_task_leaves_its_files_alone(
     with pytest.raises(ConfigError, match="does not cut a file"):
         lander((0, 20, 30), (0, 20, 40))
     assert values(tmp_path) == Counter(range(0, 90, 3))
+
+
+def test_what_killed_tasks_have_left_goes_after_a_day(lander: Lander, topic: str, fill: Filled) -> None:
+    fill(topic, range(90))
+    (first,) = lander((0, 0, 10))
+    old, young = (Path(first["path"]).with_name(f".stray.parquet.{name}") for name in ("old", "young"))
+    for stray in (old, young):
+        stray.touch()
+    day_before = old.stat().st_mtime - 90_000
+    os.utime(old, (day_before, day_before))
+    lander((0, 10, 20))
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_a_bounded_range_takes_the_place_of_what_it_covers(

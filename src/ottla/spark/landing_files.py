@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ DICTIONARY = ["key", "timestampType"]
 GROWING = ["offset", "timestamp"]
 # Readers choose parts of a file by the smallest and the largest of these; of values nobody asks.
 MEASURED = ["key", "offset", "timestamp", "timestampType"]
+STRAY_S = 86_400
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -89,6 +92,14 @@ def file_of(directory: Path, start: int, end: int) -> Path:
     return directory / f"{start:020d}-{end:020d}.parquet"
 
 
+def remove_strays(directory: Path) -> None:
+    """Hidden files that killed tasks have left; nobody writes at one for a day."""
+    for path in directory.glob(".*"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STRAY_S:
+                path.unlink()
+
+
 def appear(hidden: Path, path: Path) -> int:
     """Let a whole file appear under its name, for good; how many bytes it has."""
     descriptor = os.open(hidden, os.O_RDONLY)
@@ -122,6 +133,7 @@ class LandingFile:
     def __init__(self, root: Path, wanted: OffsetRange, schema: pa.Schema, compression: str) -> None:
         directory = directory_of(root, wanted.topic_partition)
         directory.mkdir(parents=True, exist_ok=True)
+        remove_strays(directory)
         self.wanted = wanted
         self.rows = 0
         self.path = file_of(directory, wanted.start, wanted.end)
