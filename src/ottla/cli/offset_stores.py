@@ -76,6 +76,7 @@ class OffsetStores:
         return self._stack.enter_context(keeper(self._config.zookeeper_connect))
 
     def _kafka(self) -> OffsetStore:
+        self._admin.describe_cluster()  # says in seconds that nobody is there; the store would wait longer
         client = self._config.client
         if not client.bootstrap:
             told = ZooKeeperMetadata(self._session, protocol=client.security.protocol)
