@@ -19,7 +19,7 @@ from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import decode_offset, encode_offset
 from ottla.zookeeper.errors import ZnodeError
 
-_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10})")
+_PATH = re.compile(paths.CONSUMERS + r"/([^/]+)/offsets/([^/]+)/([0-9]{1,10})")
 
 Positions = Mapping[TopicAndPartition, OffsetAndMetadata]
 
@@ -58,7 +58,7 @@ def imported(text: str) -> dict[str, dict[TopicAndPartition, OffsetAndMetadata]]
         if match is None or position < 0:
             raise ConfigError(
                 f"line {number}: {path}:{offset} is no position; "
-                "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET is wanted"
+                f"{paths.offset('GROUP', 'TOPIC', 0)}:OFFSET is wanted"
             )
         group, topic, partition = match.groups()
         found.setdefault(group, {})[TopicAndPartition(topic, int(partition))] = OffsetAndMetadata(position)
