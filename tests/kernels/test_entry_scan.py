@@ -15,7 +15,7 @@ from ottla.kernels import layout
 from ottla.records.entries import VERIFY, Summary, read_only, scan, summarize
 from tests.naive.record_set import batch, marker, message, record, wrapper
 from tests.naive.strategies import record_sets
-from tests.records.test_reader import mixed_set
+from tests.records.set_samples import mixed_set
 
 
 class Scan(NamedTuple):

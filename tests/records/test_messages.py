@@ -24,7 +24,7 @@ from ottla.records.messages import (
 )
 from tests.naive.comparison import expected
 from tests.naive.strategies import record_sets
-from tests.records.test_reader import mixed_set
+from tests.records.set_samples import mixed_set
 
 PAIRS = [
     (magic, codec) for magic, codec in product((0, 1, 2), Codec) if magic == 2 or codec is not Codec.ZSTD
