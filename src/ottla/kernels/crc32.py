@@ -12,7 +12,7 @@ from typing import Any
 from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc_tables import CRC32_SLICES
 from ottla.kernels.kernel import inlined
-from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer
+from ottla.kernels.memory import get_byte, get_uint32, pointer
 
 # Where the table of each distance to the end of the eight bytes begins.
 SLICE = 256
@@ -20,9 +20,38 @@ SLICE = 256
 FOLD_LOW, FOLD_HIGH = 0x1751997D0, 0x0CCAA009E
 WORTH_FOLDING = 48
 
-CAN_FOLD = has_feature("pclmul")
 
-if CAN_FOLD:
+@inlined
+def _stepped(table, word):
+    """The CRC after eight bytes, to whose first half the CRC before them was added."""
+    return (
+        get_uint32(table, 7 * SLICE + (word & 0xFF))
+        ^ get_uint32(table, 6 * SLICE + ((word >> 8) & 0xFF))
+        ^ get_uint32(table, 5 * SLICE + ((word >> 16) & 0xFF))
+        ^ get_uint32(table, 4 * SLICE + ((word >> 24) & 0xFF))
+        ^ get_uint32(table, 3 * SLICE + ((word >> 32) & 0xFF))
+        ^ get_uint32(table, 2 * SLICE + ((word >> 40) & 0xFF))
+        ^ get_uint32(table, SLICE + ((word >> 48) & 0xFF))
+        ^ get_uint32(table, (word >> 56) & 0xFF)
+    )
+
+
+@inlined
+def _word(data, at):
+    """Eight bytes, the first one lowest; LLVM makes one load of it."""
+    return (
+        get_byte(data, at)
+        | get_byte(data, at + 1) << 8
+        | get_byte(data, at + 2) << 16
+        | get_byte(data, at + 3) << 24
+        | get_byte(data, at + 4) << 32
+        | get_byte(data, at + 5) << 40
+        | get_byte(data, at + 6) << 48
+        | get_byte(data, at + 7) << 56
+    )
+
+
+if has_feature("pclmul"):
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -60,58 +89,31 @@ if CAN_FOLD:
         return types.UniTuple(types.int64, 2)(types.int64, types.int64), generate
 
     @inlined
-    def _stepped(table, crc, word):
-        """The CRC after the eight bytes of a word."""
-        word ^= crc
-        return (
-            get_uint32(table, 7 * SLICE + (word & 0xFF))
-            ^ get_uint32(table, 6 * SLICE + ((word >> 8) & 0xFF))
-            ^ get_uint32(table, 5 * SLICE + ((word >> 16) & 0xFF))
-            ^ get_uint32(table, 4 * SLICE + ((word >> 24) & 0xFF))
-            ^ get_uint32(table, 3 * SLICE + ((word >> 32) & 0xFF))
-            ^ get_uint32(table, 2 * SLICE + ((word >> 40) & 0xFF))
-            ^ get_uint32(table, SLICE + ((word >> 48) & 0xFF))
-            ^ get_uint32(table, (word >> 56) & 0xFF)
-        )
-
-    @inlined
-    def crc32(data, start, end):
-        """CRC-32 of data[start:end], `data` being an address; the caller has checked the range."""
-        table = pointer(CRC32_SLICES)
-        crc = 0xFFFFFFFF
-        if end - start >= WORTH_FOLDING:
-            blocks = (end - start) >> 4
-            low, high = _folded(data + start, blocks)
-            crc = _stepped(table, _stepped(table, 0, low), high)
-            start += blocks << 4
-        while start + 8 <= end:
-            crc = _stepped(table, crc, get_int64(data + start, 0))
-            start += 8
-        while start < end:
-            crc = get_uint32(table, (crc ^ get_byte(data, start)) & 0xFF) ^ (crc >> 8)
-            start += 1
-        return crc ^ 0xFFFFFFFF
+    def _begun(table, data, start, end):
+        """The CRC of as much as can be folded, and where that ends."""
+        if end - start < WORTH_FOLDING:
+            return 0xFFFFFFFF, start
+        blocks = (end - start) >> 4
+        low, high = _folded(data + start, blocks)
+        return _stepped(table, _stepped(table, low) ^ high), start + (blocks << 4)
 
 else:
 
     @inlined
-    def crc32(data, start, end):
-        """CRC-32 of data[start:end], `data` being an address; the caller has checked the range."""
-        table = pointer(CRC32_SLICES)
-        crc = 0xFFFFFFFF
-        while start + 8 <= end:
-            crc = (
-                get_uint32(table, 7 * SLICE + ((crc & 0xFF) ^ get_byte(data, start)))
-                ^ get_uint32(table, 6 * SLICE + (((crc >> 8) & 0xFF) ^ get_byte(data, start + 1)))
-                ^ get_uint32(table, 5 * SLICE + (((crc >> 16) & 0xFF) ^ get_byte(data, start + 2)))
-                ^ get_uint32(table, 4 * SLICE + ((crc >> 24) ^ get_byte(data, start + 3)))
-                ^ get_uint32(table, 3 * SLICE + get_byte(data, start + 4))
-                ^ get_uint32(table, 2 * SLICE + get_byte(data, start + 5))
-                ^ get_uint32(table, SLICE + get_byte(data, start + 6))
-                ^ get_uint32(table, get_byte(data, start + 7))
-            )
-            start += 8
-        while start < end:
-            crc = get_uint32(table, (crc ^ get_byte(data, start)) & 0xFF) ^ (crc >> 8)
-            start += 1
-        return crc ^ 0xFFFFFFFF
+    def _begun(table, data, start, end):  # noqa: ARG001
+        """Nothing can be folded."""
+        return 0xFFFFFFFF, start
+
+
+@inlined
+def crc32(data, start, end):
+    """CRC-32 of data[start:end], `data` being an address; the caller has checked the range."""
+    table = pointer(CRC32_SLICES)
+    crc, start = _begun(table, data, start, end)
+    while start + 8 <= end:
+        crc = _stepped(table, crc ^ _word(data, start))
+        start += 8
+    while start < end:
+        crc = get_uint32(table, (crc ^ get_byte(data, start)) & 0xFF) ^ (crc >> 8)
+        start += 1
+    return crc ^ 0xFFFFFFFF
