@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyspark
 import pytest
 
+import ottla
 from ottla import EmbeddedBroker
 from ottla.spark.session import worker_python
 from tests.spark import cluster_program
@@ -85,11 +86,15 @@ class Cluster:
         trees = [below(worker.pid) for worker in self.workers]
         return [pid for tree in trees for pid, command in tree.items() if "ExecutorBackend" in command]
 
+    def said(self) -> str:
+        """The last that anybody has printed."""
+        return (self._place / "said.txt").read_text()[-3000:]
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as stack:
-        yield Cluster(tmp_path, stack)
+        yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
 
 
 @pytest.mark.timeout(DEADLINE_S + 40)
@@ -101,14 +106,42 @@ def test_a_program_goes_on_when_an_executor_is_killed(
     program = cluster.submit(cluster_program.__file__, broker.bootstrap, topic, "copy", str(tmp_path))
     deadline = time.monotonic() + DEADLINE_S
     while not (tmp_path / "state" / "offsets" / "3").exists():
-        assert program.poll() is None, (tmp_path / "said.txt").read_text()[-3000:]
-        assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text()[-3000:]
+        assert program.poll() is None, cluster.said()
+        assert time.monotonic() < deadline, cluster.said()
         time.sleep(0.02)
     executors = cluster.executors()
     assert len(executors) == 2
     kill(executors[0])
-    assert program.wait(deadline - time.monotonic()) == 0, (tmp_path / "said.txt").read_text()[-3000:]
+    assert program.wait(deadline - time.monotonic()) == 0, cluster.said()
     wanted = Counter(range(RECORDS))
     assert Counter(values(read(subscribe="copy"))) == wanted
     landed = ds.dataset(tmp_path / "landed", partitioning="hive").to_table(columns=["value"])
     assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
+
+
+PIPELINE = """
+checkpoint = "{place}/state"
+[source]
+bootstrap = "{bootstrap}"
+topics = ["{topic}"]
+start = "earliest"
+[decode]
+format = "string"
+[sink]
+format = "parquet"
+path = "{place}/table"
+"""
+
+
+@pytest.mark.timeout(DEADLINE_S + 40)
+def test_a_pipeline_is_submitted_as_the_page_says(
+    cluster: Cluster, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(RECORDS))
+    form = tmp_path / "pipeline.toml"
+    form.write_text(PIPELINE.format(place=tmp_path, bootstrap=broker.bootstrap, topic=topic))
+    program = str(Path(ottla.__file__).with_name("__main__.py"))
+    pipeline = cluster.submit(program, "pipeline", "run", str(form), "--available-now")
+    assert pipeline.wait(DEADLINE_S) == 0, cluster.said()
+    table = ds.dataset(tmp_path / "table").to_table(columns=["value"])
+    assert Counter(map(int, table.column("value").to_pylist())) == Counter(range(RECORDS))
