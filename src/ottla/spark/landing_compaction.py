@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from ottla.spark.landing_files import LandedFile, appear, file_of, landed_in, parquet_writer
+from ottla.spark.landing_files import LandedFile, file_of, landed_in, parquet_writer
+from ottla.spark.whole_files import appear
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

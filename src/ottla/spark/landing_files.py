@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.range_planner import OffsetRange
+from ottla.spark.whole_files import appear
 
 ROW_GROUP_BYTES = 64 << 20
 ROW_GROUP_ROWS = 1 << 20
@@ -98,18 +99,6 @@ def remove_strays(directory: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > STRAY_S:
                 path.unlink()
-
-
-def appear(hidden: Path, path: Path) -> int:
-    """Let a whole file appear under its name, for good; how many bytes it has."""
-    descriptor = os.open(hidden, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    size = hidden.stat().st_size
-    os.replace(hidden, path)
-    return size
 
 
 def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:

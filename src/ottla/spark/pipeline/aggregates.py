@@ -10,7 +10,6 @@ The table is as large as there are windows and groups, and is written by the dri
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ottla.spark.pipeline.units import OWN, table_lock
+from ottla.spark.whole_files import appear
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +116,7 @@ class TotalsTable:
         hidden = self._root / OWN / uuid.uuid4().hex
         keys = [key for key in self._keys if key in rows.column_names]
         pq.write_table(rows.sort_by([(key, "ascending") for key in keys]), hidden)
-        with hidden.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(hidden, place)
+        appear(hidden, place)
 
 
 def without(old: pa.Table, news: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -24,6 +24,7 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.spark.offset_json import Offsets, from_spark, start_in, to_spark
 from ottla.spark.pipeline.spans import Spans, spans_between
+from ottla.spark.whole_files import write_whole
 
 KEPT_BATCHES = 100
 
@@ -123,17 +124,6 @@ class State:
         """Add a batch; a batch that was repeated is there once."""
         kept = deque((one for one in self.batches() if one.batch < done.batch), KEPT_BATCHES - 1)
         write_whole(self._own / "progress.json", json.dumps([asdict(one) for one in (*kept, done)]))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file appears with all of its text, or stays as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with hidden.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(hidden, path)
 
 
 def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:

@@ -36,7 +36,7 @@ from ottla.spark.pipeline.spans import (
     united,
     without,
 )
-from ottla.spark.pipeline.state import write_whole
+from ottla.spark.whole_files import write_whole
 
 OWN = "_ottla"
 
