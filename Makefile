@@ -5,13 +5,15 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv java demo test test-jit test-nojit test-numpy lint types layers bench fuzz simulate clean
+.PHONY: help venv java demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
 
 help:
 	@echo "make demo   the whole story          make test   run the whole suite"
 	@echo "make venv   set up only             make lint   linters, types, layers"
 	@echo "make bench  ARGS='decode --quick'   make fuzz   1,000,000 hostile inputs"
 	@echo "make simulate  ARGS='--seeds 20000'   classic groups under faults, replayable"
+	@echo "make fuzz-live  1,000,000 hostile frames to a running broker"
+	@echo "make soak   the suite, nightly sizes   make docs   the documentation as a site"
 
 venv: $(READY)
 
@@ -25,17 +27,16 @@ java:
 demo: venv java
 	@$(RUN) -m examples.demo
 
-# Three runs: compiled kernels (everything), the same kernels as plain Python, and the NumPy path.
-test: venv java test-jit test-nojit test-numpy
+# Several processes, for much of the time is waiting. A part only: make test ARGS=tests/broker
+WORKERS ?= 3
+SPREAD := --dist loadscope --tx '$(WORKERS)*popen//python=$(RUN) -X dev'
 
-test-jit: venv
-	$(RUN) -X dev -m pytest
+test: venv java
+	$(RUN) -m pytest $(SPREAD) $(ARGS)
 
-test-nojit: venv
-	NUMBA_DISABLE_JIT=1 $(RUN) -m pytest -q tests/kernels tests/records
-
-test-numpy: venv
-	OTTLA_KERNELS=numpy $(RUN) -m pytest -q tests/kernels tests/records
+# The same tests in nightly sizes: hours. Another seed each time; OTTLA_SEED=n repeats one.
+soak: venv java
+	OTTLA_SOAK=1 $(RUN) -m pytest $(SPREAD) --timeout=14400 $(ARGS)
 
 lint: venv
 	$(VENV)/bin/ruff check .
@@ -52,10 +53,26 @@ bench: venv
 	$(RUN) -m benchmarks $(ARGS)
 
 simulate: venv
-	$(RUN) -m tests.classic.simulation $(ARGS)
+	$(RUN) -m tests.consumer.classic.simulation $(ARGS)
 
 fuzz: venv
 	$(RUN) -m tests.fuzz $(ARGS)
+
+# Over live connections to a broker, with an honest client beside them.
+fuzz-live: venv
+	$(RUN) -m tests.fuzz.live $(ARGS)
+
+# The documentation as a static site in build/site; needs no network.
+docs: venv
+	@$(RUN) tools/site.py
+
+# The pages that are generated from the code; tests compare them with it.
+reference: venv
+	$(RUN) tools/api_reference.py > docs/reference/api.md
+	$(RUN) tools/settings_reference.py > docs/reference/settings.md
+	$(RUN) tools/broker_settings.py > docs/broker-settings.md
+	$(RUN) tools/protocol_support.py > docs/protocol-support.md
+	$(RUN) tools/state_diagrams.py > docs/state-machines.md
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

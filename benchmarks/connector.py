@@ -24,7 +24,7 @@ from benchmarks.consume import KEY_BYTES, Log
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, filled, scala_rate
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark
 from benchmarks.workload import Shape, record_sets
-from ottla.classic import ConsumerConnector, KafkaStream
+from ottla.consumer.classic import ConsumerConnector, KafkaStream
 from tools.peers import KAFKA_0_9, RealKafka, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Read = Callable[[KafkaStream, int], int]
 def connectors(effort: Effort) -> Iterator[Case]:
     """Columns and rows, small and large records; nothing where Kafka 0.9 cannot be had."""
     try:
-        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka:
+        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB, is_measured=True) as kafka:
             for value_bytes in VALUE_BYTES:
                 made = record_sets(Shape(value_bytes, key_bytes=KEY_BYTES, magic=0), DIFFERENT_MB)
                 topic = filled(kafka, made, 1, 4 * effort.server_mb)
@@ -87,9 +87,9 @@ def rate_of(read: Read, zookeeper: str, topic: Log) -> Measure:
 
 
 def read_columns(stream: KafkaStream, records: int) -> int:
-    """So many records and how large their values are; the rest of the last chunk is not looked at."""
+    """Read `records` records, by whole chunks, and return the bytes of the value columns."""
     size = 0
-    for chunk in stream.batches():
+    for chunk in stream.chunks():
         size += chunk.batch.column("value").nbytes
         records -= chunk.batch.num_rows
         if records <= 0:

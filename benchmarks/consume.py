@@ -29,10 +29,13 @@ from benchmarks.broker.load import connected
 from benchmarks.broker.processes import Server
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
 from benchmarks.workload import Shape, record_sets
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
-from ottla.fetching import FetchConfig, FetchEngine, Inbox, TopicAndPartition
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.inbox import Inbox
 from ottla.model.address import Address, parse_address
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.reader import decode
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -148,7 +151,7 @@ def _rate(read: Read, records: int, clock: Callable[[], float]) -> float:
     return records / (clock() - start)
 
 
-# --- the contenders: each reads so many records, from the start of all partitions
+# --- the contenders: each reads a number of records, from the start of all partitions
 
 
 def read_ottla(log: Log, records: int) -> None:
@@ -272,7 +275,7 @@ def _receive(connection: Any, room: memoryview) -> None:
 
 
 def filled(server: Server, value_bytes: int, partitions: int, megabytes: int) -> Log:
-    """A new topic with so many megabytes in all."""
+    """A new topic with `megabytes` in all."""
     batch_records = BATCH_BYTES // (value_bytes + KEY_BYTES + 10)
     shape = Shape(value_bytes, key_bytes=KEY_BYTES, batch_records=batch_records)
     made = record_sets(shape, DIFFERENT_MB)

@@ -39,7 +39,7 @@ TARGET = 3.0
 def scala(effort: Effort) -> Iterator[Case]:
     """Small records in one and in eight partitions; nothing where Kafka 0.9 cannot be had."""
     try:
-        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka:
+        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB, is_measured=True) as kafka:
             made = record_sets(Shape(VALUE_BYTES, key_bytes=KEY_BYTES, magic=0), DIFFERENT_MB)
             for partitions in PARTITIONS:
                 topic = filled(kafka, made, partitions, 2 * effort.server_mb)
@@ -68,7 +68,7 @@ def scala_rate(kafka: RealKafka, topic: Log) -> float:
 
 
 def filled(kafka: RealKafka, made: RecordSets, partitions: int, megabytes: int) -> Log:
-    """A new topic with so many megabytes in all."""
+    """A new topic with `megabytes` in all."""
     topic = f"consume-{uuid.uuid4().hex[:12]}"
     where = ["--zookeeper", kafka.zookeeper, "--topic", topic]
     kafka_tool(
@@ -94,9 +94,9 @@ def filled(kafka: RealKafka, made: RecordSets, partitions: int, megabytes: int) 
 def _write(connection: Connection, topic: str, partition: int, records: bytes) -> None:
     data = [ProduceTopic(name=topic, partition_data=[ProducePartition(index=partition, records=records)])]
     answer = connection.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data))
-    (told,) = answer.responses[0].partition_responses
-    if told.error_code:
-        raise RuntimeError(f"{topic}-{partition}: produce was answered with error {told.error_code}")
+    (response,) = answer.responses[0].partition_responses
+    if response.error_code:
+        raise RuntimeError(f"{topic}-{partition}: produce was answered with error {response.error_code}")
 
 
 def kafka_tool(name: str, *arguments: str) -> str:

@@ -11,7 +11,10 @@ A ratio above 1 means that ours is better, whatever the unit.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -139,7 +142,7 @@ def benchmark(name: str) -> Callable[[Benchmark], Benchmark]:
 
 
 def rate(work: Callable[[], object], units: float) -> Measure:
-    """Units per CPU second of `work`, which does so many units each time."""
+    """Units per CPU second of `work`, which does `units` units each time."""
 
     def measure() -> float:
         gc.collect()
@@ -152,6 +155,23 @@ def rate(work: Callable[[], object], units: float) -> Measure:
             gc.enable()
 
     return measure
+
+
+@contextlib.contextmanager
+def bytecode_kept() -> Iterator[None]:
+    """Python processes keep what they compile, even where the environment says that they should not.
+
+    So a package that was cloned starts like one that pip has installed.
+    """
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="ottla-benchmark-") as place:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = place
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def version_of(distribution: str) -> str | None:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from benchmarks.broker.contenders import counted
 from benchmarks.consume import KEY_BYTES, PARTITIONS
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, VALUE_BYTES, filled
+from benchmarks.cpu_time import process_cpu_seconds
 from benchmarks.harness import Case, Effort, Peer, benchmark
 from benchmarks.workload import Shape, record_sets
 from ottla import Admin, EmbeddedBroker, Producer
@@ -62,7 +63,7 @@ class Task(NamedTuple):
 def mirrors(effort: Effort) -> Iterator[Case]:
     """Small records in one and in eight partitions; nothing where Kafka 0.9 cannot be had."""
     try:
-        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka:
+        with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB, is_measured=True) as kafka:
             made = record_sets(Shape(VALUE_BYTES, key_bytes=KEY_BYTES, magic=0), DIFFERENT_MB)
             for partitions in PARTITIONS:
                 log = filled(kafka, made, partitions, 2 * effort.server_mb)
@@ -106,7 +107,7 @@ def cases(name: str, effort: Effort, task: Task, ours: Sequence[str], version: s
 
 
 def written(broker: EmbeddedBroker, topic: str, partitions: int, megabytes: int) -> int:
-    """Fill a topic with so many megabytes before compression; how many records that are."""
+    """Fill a topic with `megabytes` of values, before compression. Return the number of records."""
     broker.create_topic(topic, partitions)
     made = record_sets(Shape(VALUE_BYTES, key_bytes=KEY_BYTES), DIFFERENT_MB)
     sets = [decode(one).batch.select(["key", "value", "timestamp"]) for one in made.sets]
@@ -120,14 +121,11 @@ def written(broker: EmbeddedBroker, topic: str, partitions: int, megabytes: int)
     return records
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 Clock = Callable[[int], float]
-CLOCKS: dict[str, Clock] = {"records/s": lambda pid: time.perf_counter(), "records/CPU s": cpu_seconds}  # noqa: ARG005
+CLOCKS: dict[str, Clock] = {
+    "records/s": lambda pid: time.perf_counter(),  # noqa: ARG005
+    "records/CPU s": process_cpu_seconds,
+}
 
 
 def rate(command: Sequence[str], task: Task, clock: Clock) -> float:

@@ -29,7 +29,7 @@ from benchmarks.broker.contenders import counted, ottla_command
 from benchmarks.broker.processes import Server, free_port, started
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
 from ottla.admin import Admin, NewTopic
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.producer import Producer
 from ottla.records.builder import Numbering, encode
@@ -77,7 +77,7 @@ class Shape:
         return pa.table(columns)
 
     def rounds_of(self, megabytes: float) -> int:
-        """How many tables have so many bytes."""
+        """How many tables have `megabytes` together."""
         return max(1, round(megabytes * 1e6 / (TABLE_ROWS * self.value_bytes)))
 
     def __str__(self) -> str:

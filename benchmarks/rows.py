@@ -20,14 +20,14 @@ import pyarrow as pa
 
 from benchmarks.broker.contenders import ottla
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
-from ottla.partition import PartitionConsumer
+from ottla.consumer.partition import PartitionConsumer
 from ottla.producer import Producer
 
 VALUE_BYTES = (100, 1000)
 BATCH_ROWS = 20_000
 TIMEOUT_S = 60.0
 CONFLUENT_SHARE, KAFKA_PYTHON_SHARE = 1, 16
-"""Of all records: one of so many."""
+"""A slower contender reads one of this many records."""
 CONFLUENT_TARGET = 1.0
 
 
@@ -85,7 +85,7 @@ def _measure(read: Read, topic: Topic, clock: Callable[[], float], share: int) -
     return measure
 
 
-# --- the contenders: each reads so many records from the start
+# --- the contenders: each reads a number of records from the start
 
 
 def read_ottla(topic: Topic, records: int) -> None:
@@ -93,7 +93,7 @@ def read_ottla(topic: Topic, records: int) -> None:
     with PartitionConsumer(bootstrap_servers=topic.bootstrap) as consumer:
         reader = consumer.consume_partition(topic.name, 0, "earliest")
         seen: Seen = NOTHING
-        for message in islice(reader.messages(timeout_ms=TIMEOUT_S * 1000), records):
+        for message in islice(reader.messages(timeout=TIMEOUT_S), records):
             seen = message.offset, message.key, message.value
     _check("ottla", seen, records)
 
@@ -146,7 +146,7 @@ def _check(name: str, seen: Seen, records: int) -> None:
 
 
 def filled(bootstrap: str, value_bytes: int, total_bytes: int) -> Topic:
-    """A new topic with so many bytes of values."""
+    """A new topic with `total_bytes` of values."""
     topic, records = f"rows-{uuid.uuid4().hex[:12]}", total_bytes // value_bytes
     with Producer(bootstrap_servers=bootstrap) as producer:
         for first in range(0, records, BATCH_ROWS):

@@ -2,7 +2,8 @@
 
     {"query": "sum", "source": {"format": "ottla", "options": {…}}, …}     →     {"seconds": 1.2, "cpu": 2.1}
 
-Seconds are by the clock, `cpu` is the time of all processes of the session: Python, Java, Spark's workers.
+Seconds are by the clock, `cpu` is the time of all processes of the session: Python, Java, Spark's workers;
+null if the time of a worker that ended is missing.
 """
 
 from __future__ import annotations
@@ -13,37 +14,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from benchmarks.cpu_time import spent, tree_of
 
 CORES = 2
 POLL_RECORDS = 10_000
 TIMEOUT_S = 60.0
 SKIPPED_BATCHES = 5
 LOOK_S = 0.002
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 Request = dict[str, Any]
-
-
-def tree_cpu_seconds(root: int) -> float:
-    """User and system time of a process and of all below it, also of those that have ended."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdecimal():
-            try:
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended
-            pid = int(directory.name)
-            parents[pid] = int(fields[1])
-            ticks[pid] = sum(map(int, fields[11:15]))
-    below, new = {root}, {root}
-    while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - below
-        below |= new
-    return sum(ticks[pid] for pid in below if pid in ticks) / _TICKS_PER_S
 
 
 # --- where rows come from
@@ -173,11 +154,11 @@ def main(jars: list[str]) -> None:
     print(json.dumps({}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        cpu, start = tree_cpu_seconds(os.getpid()), time.perf_counter()
+        before, start = tree_of(os.getpid()), time.perf_counter()
         value = QUERIES[request["query"]](spark, request)
         seconds = time.perf_counter() - start
-        spent = tree_cpu_seconds(os.getpid()) - cpu
-        print(json.dumps({"seconds": seconds, "cpu": spent, "value": value}), flush=True)
+        cpu = spent(before, tree_of(os.getpid()))
+        print(json.dumps({"seconds": seconds, "cpu": cpu, "value": value}), flush=True)
     spark.stop()
 
 

@@ -62,7 +62,7 @@ class RecordSets:
     nbytes: int
 
     def first(self, megabytes: int) -> RecordSets:
-        """Only so many of the sets, for slower contenders."""
+        """The first `megabytes` of the sets, for slower contenders."""
         kept = min(megabytes, len(self.sets))
         share = kept / len(self.sets)
         return replace(
@@ -95,7 +95,7 @@ def rows(shape: Shape) -> Iterator[Row]:
 
 
 def record_sets(shape: Shape, megabytes: int) -> RecordSets:
-    """So many different sets of about 1 MB, offsets running on from one to the next.
+    """`megabytes` different sets of about 1 MB, whose offsets continue from one to the next.
 
     All sets have the same number of records, so that a part of them is as good as the whole.
     """

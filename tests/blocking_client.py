@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla import __version__
-from ottla.wire.negotiation import Discovery, Link, Question
+from ottla.wire.negotiation import Discovery, ProbeLink, Question
 from ottla.wire.schema import Api, Request
 from tests.broker.wire_client import TIMEOUT_S, Client
 
@@ -37,7 +37,7 @@ class BlockingClient(Client):
         plan = discovery.start()
         is_fresh = True
         while isinstance(plan, Question):
-            if plan.link is Link.NEW and not is_fresh:
+            if plan.link is ProbeLink.NEW and not is_fresh:
                 self.close()
                 self.connect()
             is_fresh = False

@@ -6,32 +6,36 @@ import sys
 from collections.abc import Iterable
 
 from ottla.broker.settings.broker_table import BROKER_SETTINGS
-from ottla.broker.settings.setting import INT_MAX, LONG_MAX, Setting, UpdateMode, text_of
+from ottla.broker.settings.setting import Setting, UpdateMode
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS
+from ottla.model.property_table import INT_MAX, LONG_MAX, text_of
 
 HEAD = """# Settings of the broker
 
 Made by `python tools/broker_settings.py` from the tables that the broker itself reads; a test keeps it so.
 Names, meanings and defaults are Kafka 3.9's unless a row says otherwise; `ottla.*` are this broker's own.
-*Live* settings can be changed by admin clients while the broker runs, and stay changed over a restart.
+Admin clients can change *live* settings while the broker runs; the changes survive a restart.
 
-A property that is not here is refused with the nearest name, so that a slip of the pen is noticed. Kafka's
-own that have no meaning here (replication, controllers, thread pools, …) are taken and named at the start:
-bring your `server.properties`. A listener with TLS or SASL, an authorizer, a policy are refused: they must
-not be ignored.
+Give them in a file (`ottla broker start --config server.properties`), by `--set name=value`, or to
+`EmbeddedBroker` as `properties={"num.partitions": 3}` or as keywords in snake_case: `num_partitions=3`.
+
+A property that is not on this page is an error that names the nearest one, so that misspellings are noticed.
+Settings of Kafka that have no meaning here (replication, controllers, thread pools, …) are accepted and named
+at the start: you can use a `server.properties` of Kafka. A listener with TLS or SASL, an authorizer and a
+policy are refused, since ignoring them would be unsafe.
 """
 
 BROKERS = """
-## Of the broker
+## Settings of the broker
 
 | property | default | live | meaning |
 |---|---|---|---|
 """
 
 TOPICS = """
-## Of a topic
+## Settings of a topic
 
-All of them are live. The broker's property in the second column is the default of topics that do not say.
+All of them are live. The broker's property in the second column is the default of topics that do not set it.
 
 | property | broker's | default | meaning |
 |---|---|---|---|
@@ -42,8 +46,8 @@ MAXIMA = {INT_MAX: "no limit", LONG_MAX: "no limit"}
 
 def page() -> str:
     """The whole page."""
-    own_synonyms = {row.synonyms[0] for row in TOPIC_SETTINGS.values() if row.synonyms}
-    brokers = (row for row in BROKER_SETTINGS.values() if row.name not in own_synonyms)
+    defaults_of_topics = {row.broker_names[0] for row in TOPIC_SETTINGS.values() if row.broker_names}
+    brokers = (row for row in BROKER_SETTINGS.values() if row.name not in defaults_of_topics)
     return HEAD + BROKERS + "".join(_broker_rows(brokers)) + TOPICS + "".join(_topic_rows())
 
 
@@ -55,7 +59,7 @@ def _broker_rows(settings: Iterable[Setting]) -> Iterable[str]:
 
 def _topic_rows() -> Iterable[str]:
     for row in TOPIC_SETTINGS.values():
-        broker = f"`{row.synonyms[0]}`" if row.synonyms else ""
+        broker = f"`{row.broker_names[0]}`" if row.broker_names else ""
         yield f"| `{row.name}` | {broker} | {_default(row)} | {row.doc} |\n"
 
 

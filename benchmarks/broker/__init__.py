@@ -4,6 +4,7 @@ Servers are processes; the load generator is this process, the same for all of t
 `python -m benchmarks.broker` runs the generator alone, to tune a server by.
 """
 
+from benchmarks.broker import abuse as abuse
 from benchmarks.broker import latency as latency
 from benchmarks.broker import memory as memory
 from benchmarks.broker import request_cost as request_cost

@@ -23,8 +23,9 @@ def ottla() -> Iterator[Server]:
 
 
 def ottla_command(port: int, directory: str) -> list[str]:
-    """The command that starts our broker."""
-    return [sys.executable, "-m", "ottla", "broker", "start", "--port", str(port), "--data-dir", directory]
+    """The command that starts our broker. It stores format 0 as it comes, as Kafka 0.9 does."""
+    command = [sys.executable, "-m", "ottla", "broker", "start", "--set", "log.message.format.version=0.9.0"]
+    return [*command, "--port", str(port), "--data-dir", directory]
 
 
 def compared(

@@ -105,7 +105,7 @@ class ProduceFrames:
 
 
 def produce_frames(topic: str, shape: ProduceShape, *, count: int, acks: int = 1) -> ProduceFrames:
-    """So many different produce requests for partition 0."""
+    """`count` different produce requests for partition 0."""
     sets = _record_sets(shape, count)
     frames = [produce_frame(topic, shape.dialect, records, acks=acks) for records in sets]
     ends = tuple(accumulate(map(len, frames)))

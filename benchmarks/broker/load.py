@@ -13,8 +13,7 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from benchmarks.broker.frames import (
     SIZE_BYTES,
@@ -25,6 +24,7 @@ from benchmarks.broker.frames import (
     fetch_frame,
     fetch_head_bytes,
 )
+from ottla.model.closing import Closing
 
 Address = tuple[str, int]
 
@@ -113,19 +113,11 @@ class _ProduceLane:
             self._next_frame = stop % len(self._frames.ends)
 
 
-class _Connections:
+class _Connections(Closing):
     """Some connections, closed together."""
 
     def __init__(self, lanes: Sequence[_Lane]) -> None:
         self._lanes = lanes
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def sockets(self) -> list[socket.socket]:
@@ -150,7 +142,7 @@ class ProduceLoad(_Connections):
         self._next_offset: int | None = None
 
     def run(self, requests: int) -> Outcome:
-        """Send so many requests and see them answered; the first run also finds out where the log ends."""
+        """Send `requests` requests and see them answered; the first run also finds out where the log ends."""
         if self._next_offset is None:
             self._produce([1])
             self._next_offset = self._answered_to()
@@ -160,7 +152,7 @@ class ProduceLoad(_Connections):
         return Outcome(requests, requests * self._frames.records_bytes, seconds)
 
     def round_trips(self, count: int) -> list[float]:
-        """Seconds from request to answer of so many requests, one at a time on the first connection."""
+        """Seconds from request to answer of each request, one at a time on the first connection."""
         connection = self._producers[0].socket
         request, answer = self._frames.part(0, 1), bytearray(self._frames.answer_bytes)
         send, receive, clock = connection.sendall, connection.recv_into, time.perf_counter
@@ -210,7 +202,7 @@ class StoredBatches:
 
 
 def filled(address: Address, frames: ProduceFrames, requests: int) -> StoredBatches:
-    """Fill the new topic of `frames`, which are alike, with so many requests."""
+    """Fill the new topic of `frames`, which are alike, with `requests` requests."""
     with ProduceLoad(address, frames, in_flight=5) as load:
         load.run(requests - 1)  # and one to learn where the log ends
     shape = frames.shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import socket
 import subprocess
@@ -15,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker.load import Address
+from benchmarks.cpu_time import process_cpu_seconds
 from ottla.zookeeper import process_guard
 
 LOCALHOST = "127.0.0.1"
 READY_S, STOP_S = 60, 20
 _POLL_S = 0.002
 _SAID_CHARS = 2000
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads so far."""
-        # The second field is the program's name in parentheses and may hold spaces.
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return process_cpu_seconds(self.pid)
 
     def resident_mb(self) -> float:
         """Memory that it has now."""
@@ -111,7 +108,7 @@ def started(name: str, version: str, command: Sequence[str], port: int) -> Itera
 
 
 def allow_connections(count: int) -> None:
-    """Let this process, and the servers it starts, have so many files open."""
+    """Let this process, and the servers it starts, have `count` connections open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 1000
     if soft < wanted:

@@ -34,7 +34,7 @@ class RdkafkaProducer:
         self._written = 0
 
     def run(self, megabytes: int) -> Outcome:
-        """Write so many megabytes of values and have them acknowledged."""
+        """Write `megabytes` of values and wait until they are acknowledged."""
         producer, topic, value = self._producer, self._topic, self._value
         count = megabytes * 1_000_000 // len(value)
         start = time.perf_counter()

@@ -9,10 +9,8 @@ to bytecode already, as after any first start.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +21,7 @@ from benchmarks.broker.first_record import produce_first
 from benchmarks.broker.frames import NEW, OLD, Dialect, ProduceShape, error_at, metadata_frame, produce_frames
 from benchmarks.broker.kafka import NAME, installed
 from benchmarks.broker.processes import Server
-from benchmarks.harness import Better, Case, Effort, Peer, benchmark
+from benchmarks.harness import Better, Case, Effort, Peer, benchmark, bytecode_kept
 from tools.peer_cache import KAFKA_0_9, KAFKA_4, Unavailable, kafka_libs
 
 IN_PROCESS_LIMIT_S = 0.3
@@ -49,7 +47,7 @@ print(done - started, done - imported)
 @benchmark("broker-start")
 def start(effort: Effort) -> Iterator[Case]:
     """In process, with and without imports, then as processes."""
-    with _bytecode_kept():
+    with bytecode_kept():
         _as_process(ottla, NEW)
         yield from _cases(effort)
 
@@ -76,20 +74,6 @@ def _cases(effort: Effort) -> Iterator[Case]:
         Better.LESS,
         is_warmed=False,
     )
-
-
-@contextlib.contextmanager
-def _bytecode_kept() -> Iterator[None]:
-    """Python processes keep what they compile, even where the environment says that they should not."""
-    before = dict(os.environ)
-    with tempfile.TemporaryDirectory(prefix="ottla-benchmark-") as place:
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = place
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 def _in_process(index: int) -> float:

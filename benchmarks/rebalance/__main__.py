@@ -44,31 +44,31 @@ def main(arguments: list[str] | None = None) -> int:
 def replaced(page: str, part: str, table: str) -> str:
     """The page with another table between the comments that name its part."""
     begin, end = f"<!-- {part} -->\n", "\n<!-- end -->"
-    found, count = re.subn(
+    new_page, count = re.subn(
         f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}{table}{end}", page, flags=re.DOTALL
     )
     if count != 1:
         raise ValueError(f"the page has {count} places for the table {part!r}: it needs one {begin.strip()}")
-    return found
+    return new_page
 
 
 def members_table(effort: Effort) -> Iterator[str]:
     """Events by contender."""
-    found = run_churn(effort)
+    events = run_churn(effort)
     yield from _head(
         "event", "", "all is well again after", "longest wait", "moved", "rebalances", "requests"
     )
-    for event in found[OURS]:
+    for event in events[OURS]:
         for name in (SCALA, OURS):
-            told = found[name][event]
+            result = events[name][event]
             yield _row(
                 event if name == SCALA else "",
                 name,
-                _settled(told),
-                _seconds(told.outcome.longest_wait_s),
-                told.outcome.moved,
-                f"{told.rebalances:.1f}",
-                told.requests,
+                _settled(result),
+                _seconds(result.outcome.longest_wait_s),
+                result.outcome.moved,
+                f"{result.rebalances:.1f}",
+                result.requests,
             )
 
 
@@ -77,37 +77,37 @@ def split_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes as 
     yield from _head(
         "", "", "old owner's last", "new owner's first", "both at once", "records of the old one then"
     )
-    for what, told in run_split().items():
+    for disturbance, results in run_split().items():
         for name in (SCALA, OURS):
-            one = told[name]
+            split = results[name]
             yield _row(
-                what if name == SCALA else "",
+                disturbance if name == SCALA else "",
                 name,
-                f"{one.last_of_old_s:+.1f} s",
-                f"{one.first_of_new_s:+.1f} s",
-                _seconds(one.stale.seconds),
-                one.stale.records,
+                f"{split.last_of_old_s:+.1f} s",
+                f"{split.first_of_new_s:+.1f} s",
+                _seconds(split.stale.seconds),
+                split.stale.records,
             )
 
 
 def blocked_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes as long as pauses do)
     """What is read while one partition cannot be claimed."""
-    found = run_blocked()
+    results = run_blocked()
     yield from _head("", SCALA, OURS)
     yield _row(
         "partitions that nobody reads while it is held, of 8",
-        *(found[name].unread for name in (SCALA, OURS)),
+        *(results[name].unread for name in (SCALA, OURS)),
     )
-    yield _row("all are read again after", *(recovery(found[name]) for name in (SCALA, OURS)))
+    yield _row("all are read again after", *(recovery(results[name]) for name in (SCALA, OURS)))
 
 
 def coordinator_table(effort: Effort) -> Iterator[str]:
     """Events by kind of members."""
-    found: dict[str, Events] = run_coordinator(effort)
-    yield from _head("event", *found)
-    for event in next(iter(found.values())):
-        told = [some[event] for some in found.values()]
-        cells = (f"{_settled(one)}, {_seconds(one.outcome.longest_wait_s)}" for one in told)
+    events: dict[str, Events] = run_coordinator(effort)
+    yield from _head("event", *events)
+    for event in next(iter(events.values())):
+        results = [of_kind[event] for of_kind in events.values()]
+        cells = (f"{_settled(result)}, {_seconds(result.outcome.longest_wait_s)}" for result in results)
         yield _row(event, *cells)
 
 

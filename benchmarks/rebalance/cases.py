@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from benchmarks.harness import QUICK, Better, Case, Effort, Peer, benchmark, version_of
 from benchmarks.rebalance import churn, coordinator, flaws
 from benchmarks.rebalance.group import Cluster, Event
 from benchmarks.rebalance.hosts import Command, ours, scala
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from tools.peers import KAFKA_0_9, RealKafka, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -22,8 +22,7 @@ HEAP_MB = 512
 Events = dict[str, Event]
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(NamedTuple):
     """Members of one kind, and the cluster as they see it."""
 
     cluster: Cluster
@@ -33,7 +32,7 @@ class Contender:
 @contextlib.contextmanager
 def contenders() -> Iterator[dict[str, Contender]]:
     """Ours and Kafka 0.9.0.1's on one broker and one ZooKeeper. Raises Unavailable."""
-    with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB) as kafka, scala() as theirs:
+    with RealKafka(KAFKA_0_9, heap_mb=HEAP_MB, is_measured=True) as kafka, scala() as theirs:
         pin = {"broker.version": "0.9"}
         client = ClientConfig.from_properties({"bootstrap.servers": kafka.bootstrap, **pin})
         common = {"zookeeper.connect": kafka.zookeeper, "auto.offset.reset": "smallest"}
@@ -46,28 +45,28 @@ def contenders() -> Iterator[dict[str, Contender]]:
 def run_churn(effort: Effort) -> dict[str, Events]:
     """Contender → event → how it went."""
     size = churn.QUICK if effort is QUICK else churn.FULL
-    with contenders() as all_of_them:
-        found = {}
-        for name, one in all_of_them.items():
-            found[name] = churn.churn(one.cluster, one.command, size)
-            found[name]["one joins, and nothing has to change"] = churn.newcomer(one.cluster, one.command)
-        return found
+    with contenders() as by_name:
+        events = {}
+        for name, (cluster, command) in by_name.items():
+            events[name] = churn.churn(cluster, command, size)
+            events[name]["one joins, and nothing has to change"] = churn.newcomer(cluster, command)
+        return events
 
 
 def run_split() -> dict[str, dict[str, flaws.SplitBrain]]:
     """What is done to the old owner → contender → how it went."""
-    ways = {"cut off from ZooKeeper": flaws.cut_off, "stopped, and goes on": flaws.stopped}
-    with contenders() as all_of_them:
+    disturbances = {"cut off from ZooKeeper": flaws.cut_off, "stopped, and goes on": flaws.stopped}
+    with contenders() as by_name:
         return {
-            what: {name: way(one.cluster, one.command) for name, one in all_of_them.items()}
-            for what, way in ways.items()
+            title: {name: disturbed(cluster, command) for name, (cluster, command) in by_name.items()}
+            for title, disturbed in disturbances.items()
         }
 
 
 def run_blocked() -> dict[str, flaws.Blocked]:
     """Contender → how it went."""
-    with contenders() as all_of_them:
-        return {name: flaws.blocked(one.cluster, one.command) for name, one in all_of_them.items()}
+    with contenders() as by_name:
+        return {name: flaws.blocked(cluster, command) for name, (cluster, command) in by_name.items()}
 
 
 def run_coordinator(effort: Effort) -> dict[str, Events]:
@@ -81,18 +80,18 @@ def run_coordinator(effort: Effort) -> dict[str, Events]:
 def members(effort: Effort) -> Iterator[Case]:
     """Members come and go."""
     try:
-        found = run_churn(effort)
+        events = run_churn(effort)
     except Unavailable as error:
         logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
         return
-    for event, told in found[OURS].items():
-        other = found[SCALA][event]
-        if told.outcome.settled_s:
-            yield _timed(f"{event}: until all is well again", told, {SCALA: other}, settled_s)
-        yield _timed(f"{event}: the longest wait of a record", told, {SCALA: other}, longest_wait_s)
+    for event, result in events[OURS].items():
+        other = events[SCALA][event]
+        if result.outcome.settled_s:
+            yield _timed(f"{event}: until all is well again", result, {SCALA: other}, settled_s)
+        yield _timed(f"{event}: the longest wait of a record", result, {SCALA: other}, longest_wait_s)
         requests = Peer("Kafka's consumer", KAFKA_0_9, lambda other=other: other.requests)  # type: ignore[misc]
         name = f"{event}: requests to ZooKeeper"
-        yield _case(name, "requests", told.requests, [requests])
+        yield _case(name, "requests", result.requests, [requests])
 
 
 @benchmark("rebalance-flaws")
@@ -103,13 +102,13 @@ def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long
     except Unavailable as error:
         logger.warning("Kafka %s cannot be run here: %s", KAFKA_0_9, error)
         return
-    for what, told in split.items():
-        stale = told[SCALA].stale
+    for disturbance, results in split.items():
+        stale = results[SCALA].stale
         rival = Peer(
             "Kafka's consumer", KAFKA_0_9, note=f"{stale.records} records, for {stale.seconds:.1f} s"
         )
-        name = f"{what}: records that the former owner delivers beside the new one"
-        yield _case(name, "records", told[OURS].stale.records, [rival])
+        name = f"{disturbance}: records that the former owner delivers beside the new one"
+        yield _case(name, "records", results[OURS].stale.records, [rival])
     name = "a partition cannot be claimed: partitions that nobody reads, of 8"
     rival = Peer("Kafka's consumer", KAFKA_0_9, note=f"{blocked[SCALA].unread}")
     yield _case(name, "partitions", blocked[OURS].unread, [rival])
@@ -121,12 +120,12 @@ def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long
 @benchmark("rebalance-coordinator")
 def coordinated(effort: Effort) -> Iterator[Case]:
     """Members of groups with a coordinator, beside classic ones."""
-    found = run_coordinator(effort)
-    first, *others = found
-    for event, told in found[first].items():
-        rivals = {name: found[name][event] for name in others}
-        yield _timed(f"{event}: until all is well again", told, rivals, settled_s)
-        yield _timed(f"{event}: the longest wait of a record", told, rivals, longest_wait_s)
+    events = run_coordinator(effort)
+    first, *others = events
+    for event, result in events[first].items():
+        rivals = {name: events[name][event] for name in others}
+        yield _timed(f"{event}: until all is well again", result, rivals, settled_s)
+        yield _timed(f"{event}: the longest wait of a record", result, rivals, longest_wait_s)
 
 
 def recovery(blocked: flaws.Blocked) -> str:
@@ -146,7 +145,7 @@ def longest_wait_s(event: Event) -> float:
     return event.outcome.longest_wait_s
 
 
-def _timed(name: str, told: Event, others: Mapping[str, Event], of: Callable[[Event], float]) -> Case:
+def _timed(name: str, result: Event, others: Mapping[str, Event], of: Callable[[Event], float]) -> Case:
     peers = []
     for other, event in others.items():
         version = KAFKA_0_9 if other == SCALA else version_of(other) or version_of("ottla") or ""
@@ -155,7 +154,7 @@ def _timed(name: str, told: Event, others: Mapping[str, Event], of: Callable[[Ev
             peers.append(Peer(shown, version, lambda event=event: of(event)))  # type: ignore[misc]
         else:
             peers.append(Peer(shown, version, note=f"not within {churn.DEADLINE_S:.0f} s"))
-    return _case(name, "s", of(told), peers)
+    return _case(name, "s", of(result), peers)
 
 
 def _case(name: str, unit: str, value: float, peers: list[Peer]) -> Case:

@@ -26,7 +26,6 @@ from benchmarks.rebalance.group import (
     started,
 )
 from benchmarks.rebalance.hosts import Command
-from benchmarks.rebalance.timeline import Outcome
 from benchmarks.rebalance.traffic import Traffic
 
 DEADLINE_S = 60.0
@@ -65,13 +64,13 @@ def churn(cluster: Cluster, command: Command, size: Size) -> dict[str, Event]:
         with started(group, command, topic, size.processes, {}) as hosts:
             names = [f"m{number:02}" for number in range(size.members)]
             homes = dealt(names[:-1], hosts[:-1]) | {names[-1]: hosts[-1]}
-            found = {"all join at once": _event(group, partial(group.join, homes))}
-            found["one more joins"] = _event(group, partial(group.join, {"n00": hosts[0]}))
-            found["it leaves"] = _event(group, partial(group.leave, "n00"))
+            events = {"all join at once": _event(group, partial(group.join, homes))}
+            events["one more joins"] = _event(group, partial(group.join, {"n00": hosts[0]}))
+            events["it leaves"] = _event(group, partial(group.leave, "n00"))
             with observer(cluster.zookeeper) as session:
                 obituary = Obituary(session, group.name, names[-1])
-                found["one is killed"] = _event(group, partial(_kill, group, names[-1], obituary))
-    return found
+                events["one is killed"] = _event(group, partial(_kill, group, names[-1], obituary))
+    return events
 
 
 def newcomer(cluster: Cluster, command: Command) -> Event:
@@ -97,8 +96,8 @@ def _event(group: Group, happen: Callable[[], float | None]) -> Event:
     requests = requests_received(group.cluster.zookeeper)
     since_s = time.monotonic()
     since_s = happen() or since_s
-    told: Outcome = group.settle(since_s, DEADLINE_S)
+    outcome = group.settle(since_s, DEADLINE_S)
     requests = requests_received(group.cluster.zookeeper) - requests
     after = group.rebalances()
     rebalances = sum(count - before.get(name, 0) for name, count in after.items()) / len(after)
-    return Event(told, rebalances, requests)
+    return Event(outcome, rebalances, requests)

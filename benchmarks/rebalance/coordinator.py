@@ -25,7 +25,7 @@ from benchmarks.rebalance.hosts import Command, ours
 from benchmarks.rebalance.traffic import Traffic
 from ottla import Admin
 from ottla.admin import NewTopic
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
 
 FULL = Size(members=50, partitions=100, processes=5)
@@ -38,15 +38,15 @@ Kind = tuple[Command, dict[str, str]]
 @contextlib.contextmanager
 def kinds() -> Iterator[tuple[ClientConfig, dict[str, Kind]]]:
     """A broker with a ZooKeeper, and how members of each kind find it."""
-    with tempfile.TemporaryDirectory(prefix="ottla-rebalance-") as place:
+    with tempfile.TemporaryDirectory(prefix="ottla-rebalance-") as directory:
         settings = ServerSettings(fsync=False)
-        with ZooKeeperServer(Path(place, "zookeeper"), settings=settings) as zookeeper:
+        with ZooKeeperServer(Path(directory, "zookeeper"), settings=settings) as zookeeper:
             port = free_port()
-            command = ottla_command(port, str(Path(place, "data")))
+            command = ottla_command(port, str(Path(directory, "data")))
             command += ["--set", f"zookeeper.connect={zookeeper.connect}"]
             with started_server("ottla", version_of("ottla") or "", command, port) as server:
                 brokers = {"bootstrap.servers": server.bootstrap}
-                found: dict[str, Kind] = {
+                by_name: dict[str, Kind] = {
                     "GroupConsumer": (ours("grouped"), {**brokers, "auto.offset.reset": "smallest"}),
                     "ConsumerConnector": (
                         ours("classic"),
@@ -55,8 +55,8 @@ def kinds() -> Iterator[tuple[ClientConfig, dict[str, Kind]]]:
                 }
                 if version_of("confluent-kafka"):
                     earliest = {**brokers, "auto.offset.reset": "earliest"}
-                    found["confluent-kafka"] = (ours("confluent"), earliest)
-                yield ClientConfig.from_properties(brokers), found
+                    by_name["confluent-kafka"] = (ours("confluent"), earliest)
+                yield ClientConfig.from_properties(brokers), by_name
 
 
 def come_and_go(client: ClientConfig, kind: Kind, size: Size) -> dict[str, Event]:
@@ -69,10 +69,10 @@ def come_and_go(client: ClientConfig, kind: Kind, size: Size) -> dict[str, Event
         group = Group(Cluster(client, properties, MAGIC), traffic, size.partitions)
         with started(group, command, topic, size.processes, {}) as hosts:
             names = [f"m{number:02}" for number in range(size.members)]
-            found = {"all join at once": _event(group, partial(group.join, dealt(names, hosts)))}
-            found["one more joins"] = _event(group, partial(group.join, {"n00": hosts[0]}))
-            found["it leaves"] = _event(group, partial(group.leave, "n00"))
-    return found
+            events = {"all join at once": _event(group, partial(group.join, dealt(names, hosts)))}
+            events["one more joins"] = _event(group, partial(group.join, {"n00": hosts[0]}))
+            events["it leaves"] = _event(group, partial(group.leave, "n00"))
+    return events
 
 
 def _event(group: Group, happen: Callable[[], None]) -> Event:

@@ -86,16 +86,19 @@ def _split(
             mend()
             time.sleep(OVERLAP_S)
             until_s = _ended_s(group, lost_s)
-            seen = [one for one in list(group.notes.deliveries) if one.partition == 0 and one.at_s < until_s]
-    first = min(one.at_s for one in seen if one.member == NEW and one.at_s > begun_s)
-    last = max(one.at_s for one in seen if one.member == OLD)
+            seen = [
+                each for each in list(group.notes.deliveries) if each.partition == 0 and each.at_s < until_s
+            ]
+    first = min(delivery.at_s for delivery in seen if delivery.member == NEW and delivery.at_s > begun_s)
+    last = max(delivery.at_s for delivery in seen if delivery.member == OLD)
     stale = overlap(seen, OLD, NEW, begun_s)
     return SplitBrain(last - lost_s, first - lost_s, stale)
 
 
 def _ended_s(group: Group, lost_s: float) -> float:
     """The new owner's last delivery: what the old one delivers behind that is its own again, by right."""
-    of_new = [one.at_s for one in list(group.notes.deliveries) if (one.member, one.partition) == (NEW, 0)]
+    deliveries = list(group.notes.deliveries)
+    of_new = [each.at_s for each in deliveries if (each.member, each.partition) == (NEW, 0)]
     return max([*of_new, lost_s]) + 0.001
 
 
@@ -114,8 +117,11 @@ def blocked(cluster: Cluster, command: Command) -> Blocked:
     topic, partitions = new_topic(cluster.zookeeper, 8), 8
     with Traffic(cluster.client, topic, partitions, magic=cluster.magic) as traffic:
         group = Group(cluster, traffic, partitions)
-        with started(group, command, topic, 2, COMMITS) as (one, other), observer(cluster.zookeeper) as zk:
-            group.join({OLD: one, NEW: other})
+        with (
+            started(group, command, topic, 2, COMMITS) as (old_host, new_host),
+            observer(cluster.zookeeper) as zk,
+        ):
+            group.join({OLD: old_host, NEW: new_host})
             _wait(lambda: set(_readers(group, 1.0).values()) == {OLD, NEW}, "both read")
             held = paths.owner(group.name, topic, partitions - 1)
             obituary = Obituary(zk, group.name, NEW)
@@ -135,13 +141,15 @@ def blocked(cluster: Cluster, command: Command) -> Blocked:
 def _readers(group: Group, within_s: float) -> dict[int, str]:
     """Partition → who delivered of it lately."""
     since_s = time.monotonic() - within_s
-    return {one.partition: one.member for one in list(group.notes.deliveries) if one.at_s > since_s}
+    deliveries = list(group.notes.deliveries)
+    return {delivery.partition: delivery.member for delivery in deliveries if delivery.at_s > since_s}
 
 
 def _first(group: Group, member: str, partition: int, since_s: float) -> float | None:
-    for one in list(group.notes.deliveries):
-        if (one.member, one.partition) == (member, partition) and one.at_s > since_s:
-            return one.at_s
+    for delivery in list(group.notes.deliveries):
+        is_wanted = (delivery.member, delivery.partition) == (member, partition)
+        if is_wanted and delivery.at_s > since_s:
+            return delivery.at_s
     return None
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from benchmarks.rebalance.hosts import Command, Host, Notes, wait_until
 from benchmarks.rebalance.timeline import Outcome, is_shared, outcome
 from benchmarks.rebalance.traffic import Traffic
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.zookeeper import paths
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 
 CALM_S = 1.5
-"""A group that shares for so long is settled: another rebalance would have come."""
+"""A group whose assignment stays for this time is settled: another rebalance would have come."""
 WARM_S = 120.0
 
 
@@ -112,7 +112,7 @@ class Group:
 def started(
     group: Group, command: Command, topic: str, count: int, properties: Mapping[str, str]
 ) -> Iterator[list[Host]]:
-    """So many processes for members of a group; they end with the block."""
+    """`count` processes for members of a group; they end with the block."""
     given = {**group.cluster.properties, "group.id": group.name, **properties}
     hosts = [Host(command(topic, given), group.notes) for _ in range(count)]
     try:
@@ -130,7 +130,9 @@ def _warm(group: Group, hosts: Sequence[Host]) -> None:
     names = {f"warm{number}": host for number, host in enumerate(hosts)}
     for name, host in names.items():
         host.tell(f"join {name} group.id={group.name}-{name}")
-    if not wait_until(lambda: {one.member for one in list(group.notes.deliveries)} >= names.keys(), WARM_S):
+    if not wait_until(
+        lambda: {delivery.member for delivery in list(group.notes.deliveries)} >= names.keys(), WARM_S
+    ):
         raise RuntimeError(f"{group.name}: {group.notes.failed or 'members read nothing'}")
     for name, host in names.items():
         host.tell(f"leave {name}")

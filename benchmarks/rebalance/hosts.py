@@ -137,7 +137,7 @@ class Host:
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float) -> bool:
-    """Whether it holds before so many seconds are over."""
+    """Wait up to `deadline_s` seconds. Return whether the condition holds."""
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:

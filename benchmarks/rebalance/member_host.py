@@ -17,8 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.classic import ConsumerConnector
-from ottla.grouped import GroupConsumer
+from ottla.consumer.classic import ConsumerConnector
+from ottla.consumer.coordinated import GroupConsumer
 
 POLL_MS = 50.0
 Properties = dict[str, str]
@@ -71,7 +71,7 @@ class GroupedMember(HostedMember):
 
     def __init__(self, topic: str, name: str, properties: Properties) -> None:
         group = properties.pop("group.id")
-        self._consumer = GroupConsumer(topic, group, {"client.id": name, **properties})
+        self._consumer = GroupConsumer(topic, {"client.id": name, **properties}, group_id=group)
         self._is_leaving = threading.Event()
         self._has_left = threading.Event()
 
@@ -80,7 +80,7 @@ class GroupedMember(HostedMember):
 
     def records(self) -> Iterator[Record]:
         while not self._is_leaving.is_set():
-            chunk = self._consumer.poll(POLL_MS)
+            chunk = self._consumer.poll(POLL_MS / 1000)
             if chunk is not None:
                 for offset in chunk.batch.column("offset").to_pylist():
                     yield chunk.topic_partition.partition, offset

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.rebalance.timeline import Place
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
 from ottla.records.messages import Message, MessageSet
@@ -41,10 +41,10 @@ class Traffic:
             while not self._is_over.wait(PAUSE_S):
                 answer = connection.call(request, at_most=NAMES_UNTIL)
                 now_s = time.monotonic()
-                for told in answer.responses[0].partition_responses:
-                    if told.error_code:
-                        raise RuntimeError(f"{self._topic}-{told.index}: error {told.error_code}")
-                    self.written[told.index, told.base_offset] = now_s
+                for partition in answer.responses[0].partition_responses:
+                    if partition.error_code:
+                        raise RuntimeError(f"{self._topic}-{partition.index}: error {partition.error_code}")
+                    self.written[partition.index, partition.base_offset] = now_s
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -58,7 +58,7 @@ class Traffic:
 
 
 def write(config: ClientConfig, topic: str, partitions: int, count: int, *, magic: int) -> None:
-    """So many small records in each partition, a thousand a request."""
+    """Write `count` small records into each partition, a thousand per request."""
     records = bytes(MessageSet.of([Message(b"x" * 20)] * AT_ONCE, magic=magic).data)
     with ClusterMetadata(config) as metadata:
         for partition in range(partitions):
@@ -69,6 +69,6 @@ def write(config: ClientConfig, topic: str, partitions: int, count: int, *, magi
             with Connection.open(metadata.leader(topic, partition).node.address, config) as connection:
                 for _ in range(count // AT_ONCE):
                     answer = connection.call(request, at_most=NAMES_UNTIL)
-                    (told,) = answer.responses[0].partition_responses
-                    if told.error_code:
-                        raise RuntimeError(f"{topic}-{partition}: error {told.error_code}")
+                    (response,) = answer.responses[0].partition_responses
+                    if response.error_code:
+                        raise RuntimeError(f"{topic}-{partition}: error {response.error_code}")

@@ -13,29 +13,29 @@ Sums = list[tuple[int, str, int, int]]
 
 
 def check_group(group: str, files: Iterable[Path]) -> None:
-    """Every event was given to the group's members; twice only what the one that died had not committed."""
+    """Check that the group read every event; twice only what the killed member had not committed."""
     runs: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
     for file in files:
         for line in file.read_text().splitlines():
             partition, first, last = map(int, line.split())
             runs[partition].append((first, last))
     given = sum(last - first + 1 for some in runs for first, last in some)
-    found = 0
+    total = 0
     for partition, some in enumerate(runs):
         expected = 0
         for first, last in sorted(some):
             assert first <= expected, f"{group}: nobody got offset {expected} of partition {partition}"
             expected = max(expected, last + 1)
-        found += expected
-    assert found == EVENTS, f"{group} got {found:,} events of {EVENTS:,}"
-    print(f"{group:<12} every event was read; {given - found:,} of {given:,} twice, after the kill")
+        total += expected
+    assert total == EVENTS, f"{group} got {total:,} events of {EVENTS:,}"
+    print(f"{group:<12} every event was read; {given - total:,} of {given:,} twice, after the kill")
 
 
 def check_tables(online: Path, offline: Path, truth: Sums) -> None:
-    """Both ways of the pipeline found what is true."""
+    """Check that both runs of the pipeline gave the expected table."""
     for name, path in (("online", online), ("offline", offline)):
-        found = sums(path)
-        assert found == truth, f"the {name} table differs: {found[:3]} … for {truth[:3]} …"
+        rows = sums(path)
+        assert rows == truth, f"the {name} table differs: {rows[:3]} … for {truth[:3]} …"
     print("the online table, the offline table and what was produced are equal:\n")
     print("minute    kind      events      cents")
     for minute, kind, count, cents in truth:

@@ -15,28 +15,39 @@ Process = subprocess.Popen[bytes]
 
 
 class Cluster:
-    """`ottla up` on free ports, and whatever else is started; all of it ends with the block."""
+    """`ottla up` on free ports, and other processes; all of them end with the block.
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    `zookeeper` is empty if the cluster has none.
+    """
+
+    def __init__(self, path: Path, *, has_zookeeper: bool) -> None:
+        self.directory = path
+        self._has_zookeeper = has_zookeeper
         self.zookeeper = self.bootstrap = ""
         self._readers: list[Process] = []
 
     def __enter__(self) -> Self:
-        up = ["up", "--port", "0", "--zookeeper-port", "0", "--data-dir", str(self.place / "cluster")]
-        self._server = _start("ottla", up, self.place / "cluster.log", stdout=subprocess.PIPE)
+        up = ["up", "--port", "0", "--zookeeper-port", "0", "--data-dir", str(self.directory / "cluster")]
+        up += [] if self._has_zookeeper else ["--without-zookeeper"]
+        self._server = _start("ottla", up, self.directory / "cluster.log", stdout=subprocess.PIPE)
         assert self._server.stdout is not None
-        lines = [self._server.stdout.readline().decode().split() for _ in range(2)]
+        lines = [self._server.stdout.readline().decode().split() for _ in range(1 + self._has_zookeeper)]
         if not all(lines):
             end(self._server)
-            raise RuntimeError(f"no cluster: {(self.place / 'cluster.log').read_text()}")
-        told = dict(lines)
-        self.zookeeper, self.bootstrap = told["zookeeper"], told["broker"]
+            raise RuntimeError(f"no cluster: {(self.directory / 'cluster.log').read_text()}")
+        addresses = dict(lines)
+        self.zookeeper, self.bootstrap = addresses.get("zookeeper", ""), addresses["broker"]
         return self
 
+    @property
+    def flags(self) -> list[str]:
+        """The flags of `ottla` commands for this cluster."""
+        keeper = ["--zookeeper", self.zookeeper] if self._has_zookeeper else []
+        return ["--bootstrap-server", self.bootstrap, *keeper]
+
     def start(self, name: str, module: str, *arguments: str) -> Process:
-        """A Python module as a process; what it prints is in a log of this name."""
-        self._readers.append(_start(module, arguments, self.place / f"{name}.log"))
+        """Run a Python module as a process; its output goes to a log of this name."""
+        self._readers.append(_start(module, arguments, self.directory / f"{name}.log"))
         return self._readers[-1]
 
     def __exit__(
@@ -49,7 +60,7 @@ class Cluster:
 
 
 def end(*processes: Process) -> None:
-    """Ask them to end, and wait; whoever does not is killed, and has not ended with 0."""
+    """Terminate the processes and wait; one that does not end is killed."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -62,7 +73,7 @@ def end(*processes: Process) -> None:
 
 
 def run_ottla(log: Path, *arguments: str) -> str:
-    """What a command of ottla prints; what it says besides is in the log. Raises if it fails."""
+    """The standard output of an ottla command; its errors go to the log. Raises if it fails."""
     command = [sys.executable, "-m", "ottla", *arguments]
     with log.open("wb") as file:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=file, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The ad events that the demo is about, and what is true of them: what every reader has to arrive at."""
+"""The ad events of the demo, and the totals that every reader must compute from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("view", "click", "buy")
 
 
 def ad_events() -> pa.Table:
-    """Five minutes of them, keyed by user, in the order of their time."""
+    """Five minutes of events, keyed by user, in the order of their time."""
     random = np.random.default_rng(seed=7)
     users = random.integers(0, 5_000, EVENTS)
     kinds = random.choice(KINDS, EVENTS, p=(0.90, 0.09, 0.01))
@@ -43,15 +43,15 @@ def ad_events() -> pa.Table:
 
 
 def per_minute(events: pa.Table) -> list[tuple[int, str, int, int]]:
-    """What the pipeline has to find: minute (in ms), kind, events, cents."""
+    """The rows that the pipeline must produce: minute (in ms), kind, events, cents."""
     minute = pc.multiply(pc.divide(events["timestamp"], 60_000), 60_000)
     sums = events.append_column("minute", minute).group_by(["minute", "kind"])
-    found = sums.aggregate([([], "count_all"), ("cents", "sum")]).to_pylist()
-    return sorted((row["minute"], row["kind"], row["count_all"], row["cents_sum"]) for row in found)
+    totals = sums.aggregate([([], "count_all"), ("cents", "sum")]).to_pylist()
+    return sorted((row["minute"], row["kind"], row["count_all"], row["cents_sum"]) for row in totals)
 
 
 def produce(bootstrap: str, events: pa.Table, seconds: float, sent: Callable[[int], None]) -> None:
-    """Send the events evenly over so many seconds, and tell how many after each step."""
+    """Send the events evenly over `seconds`, and report the number sent after each step."""
     columns = events.select(["key", "value", "timestamp"])
     began = time.monotonic()
     with Producer(bootstrap_servers=bootstrap, acks="all", compression_type="lz4") as producer:

@@ -1,4 +1,4 @@
-"""How far everybody is, over time; and the picture of it."""
+"""The lag of all readers over time, and a picture of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Sample:
-    """At one instant."""
+    """A measurement at one instant."""
 
     at_s: float
     produced: int
@@ -54,17 +54,17 @@ class Lags:
         self._thread.join()
 
     def sent(self, count: int) -> None:
-        """So many more events are in the topic."""
+        """Count events that were written to the topic."""
         self.produced += count
 
     def mark(self, what: str) -> None:
-        """Something happened now: it is printed, and drawn."""
+        """Note an event of the demo: it is printed, and drawn in the picture."""
         at_s = time.monotonic() - self._began
         self.marks.append((at_s, what))
         print(f"  {at_s:5.1f} s  {what}")
 
     def wait_until(self, holds: Callable[[Sample], bool], what: str, timeout_s: float) -> None:
-        """Until a new sample shows it. Raises if none does in time, or if no samples come any more."""
+        """Wait until a new sample fulfils the condition. Raises if none does in time."""
         with self._changed:
             # The one that is being taken may be from before what the caller has just done.
             first = len(self.samples) + 1
@@ -76,7 +76,9 @@ class Lags:
         assert done, f"after {timeout_s} s it is not so that {what}: {self.samples[-1:]}"
 
     def _watch(self) -> None:
-        properties = {"bootstrap.servers": self.bootstrap, "zookeeper.connect": self.zookeeper}
+        properties = {"bootstrap.servers": self.bootstrap}
+        if self.zookeeper:
+            properties["zookeeper.connect"] = self.zookeeper
         try:
             with Admin(properties) as admin:
                 while not self._stop.wait(EVERY_S):
@@ -91,10 +93,10 @@ class Lags:
 
     def _look(self, admin: Admin) -> Sample:
         at_s, produced = time.monotonic() - self._began, self.produced
-        there = {one.group_id for one in admin.list_groups()}
+        there = {group.group_id for group in admin.list_groups()}
         lags = dict.fromkeys(self.groups, produced)
         for group in there & lags.keys():
-            done = sum(one.offset for one in admin.group_offsets(group).values())
+            done = sum(group_offset.offset for group_offset in admin.group_offsets(group).values())
             lags[group] = max(0, produced - done)
         return Sample(at_s, produced, lags)
 
@@ -114,11 +116,11 @@ def draw(lags: Lags, path: Path) -> None:
         pairs = zip(counts, counts[1:], times, times[1:], strict=False)
         return [(new - old) / (to - since) / 1e3 for old, new, since, to in pairs]
 
-    above.plot(middles, rates([one.produced for one in lags.samples]), "k--", label="produced")
+    above.plot(middles, rates([sample.produced for sample in lags.samples]), "k--", label="produced")
     for group in lags.groups:
-        done = [one.produced - one.lags[group] for one in lags.samples]
+        done = [sample.produced - sample.lags[group] for sample in lags.samples]
         above.plot(middles, rates(done), label=f"committed by {group}")
-        below.plot(times, [one.lags[group] / 1e3 for one in lags.samples], label=group)
+        below.plot(times, [sample.lags[group] / 1e3 for sample in lags.samples], label=group)
     above.set(title="ExternalAdService: throughput and lag", ylabel="thousand events a second")
     below.set(xlabel="seconds", ylabel="lag in thousand events")
     for axes in (above, below):

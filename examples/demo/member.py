@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from examples.demo.events import TOPIC
 from ottla import GroupConsumer
-from ottla.classic import ConsumerConnector
-from ottla.fetching import FetchedDataChunk
+from ottla.consumer.classic import ConsumerConnector
+from ottla.fetching.chunk_queue import FetchedDataChunk
 
 SESSION_MS = 6_000
 
@@ -37,7 +37,7 @@ def classic(bootstrap: str, zookeeper: str, group: str, stop: threading.Event) -
     with connector:
         (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
         threading.Thread(target=_shut_down, args=(connector, stop), daemon=True).start()
-        yield from stream.batches()
+        yield from stream.chunks()
 
 
 def _shut_down(connector: ConsumerConnector, stop: threading.Event) -> None:
@@ -49,7 +49,7 @@ def modern(bootstrap: str, _: str, group: str, stop: threading.Event) -> Iterato
     """Balanced by the broker, offsets in __consumer_offsets."""
     consumer = GroupConsumer(
         TOPIC,
-        group,
+        group_id=group,
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=1_000,
@@ -59,7 +59,7 @@ def modern(bootstrap: str, _: str, group: str, stop: threading.Event) -> Iterato
     )
     with consumer:
         while not stop.is_set():
-            chunk = consumer.poll(timeout_ms=200)
+            chunk = consumer.poll(0.2)
             if chunk is not None:
                 yield chunk
 
@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[str, str, str, threading.Event], Iterator[FetchedData
 
 
 def write_down(chunks: Iterator[FetchedDataChunk], file: TextIO) -> None:
-    """One line a chunk: a topic without compaction has no gaps."""
+    """Write one line for each chunk: a topic without compaction has no gaps."""
     for chunk in chunks:
         offsets = pc.min_max(chunk.batch.column("offset"))
         file.write(f"{chunk.topic_partition.partition} {offsets['min']} {offsets['max']}\n")
@@ -79,7 +79,7 @@ def write_down(chunks: Iterator[FetchedDataChunk], file: TextIO) -> None:
 
 
 def main(kind: str, bootstrap: str, zookeeper: str, group: str, path: str) -> None:
-    """Read until SIGTERM; the file is there once the first run was given."""
+    """Read until SIGTERM; the file appears with the first chunk."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole demo, which then ends this

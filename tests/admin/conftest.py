@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.admin import Admin, NewTopic
 from ottla.broker.embedded import EmbeddedBroker
-
-PATIENCE_S = 60.0
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for another process or thread to make it so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from tests.naming import name_after_test
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +33,7 @@ def admin(brokers: EmbeddedBroker) -> Iterator[Admin]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """What a test may call its topic or group."""
-    return re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
+    return name_after_test(request)
 
 
 @pytest.fixture

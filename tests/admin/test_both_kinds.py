@@ -9,38 +9,28 @@ import pytest
 from ottla import Producer
 from ottla.admin import (
     Admin,
-    AdminErrors,
-    At,
     GroupKind,
     NewPartitions,
     NewTopic,
+    StoredOffset,
     TopicAndPartition,
     topic_resource,
 )
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.model.errors import BrokerUnreachable, KafkaError
+from ottla.model.errors import AdminErrors, BrokerUnreachable, KafkaError
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import ConsumerRegistration, SubscriptionPattern, encode_registration
-from ottla.zookeeper.errors import ConnectionLost, ServerFailed
-from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
-from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
+from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.session import CreateMode
-from tests.admin.conftest import until
-
-FAST = ServerSettings(tick_ms=200, fsync=False)
+from ottla.zookeeper.zookeeper_errors import ZooKeeperConnectionLost
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
-def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """zookeeper.connect of a server with nothing in it."""
-    try:
-        java_command()
-        zookeeper_jars()
-    except ServerFailed as missing:
-        pytest.skip(f"needs a real ZooKeeper server: {missing}")
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), settings=FAST) as server:
-        yield f"{server.connect}/kafka"
+def keeper(zookeeper_server: ZooKeeperServer) -> str:
+    """zookeeper.connect with a chroot in which there is nothing."""
+    return f"{zookeeper_server.connect}/both-kinds"
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +53,13 @@ def test_orders_that_are_left_in_zookeeper_are_carried_out(
         assert [node.port for node in old.describe_cluster().brokers] == [broker.port]
         old.create_topics(NewTopic(name, 2, 1, configs={"flush.ms": 5}))
         old.create_partitions(NewPartitions(name, 3))
-        until(lambda: len(admin.describe_topics(name).partitions) == 3)
+        wait_for(lambda: len(admin.describe_topics(name).partitions) == 3)
         assert admin.describe_configs(one)["flush.ms"].value == "5"
         old.alter_configs(one, {"flush.ms": None, "segment.ms": 77_000})
         assert set(old.describe_configs(one)) == {"segment.ms"}
-        until(lambda: admin.describe_configs(one)["segment.ms"].value == "77000")
+        wait_for(lambda: admin.describe_configs(one)["segment.ms"].value == "77000")
         old.delete_topics(name)
-    until(lambda: name not in admin.list_topics())
+    wait_for(lambda: name not in admin.list_topics())
 
 
 def test_a_name_stands_for_the_group_that_has_members(
@@ -96,11 +86,28 @@ def test_a_name_stands_for_the_group_that_has_members(
         assert admin.describe_groups(name).kind is GroupKind.ZOOKEEPER
         rows = admin.group_lag([name])[name].partitions
         assert [(row.committed, row.stored_in) for row in rows] == [
-            (9, GroupKind.KAFKA),  # as Kafka's tools do: the coordinator's offset comes first
+            (9, GroupKind.KAFKA),  # the larger one, as nothing says which of them the member uses
             (4, GroupKind.ZOOKEEPER),
         ]
+        assert rows[0].stored == (StoredOffset(GroupKind.KAFKA, 9), StoredOffset(GroupKind.ZOOKEEPER, 3))
+        # What its owner writes into ZooKeeper is what it uses.
+        owner = paths.owner(name, name, 0)
+        session.create_with_parents(owner, f"{name}_here-1-a-0".encode(), CreateMode.EPHEMERAL)
+        session.set(paths.offset(name, name, 0), b"5")
+        (row, _) = admin.group_lag(name).partitions
+        assert (row.committed, row.stored_in) == (5, GroupKind.ZOOKEEPER)
+        assert row.stored == (
+            StoredOffset(GroupKind.KAFKA, 9),
+            StoredOffset(GroupKind.ZOOKEEPER, 5, is_used=True),
+        )
+        session.set(paths.offset(name, name, 0), b"10")
+        (row, _) = admin.group_lag(name).partitions
+        assert row.stored == (
+            StoredOffset(GroupKind.KAFKA, 9, is_used=False),
+            StoredOffset(GroupKind.ZOOKEEPER, 10, is_used=True),
+        )
         with pytest.raises(KafkaError, match="stop them first"):
-            admin.reset_group_offsets(name, name, At.EARLIEST)
+            admin.reset_group_offsets(name, name, "earliest")
     strange = f"{name} / of many"  # no classic group can be called so
     admin.alter_group_offsets(strange, {first: 9})
     assert admin.group_lag(strange).total == 1
@@ -114,7 +121,7 @@ def test_a_broker_of_0_8_2_knows_groups_by_their_offsets(
     admin.create_topics(NewTopic(name, 2, 1))
     place = TopicAndPartition(name, 1)
     with Admin(bootstrap_servers=broker.bootstrap, zookeeper_connect=keeper, broker_version="0.8.2") as old:
-        until(lambda: name in old.list_topics())  # the broker tells ZooKeeper of it a moment later
+        wait_for(lambda: name in old.list_topics())  # the broker tells ZooKeeper of it a moment later
         old.alter_group_offsets(name, {place: 0}, kind=GroupKind.KAFKA)
         assert old.group_offsets(name) == admin.group_offsets(name)
         assert (old.describe_groups(name).state, old.group_lag(name).total) == ("Empty", 0)
@@ -130,7 +137,7 @@ def test_a_zookeeper_that_is_not_there_is_told_in_time(broker: EmbeddedBroker, k
     hasty = {"zookeeper.connection.timeout.ms": 300}
     with (
         Admin(hasty, zookeeper_connect=nowhere) as admin,
-        pytest.raises(ConnectionLost, match=r"no ZooKeeper server at 127\.0\.0\.1:1 answered within 300 ms"),
+        pytest.raises(ZooKeeperConnectionLost, match=r"at 127\.0\.0\.1:1 answered within 300 ms"),
     ):
         admin.list_topics()
     with (

@@ -6,12 +6,10 @@ import pytest
 
 from ottla.admin import (
     Admin,
-    AdminErrors,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
-    Unsupported,
     broker_resource,
     client_resource,
     topic_resource,
@@ -19,7 +17,7 @@ from ottla.admin import (
 from ottla.admin.configs import replaced_configs
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.error_codes import Code
-from ottla.model.errors import BrokerUnreachable, ConfigError, KafkaError
+from ottla.model.errors import AdminErrors, BrokerUnreachable, ConfigError, KafkaError, Unsupported
 
 
 def test_changes_leave_the_rest_as_it_is(admin: Admin, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,15 +11,14 @@ from ottla import Producer
 from ottla.admin import (
     Admin,
     ConfigSource,
-    CreatedTopic,
     NewPartitions,
     NewTopic,
     TopicAndPartition,
-    Unsupported,
+    TopicCreation,
     topic_resource,
 )
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.model.errors import KafkaError
+from ottla.model.errors import KafkaError, Unsupported
 from ottla.wire import versions
 from ottla.wire.versions import GENERATIONS, VersionRange
 
@@ -77,15 +77,15 @@ def older(request: pytest.FixtureRequest, brokers: EmbeddedBroker) -> Iterator[t
 
 def test_topics(older: tuple[str, Admin], admin: Admin, name: str) -> None:
     version, old = older
-    assert old.create_topics(NewTopic(name, 2, 3)) == CreatedTopic(name, 2, 3)
+    assert old.create_topics(NewTopic(name, 2, 3)) == TopicCreation(name, 2, 3)
     placed = f"{name}-placed"
     assert old.create_topics([NewTopic(placed, assignment={0: [1, 2]})]) == {
-        placed: CreatedTopic(placed, 1, 2)
+        placed: TopicCreation(placed, 1, 2)
     }
     with pytest.raises(Unsupported, match=r"before 2\.4 cannot be asked for their defaults"):
         old.create_topics(NewTopic("t", partitions=1))
     if version == "0.10.1":
-        with pytest.raises(Unsupported, match="cannot merely check"):
+        with pytest.raises(Unsupported, match="cannot only check"):
             old.create_topics(NewTopic("t", 1, 1), validate_only=True)
     assert old.describe_topics(name).partitions[0].leader is not None
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
@@ -121,7 +121,7 @@ def test_offsets_and_groups(older: tuple[str, Admin], brokers: EmbeddedBroker, t
         producer.send(topic, b"x", partition=1, timestamp_ms=1_600_000_000_000)
     place = TopicAndPartition(topic, 1)
     assert old.list_offsets(place).offset == 1
-    assert old.list_offsets(place, 1_500_000_000_000).timestamp_ms == 1_600_000_000_000
+    assert old.list_offsets(place, datetime(2017, 1, 1, tzinfo=UTC)).timestamp_ms == 1_600_000_000_000
     old.alter_group_offsets(topic, {place: 0})
     assert old.group_lag(topic).total == 1
     assert topic in {one.group_id for one in old.list_groups()}

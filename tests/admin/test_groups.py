@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer
 
 from ottla import Producer
-from ottla.admin import (
-    Admin,
-    AdminErrors,
-    At,
-    CommittedOffset,
-    GroupKind,
-    GroupListing,
-    OffsetMove,
-    TopicAndPartition,
-)
+from ottla.admin import Admin, CommittedOffset, GroupKind, GroupListing, OffsetMove, TopicAndPartition
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError
-from tests.admin.conftest import until
+from ottla.model.errors import AdminErrors, ConfigError, KafkaError
+from tests.waiting import wait_for
 
 Places = list[TopicAndPartition]
 
@@ -45,7 +37,7 @@ def member(brokers: EmbeddedBroker, group: str, topic: str) -> Iterator[Consumer
     )
     consumer.subscribe([topic])
     try:
-        until(lambda: (read := consumer.poll(0.1)) is not None and read.error() is None)
+        wait_for(lambda: (read := consumer.poll(0.1)) is not None and read.error() is None)
         yield consumer
     finally:
         consumer.close()
@@ -68,13 +60,13 @@ def test_a_group_with_a_member(admin: Admin, brokers: EmbeddedBroker, places: Pl
         assert {row.member for row in lag.partitions} == {one}
         for refused in (
             lambda: admin.delete_groups(name),
-            lambda: admin.reset_group_offsets(name, places, At.EARLIEST),
+            lambda: admin.reset_group_offsets(name, places, "earliest"),
         ):
             with pytest.raises((KafkaError, AdminErrors), match="still has members; stop them first"):
                 refused()
         with pytest.raises(AdminErrors, match="GROUP_SUBSCRIBED_TO_TOPIC"):
             admin.delete_group_offsets(name, places)
-    until(lambda: admin.describe_groups(name).state == "Empty")
+    wait_for(lambda: admin.describe_groups(name).state == "Empty")
 
 
 def test_offsets_are_written_read_and_forgotten(admin: Admin, places: Places, name: str) -> None:
@@ -95,25 +87,33 @@ def test_offsets_are_written_read_and_forgotten(admin: Admin, places: Places, na
 def test_resets(admin: Admin, places: Places, name: str) -> None:
     topic = places[0].topic
     admin.delete_records({places[1]: 3})
-    plan = admin.reset_group_offsets(name, topic, At.EARLIEST, dry_run=True)
+    plan = admin.reset_group_offsets(name, topic, "earliest", dry_run=True)
     assert plan == {
-        places[0]: OffsetMove(None, 0),
-        places[1]: OffsetMove(None, 3),
-        places[2]: OffsetMove(None, 0),
+        places[0]: OffsetMove(None, 0, 0),
+        places[1]: OffsetMove(None, 3, 3),
+        places[2]: OffsetMove(None, 0, 0),
     }
     assert admin.group_offsets(name) == {}
-    admin.reset_group_offsets(name, [topic], At.LATEST)
+    admin.reset_group_offsets(name, [topic], "latest")
     moved = admin.reset_group_offsets(name, places, shift_by=-8)
-    assert moved == {places[0]: OffsetMove(10, 2), places[1]: OffsetMove(10, 3), places[2]: OffsetMove(10, 2)}
+    assert moved == {
+        places[0]: OffsetMove(10, 2, 2),
+        places[1]: OffsetMove(10, 3, 2),  # its log begins there
+        places[2]: OffsetMove(10, 2, 2),
+    }
     assert [one.offset for one in admin.group_offsets(name).values()] == [2, 3, 2]
-    assert admin.reset_group_offsets(name, places[:1], At.EARLIEST, shift_by=5)[places[0]].after == 5
-    assert admin.reset_group_offsets(name, places[:1], 4_000_000_000_000)[places[0]].after == 10
-    with pytest.raises(ConfigError, match=r"to=At\.EARLIEST"):
+    assert admin.reset_group_offsets(name, places[:1], "earliest", shift_by=5)[places[0]].after == 5
+    assert admin.reset_group_offsets(name, places[:1], 7)[places[0]].after == 7
+    assert admin.reset_group_offsets(name, places[:1], 700) == {places[0]: OffsetMove(7, 10, 700)}
+    assert (
+        admin.reset_group_offsets(name, places[:1], datetime(2100, 1, 1, tzinfo=UTC))[places[0]].after == 10
+    )
+    with pytest.raises(ConfigError, match="to='earliest'"):
         admin.reset_group_offsets(name, places)
     with pytest.raises(AdminErrors, match="committed nothing of"):
         admin.reset_group_offsets(f"{name}-new", places, shift_by=1)
     with pytest.raises(AdminErrors, match="'missing'"):
-        admin.reset_group_offsets(name, ["missing"], At.EARLIEST)
+        admin.reset_group_offsets(name, ["missing"], "earliest")
 
 
 def test_a_log_whose_end_is_not_told_keeps_the_reason(

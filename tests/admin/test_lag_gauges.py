@@ -45,4 +45,4 @@ def test_a_sample_for_each_partition_whose_lag_is_known() -> None:
 
 
 def test_no_groups_are_no_samples() -> None:
-    assert [one.samples for one in text_string_to_metric_families(lag_exposition([]))] == [[], [], []]
+    assert [one.samples for one in text_string_to_metric_families(lag_exposition([]))] == [[], [], [], []]

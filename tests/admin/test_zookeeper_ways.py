@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from ottla.admin import GroupKind, NewPartitions, NewTopic, TopicAndPartition, Unsupported
+from ottla.admin import GroupKind, NewPartitions, NewTopic, TopicAndPartition
 from ottla.admin.zookeeper_groups import ZooKeeperGroups
 from ottla.admin.zookeeper_topics import CLIENTS, TOPICS, ZooKeeperTopics
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError
+from ottla.model.errors import ConfigError, KafkaError, Unsupported
 from ottla.zookeeper import paths
 from ottla.zookeeper.broker_znodes import BrokerRegistration, Endpoint, encode_broker
 from ottla.zookeeper.consumer_znodes import (
@@ -97,9 +97,9 @@ def test_partitions_are_added_where_the_first_replica_would_be_next(topics: ZooK
     assert topics.add_partitions(NewPartitions("t", 4), validate_only=True) == 4
     assert topics.add_partitions(NewPartitions("t", 4), validate_only=False) == 4
     assert topics.add_partitions(NewPartitions("t", 5, [[0, 1]]), validate_only=False) == 5
-    with refused(Code.INVALID_PARTITIONS, "has 5 partitions, 5 are no more"):
+    with refused(Code.INVALID_PARTITIONS, "has 5 partitions, and 5 is not more"):
         topics.add_partitions(NewPartitions("t", 5), validate_only=False)
-    with refused(Code.INVALID_REPLICA_ASSIGNMENT, "1 new partitions of 2 replicas each are wanted"):
+    with refused(Code.INVALID_REPLICA_ASSIGNMENT, "1 new partitions of 2 replicas each are expected"):
         topics.add_partitions(NewPartitions("t", 6, [[0]]), validate_only=False)
     with refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "'missing'"):
         topics.add_partitions(NewPartitions("missing", 6), validate_only=False)

@@ -29,7 +29,7 @@ ONE_RECORD = ProduceShape(value_bytes=100, request_bytes=0)
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[Address]:
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(log_message_format_version="0.9.0") as broker:  # keeps format 0 as it comes
         yield "127.0.0.1", broker.port
 
 

@@ -68,7 +68,7 @@ def only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def one(_: Effort) -> Iterator[Case]:
         yield case()
 
-    monkeypatch.setattr(command.pkgutil, "iter_modules", lambda _: [])
+    monkeypatch.setattr(command.pkgutil, "iter_modules", lambda _: [])  # type: ignore[attr-defined]
     for name in list(harness.REGISTRY):
         monkeypatch.delitem(harness.REGISTRY, name)
     monkeypatch.setitem(harness.REGISTRY, "one", one)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from tests.broker.wire_client import Client
+from tests.naming import new_topic
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,4 @@ def client(broker: EmbeddedBroker) -> Iterator[Client]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     """A new topic with three partitions, named after the test."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3)
-    return name
+    return new_topic(broker, request, 3)

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-import socket
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-with warnings.catch_warnings():
-    # kafka-python reads its own files by a function that the standard library deprecates.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
-
-__all__ = ["KafkaProducer"]
-
-PATIENCE_S = 60
-"""Far above what anything takes: a test that waits so long has failed."""
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Ask again and again; each `holds` waits a little itself, e.g. by polling."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"in vain: {what}"
+from tests.kafka_python import KafkaConsumer
+from tests.waiting import PATIENCE_S, wait_for
 
 
 class Sender:
@@ -64,7 +46,7 @@ def send(
     sender.send(topic, values, partition)
     sender.flush()
     assert not sender.failed
-    return [message.offset() for message in sender.delivered]
+    return [message.offset() or 0 for message in sender.delivered]
 
 
 def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[bytes]:
@@ -83,10 +65,10 @@ def read_with(consumer: Consumer, count: int) -> list[bytes]:
 
     def enough() -> bool:
         found = consumer.consume(count - len(values), 0.2)
-        values.extend(message.value() for message in found if message.error() is None)
+        values.extend(message.value() or b"" for message in found if message.error() is None)
         return len(values) >= count
 
-    until(enough, f"{count} records")
+    wait_for(enough, f"{count} records")
     return values
 
 
@@ -111,7 +93,9 @@ def group_member(bootstrap: str, group: str, topics: Sequence[str]) -> Consumer:
 
 
 @contextmanager
-def python_member(bootstrap: str, group: str, topics: Sequence[str]) -> Iterator[KafkaConsumer]:
+def python_member(
+    bootstrap: str, group: str, topics: Sequence[str], **settings: Any
+) -> Iterator[KafkaConsumer]:
     """The same by kafka-python, closed at the end."""
     member = KafkaConsumer(
         *topics,
@@ -125,24 +109,12 @@ def python_member(bootstrap: str, group: str, topics: Sequence[str]) -> Iterator
         reconnect_backoff_ms=20,
         reconnect_backoff_max_ms=200,
         retry_backoff_ms=50,
+        **settings,
     )
     try:
         yield member
     finally:
         member.close()
-        _close_forgotten()
-
-
-def _close_forgotten() -> None:
-    """kafka-python leaves sockets open that it could not connect while a broker was away."""
-    for one in gc.get_objects():
-        if type(one) is socket.socket and one.fileno() >= 0 and one.type == socket.SOCK_STREAM:
-            is_listening = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            try:
-                one.getpeername()
-            except OSError:
-                if not is_listening:
-                    one.close()
 
 
 def read_with_python(member: KafkaConsumer, count: int) -> list[bytes]:
@@ -154,5 +126,5 @@ def read_with_python(member: KafkaConsumer, count: int) -> list[bytes]:
             values.extend(record.value for record in records)
         return len(values) >= count
 
-    until(enough, f"{count} records")
+    wait_for(enough, f"{count} records")
     return values

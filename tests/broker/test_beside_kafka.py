@@ -13,16 +13,22 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.log.batch_header import whole_entries
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.records.compression import Codec
 from ottla.records.messages import MessageSet, to_messages
+from ottla.records.reader import decode
+from ottla.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
-from tests.broker.admin.calls import create
-from tests.broker.admin.calls import topic as new_topic
-from tests.broker.group_calls import Member, commit, committed, deleted, find
+from ottla.wire.api.produce import ProducePartitionResponse
+from ottla.wire.api.write_txn_markers import WritableMarker, WritableMarkerTopic, WriteTxnMarkersRequest
+from tests.broker.groups.group_calls import Member, commit, committed, deleted, find
+from tests.broker.handlers.admin.calls import create
+from tests.broker.handlers.admin.calls import topic as new_topic
 from tests.broker.traffic import answers as partitions_of
 from tests.broker.traffic import (
     data_of,
@@ -36,14 +42,15 @@ from tests.broker.traffic import (
     read_all,
     topic_id,
 )
+from tests.broker.traffic import rows as rows_of
 from tests.broker.wire_client import Client
 from tests.log.kafka_tools import dump
-from tests.log.record_sets import NOW, batch
+from tests.log.record_sets import NOW, batch, joined
 from tools.peers import KAFKA_3, RealKafka, Unavailable, kafka_libs
 
 PRODUCE = 11  # the newest that 3.9 knows
 OFFSETS = "__consumer_offsets"
-WAIT_S = 30
+WAIT_S = 120.0
 DIFFERENT = {(2, "zstd")}  # Kafka takes it, and no client that can write it speaks version 2
 T = TypeVar("T")
 Rows = dict[bytes, bytes | None]
@@ -108,6 +115,61 @@ def group_rows(client: Client) -> Rows:
     return rows
 
 
+class CommittedView(NamedTuple):
+    """What a reader of committed data is told of a partition with transactions."""
+
+    last_stable_offset: int
+    high_watermark: int
+    aborted: list[tuple[int, int]]
+    batches: list[tuple[int, int, int]]  # first and last offset, attributes
+    values: list[bytes | None]
+
+
+def use_transactions(bootstrap: str) -> None:
+    """One that is committed, one aborted, one left open, and records behind and between them."""
+
+    def send(producer: Producer, *values: str) -> None:
+        for value in values:
+            producer.produce("decided", value, partition=0)
+        assert producer.flush(WAIT_S) == 0
+
+    plain = Producer({"bootstrap.servers": bootstrap})
+    first, second, third = (
+        Producer({"bootstrap.servers": bootstrap, "transactional.id": name}) for name in ("a", "b", "c")
+    )
+    for producer in (first, second, third):
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+    send(plain, "0")
+    send(first, "committed")
+    send(second, "aborted", "aborted too")
+    first.commit_transaction(WAIT_S)
+    send(plain, "1")
+    second.abort_transaction(WAIT_S)
+    first.begin_transaction()
+    send(first, "committed again")
+    send(third, "open")
+    first.commit_transaction(WAIT_S)
+    send(plain, "behind")
+
+
+def committed_view(client: Client, start: int = 0) -> CommittedView:
+    answer = fetch(client, "decided", start, version=12, isolation_level=1)
+    assert answer.error_code == Code.NONE, answer
+    aborted = answer.aborted_transactions or []
+    values = decode(data_of(answer), aborted=aborted).batch.column("value").to_pylist()
+    return CommittedView(
+        answer.last_stable_offset,
+        answer.high_watermark,
+        [(item.producer_id, item.first_offset) for item in aborted],
+        [
+            (item.base_offset, item.last_offset, item.attributes)
+            for item in whole_entries(memoryview(data_of(answer)))
+        ],
+        values,
+    )
+
+
 class Written(NamedTuple):
     """What Kafka left, and what it said of it."""
 
@@ -116,6 +178,7 @@ class Written(NamedTuple):
     producer_id: int
     groups: Rows
     answers: dict[str, object]
+    transactions: CommittedView
 
 
 def asked(client: Client) -> dict[str, object]:
@@ -128,12 +191,60 @@ def asked(client: Client) -> dict[str, object]:
     )
     for number in range(6):
         records = one(b"x" * 400, timestamp=NOW + 10 * number)
-        eventually(lambda records=records: send(client, "timed", records))  # type: ignore[misc]
+        eventually(lambda records=records: send(client, "timed", records))
     for partition in range(3):
-        eventually(lambda partition=partition: send(client, "heavy", one(b"x" * 1000), partition))  # type: ignore[misc]
+        eventually(lambda partition=partition: send(client, "heavy", one(b"x" * 1000), partition))
         send(client, "heavy", one(b"x" * 1000), partition)
     eventually(lambda: send(client, "strict", one()))
-    return {**_times(client), **_sizes(client), **_refusals(client)}
+    return {**_times(client), **_sizes(client), **_refusals(client), **_old_formats(client)}
+
+
+def _old_formats(client: Client) -> dict[str, object]:
+    """What becomes of messages of formats 0 and 1, and how they are read by old and new clients."""
+    rows = [(b"k", b"v"), (None, b"w"), (b"k", None)]
+    packed = batch(*rows, magic=1, codec=Codec.GZIP)
+    plain = {
+        magic: joined(batch(row, magic=magic, timestamp=NOW - n) for n, row in enumerate(rows))
+        for magic in (0, 1)
+    }
+    sets = {
+        **{f"plain {magic}": records for magic, records in plain.items()},
+        **{
+            f"{codec.label} {magic}": batch(*rows, magic=magic, codec=codec)
+            for magic in (0, 1)
+            for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+        },
+        "two packed": packed + packed,
+        "plain and packed": plain[1] + packed,
+        "two formats": plain[0] + plain[1],
+        "too large": batch((None, b"x" * 5000), (None, b"y" * 5000), magic=1, codec=Codec.GZIP),
+        "too many": joined(batch((None, b"x" * 900), magic=1) for _ in range(12)),
+    }
+    found: dict[str, object] = {}
+    for number, (name, records) in enumerate(sets.items()):
+        topic = f"old-{number}"
+        create(client, new_topic(topic, configs={"max.message.bytes": "10000"}))
+        answer = eventually(lambda: _settled(produce(client, topic, bytearray(records), version=2)))  # noqa: B023
+        found[name] = (
+            answer.error_code,
+            answer.base_offset,
+            *(_as_stored(data_of(fetch(client, topic, 0, version=version))) for version in (1, 3, 12)),
+        )
+    return found
+
+
+def _settled(answer: ProducePartitionResponse) -> ProducePartitionResponse:
+    assert answer.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_LEADER_OR_FOLLOWER)
+    return answer
+
+
+def _as_stored(data: bytes) -> object:
+    """The entries, without what depends on a library for compression, and their records."""
+    entries = [
+        (header.magic, header.attributes, header.base_offset, header.base_timestamp, header.max_timestamp)
+        for header in whole_entries(memoryview(data))
+    ]
+    return entries, rows_of(data)
 
 
 def _times(client: Client) -> dict[str, object]:
@@ -206,20 +317,22 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         pytest.skip(f"Kafka {KAFKA_3}, whose data directory is taken over: {reason}")
     try:
         with Client.of(kafka.bootstrap) as client:
-            create(client, new_topic("plain", 2), new_topic("packed"))
+            create(client, new_topic("plain", 2), new_topic("packed"), new_topic("decided"))
             for partition in range(2):
-                eventually(lambda partition=partition: send(client, "plain", one(b"0"), partition))  # type: ignore[misc]
+                eventually(lambda partition=partition: send(client, "plain", one(b"0"), partition))
             for codec in Codec:
-                eventually(lambda codec=codec: send(client, "packed", batch(*numbered(3), codec=codec)))  # type: ignore[misc]
+                eventually(lambda codec=codec: send(client, "packed", batch(*numbered(3), codec=codec)))
             producer_id = eventually(lambda: new_producer(client))
             assert send(client, "plain", stamped(0, producer_id)) == 1
             use_groups(client)
             ids = {name: topic_id(client, name) for name in ("plain", "packed", OFFSETS)}
             groups = group_rows(client)
+            use_transactions(kafka.bootstrap)
+            ending = committed_view(client)
             answers = asked(client)
     finally:
         kafka.close()
-    return Written(path, ids, producer_id, groups, answers)
+    return Written(path, ids, producer_id, groups, answers, ending)
 
 
 @pytest.fixture
@@ -233,12 +346,12 @@ def ours(written: Written, tmp_path: Path) -> Iterator[EmbeddedBroker]:
 def test_topics_records_and_groups_are_taken_over(written: Written, ours: EmbeddedBroker) -> None:
     with Client.of(ours.bootstrap) as client:
         assert {name: topic_id(client, name) for name in written.ids} == written.ids
-        assert [value for _, value in read_all(client, "packed")] == [value for _, value in 5 * numbered(3)]
+        assert [value for _, value in read_all(client, "packed")] == [value for _, value in numbered(3)] * 5
         find(client, "g")
         assert committed(client, "g") == {("plain", 0): 2, ("plain", 1): 7}
         assert committed(client, "gone") == {}
         assert committed(client, "members") == {("plain", 0): 5}
-        names = ours._running().cluster.catalog.topics
+        names = ours._running().cluster.store.catalog.topics
         assert "__cluster_metadata" not in names, "the log of the controllers is no topic"
 
 
@@ -247,6 +360,37 @@ def test_a_producer_goes_on_where_it_was(written: Written, ours: EmbeddedBroker)
         assert send(client, "plain", stamped(0, written.producer_id)) == 1, "known, and not stored again"
         assert send(client, "plain", stamped(2, written.producer_id)) == 3
         assert new_producer(client) > written.producer_id
+
+
+def test_transactions_are_taken_over(written: Written, ours: EmbeddedBroker) -> None:
+    theirs = written.transactions
+    assert theirs.values == [b"0", b"committed", b"1", b"committed again"]
+    with Client.of(ours.bootstrap) as client:
+        assert committed_view(client) == theirs
+        assert theirs.last_stable_offset < theirs.high_watermark
+        assert end_of_open_one(client, is_commit=True) == Code.NONE
+        view = committed_view(client)
+        assert view.values == [*theirs.values, b"open", b"behind"]
+        assert view.last_stable_offset == view.high_watermark == theirs.high_watermark + 1
+        assert view.aborted == theirs.aborted
+
+
+def end_of_open_one(client: Client, *, is_commit: bool) -> int:
+    """End the transaction that Kafka left open, as a tool for hanging ones does; the error."""
+    asked_for = DescribeProducersRequest(
+        topics=[DescribeProducersTopic(name="decided", partition_indexes=[0])]
+    )
+    (partition,) = client.call(asked_for, 0).topics[0].partitions
+    (hanging,) = [item for item in partition.active_producers if item.current_txn_start_offset >= 0]
+    marker = WritableMarker(
+        producer_id=hanging.producer_id,
+        producer_epoch=hanging.producer_epoch,
+        coordinator_epoch=max(hanging.coordinator_epoch, 0),
+        transaction_result=is_commit,
+        topics=[WritableMarkerTopic(name="decided", partition_indexes=[0])],
+    )
+    response = client.call(WriteTxnMarkersRequest(markers=[marker]), 1)
+    return response.markers[0].topics[0].partitions[0].error_code
 
 
 def test_another_node_id_is_refused(written: Written, tmp_path: Path) -> None:
@@ -263,6 +407,8 @@ def test_kafka_takes_it_back_with_what_we_have_written(
         send(client, "packed", one(b"ours"))
         find(client, "g")
         commit(client, "g", {("plain", 0): 4})
+        assert end_of_open_one(client, is_commit=False) == Code.NONE
+        transactions = committed_view(client)
     ours.stop()
     with RealKafka(KAFKA_3, data_dir=tmp_path) as kafka, Client.of(kafka.bootstrap) as client:
         assert eventually(lambda: read_all(client, "packed"))[-1][1] == b"ours"
@@ -270,6 +416,9 @@ def test_kafka_takes_it_back_with_what_we_have_written(
         assert eventually(lambda: send(client, "plain", stamped(4, written.producer_id))) == 5
         eventually(lambda: find(client, "g"))
         assert eventually(lambda: committed(client, "g")) == {("plain", 0): 4, ("plain", 1): 7}
+        assert eventually(lambda: committed_view(client)) == transactions
+        assert transactions.values == [*written.transactions.values, b"behind"]
+        assert len(transactions.aborted) == 2
 
 
 def test_the_same_questions_have_the_same_answers(written: Written, tmp_path: Path) -> None:

@@ -13,11 +13,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from broker.real_clients import (
+from ottla import ConfigError, EmbeddedBroker, KafkaError, StorageError
+from ottla.model.error_codes import Code
+from tests.broker.real_clients import (
     Sender,
     group_member,
     python_member,
@@ -26,8 +29,7 @@ from broker.real_clients import (
     read_with_python,
     send,
 )
-from ottla import ConfigError, EmbeddedBroker, KafkaError, StorageError
-from ottla.model.error_codes import Code
+from tests.waiting import wait_for
 
 CLEAN_MARK = ".kafka_cleanshutdown"
 VALUES = [b"%d" % number for number in range(10)]
@@ -105,13 +107,47 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_broker_that_is_only_dropped_leaves_nothing(scratch: Path) -> None:
+def test_a_stopped_broker_that_is_dropped_leaves_nothing(scratch: Path) -> None:
     broker = EmbeddedBroker().start()
     broker.stop()
     assert len(list(scratch.iterdir())) == 1
     del broker
     gc.collect()
     assert list(scratch.iterdir()) == []
+
+
+def test_a_broker_that_is_dropped_while_it_runs_warns_and_stops(scratch: Path) -> None:
+    kept = [EmbeddedBroker().start()]
+    with pytest.warns(ResourceWarning, match=f"EmbeddedBroker at {kept[0].bootstrap}.* was not closed"):
+        kept.clear()
+    gc.collect()
+    wait_for(lambda: not broker_threads() and not list(scratch.iterdir()))
+
+
+def test_its_repr_says_where_it_listens(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path, brokers=2) as broker:
+        assert repr(broker) == f"<EmbeddedBroker of 2 brokers at {broker.bootstrap}, data in {tmp_path}>"
+        broker.stop()
+        assert repr(broker) == f"<EmbeddedBroker of 2 brokers not running, data in {tmp_path}>"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"properties": {"num.partitions": 3, "auto.create.topics.enable": True}},
+        {"properties": {"num.partitions": "3", "auto_create_topics_enable": "true"}},
+        {"num_partitions": 3, "auto_create_topics_enable": True},
+    ],
+)
+def test_settings_are_a_mapping_or_keywords_texts_or_values(settings: dict[str, Any]) -> None:
+    with EmbeddedBroker(**settings) as broker:
+        config = broker._running().config
+        assert (config.num_partitions, config.auto_create_topics) == (3, True)
+
+
+def test_a_setting_under_two_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"num_partitions and num\.partitions are the same setting"):
+        EmbeddedBroker(properties={"num.partitions": 3}, num_partitions=4)
 
 
 def test_a_broker_that_cannot_start_leaves_nothing(scratch: Path) -> None:
@@ -225,7 +261,7 @@ SMOKE = """
 import sys
 sys.modules["uvloop"] = None  # as if it were not installed
 sys.path.insert(0, "tests")
-from broker.real_clients import read, send
+from tests.broker.real_clients import read, send
 from ottla import EmbeddedBroker
 with EmbeddedBroker() as broker:
     values = [b"%d" % number for number in range(1000)]
@@ -234,7 +270,7 @@ with EmbeddedBroker() as broker:
     broker.stop()
     broker.start()
     assert read(broker.bootstrap, "events", 1000) == values
-    print(type(broker._loop).__module__)
+    print(type(broker._thread()._loop).__module__)
 """
 
 
@@ -345,7 +381,9 @@ def one_broker() -> Iterator[EmbeddedBroker]:
         ({"name": "new", "config": {"retention.ms": "soon"}}, Code.INVALID_CONFIG),
     ],
 )
-def test_topics_that_cannot_be_made(one_broker: EmbeddedBroker, arguments: dict, error: Code) -> None:
+def test_topics_that_cannot_be_made(
+    one_broker: EmbeddedBroker, arguments: dict[str, Any], error: Code
+) -> None:
     with pytest.raises(KafkaError) as caught:
         one_broker.create_topic(**arguments)
     assert caught.value.code == error

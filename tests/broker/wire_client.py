@@ -7,19 +7,19 @@ with Client("127.0.0.1", port) as client:
 from __future__ import annotations
 
 import socket
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from ottla.model.closing import Closing
 from ottla.wire.client_connection import Answer, ClientConnection
 from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 """Far above what any call takes: a test that waits so long has failed."""
 
 
-class Client:
+class Client(Closing):
     def __init__(self, host: str, port: int, client_id: str = "test", timeout_s: float = TIMEOUT_S) -> None:
         self._address = (host, port)
         self._client_id = client_id
@@ -64,11 +64,3 @@ class Client:
     def close(self) -> None:
         self._wire.close()
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.real_clients import read, send
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from tests.blocking_client import BlockingClient
+from tests.broker.real_clients import read, send
 
 OTTLA = [sys.executable, "-m", "ottla"]
 CLEAN_MARK = ".kafka_cleanshutdown"

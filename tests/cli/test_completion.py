@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import ours
 from ottla.cli.completion import words_of_commands
 from ottla.cli.main import COMMANDS, KAFKAS_TOOLS
+from tests.cli.kafka.conftest import ours
 
 ASK = """
 ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _ottla; echo "${COMPREPLY[*]}"; }

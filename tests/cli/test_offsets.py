@@ -17,13 +17,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.kafka.conftest import ours
 from ottla import Admin, EmbeddedBroker, GroupConsumer, OffsetLedger, Producer, TopicAndPartition
 from ottla.admin import GroupKind
-from ottla.classic import ConsumerConnector
-from tests.classic.conftest import QUICK, registered_at, zookeeper_server
-
-__all__ = ["zookeeper_server"]
+from ottla.consumer.classic import ConsumerConnector
+from ottla.zookeeper.server import ZooKeeperServer
+from tests.cli.kafka.conftest import ours
+from tests.consumer.classic.conftest import QUICK, registered_at
 
 HEAD = "group\ttopic\tpartition\tsource\ttarget\tstep\tdone\terror\n"
 T0, T1 = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
@@ -42,14 +41,20 @@ class World:
 
     def put(self, group: str, kind: GroupKind, **offsets: int) -> None:
         """Positions as orders_0=17."""
-        places = {TopicAndPartition(*name.rsplit("_", 1)): offset for name, offset in offsets.items()}
-        placed = {TopicAndPartition(one.topic, int(one.partition)): at for one, at in places.items()}
+        names = {name.rpartition("_"): offset for name, offset in offsets.items()}
+        positions = {
+            TopicAndPartition(topic, int(number)): offset for (topic, _, number), offset in names.items()
+        }
         with self.admin() as admin:
-            admin.alter_group_offsets(group, placed, kind=kind)
+            admin.alter_group_offsets(group, positions, kind=kind)
 
     def stored(self, group: str, kind: GroupKind) -> dict[tuple[str, int], int]:
         with self.admin() as admin:
-            return {tuple(place): one.offset for place, one in admin.group_offsets(group, kind=kind).items()}
+            offsets = admin.group_offsets(group, kind=kind)
+        return {
+            (topic_partition.topic, topic_partition.partition): stored.offset
+            for topic_partition, stored in offsets.items()
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +64,8 @@ def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(zookeeper_server: object) -> Iterator[World]:
-    connect = f"{zookeeper_server.connect}/offsets"  # type: ignore[attr-defined]
+def world(zookeeper_server: ZooKeeperServer) -> Iterator[World]:
+    connect = f"{zookeeper_server.connect}/offsets"
     with EmbeddedBroker(properties=registered_at(connect)) as broker:
         broker.create_topic("orders", 2)
         broker.create_topic("clicks", 1)
@@ -143,9 +148,9 @@ def test_live_members_of_both_kinds_are_told_by_name(world: World) -> None:
 
     world.put("waiting", GroupKind.KAFKA, orders_0=4)
     world.put("waiting", GroupKind.ZOOKEEPER, orders_0=6)
-    with GroupConsumer("clicks", "waiting", bootstrap_servers=world.broker.bootstrap) as consumer:
+    with GroupConsumer("clicks", group_id="waiting", bootstrap_servers=world.broker.bootstrap) as consumer:
         while not consumer.assignment:
-            consumer.poll(100)
+            consumer.poll(0.1)
         refused = ours(*line, *to_zookeeper, "--group", "waiting")
         assert refused.code == 1
         assert "'waiting' has live members (" in refused.printed
@@ -175,7 +180,7 @@ def test_into_a_ledger_and_out_of_it(world: World, tmp_path: Path) -> None:
     assert not database.exists()
     assert ours(*line, "--from", "kafka", "--to", "ledger", "--execute").code == 0
     with closing(sqlite3.connect(database)) as connection:
-        ledger = OffsetLedger(connection, "results")
+        ledger = OffsetLedger(connection, group_id="results")
         assert ledger.start([T0, T1]) == {T0: 4, T1: 5}
         with ledger.transaction() as cursor:
             ledger.record(cursor, T0, 8)
@@ -210,8 +215,8 @@ def test_a_file_holds_positions_of_both_stores(world: World, kind: GroupKind, tm
 
 def test_without_bootstrap_zookeeper_tells_the_brokers(world: World) -> None:
     world.put("found", GroupKind.KAFKA, orders_0=4)
-    told = ours("offsets", "export", "-g", "found", "-", "--zookeeper", world.connect)
-    assert told == (0, "/consumers/found/offsets/orders/0:4\n", "")
+    exported = ours("offsets", "export", "-g", "found", "-", "--zookeeper", world.connect)
+    assert exported == (0, "/consumers/found/offsets/orders/0:4\n", "")
 
 
 def test_what_is_missing_is_asked_for(world: World) -> None:
@@ -228,20 +233,82 @@ def test_what_is_missing_is_asked_for(world: World) -> None:
         assert ended.value.code == 2, words
     at = ("-b", world.broker.bootstrap)
     nobody = ours("offsets", "export", "-g", "nobody", "-", *at)
-    assert nobody == (1, "", "ottla: group 'nobody' has no offsets in kafka that were asked for\n")
+    assert nobody == (1, "", "ottla: group 'nobody' has no such offsets in kafka\n")
     assert (
         "--zookeeper HOST:PORT"
         in ours("offsets", "export", "-g", "g", "--from", "zookeeper", "-", *at).complaints
     )
     assert "--ledger FILE" in ours("offsets", "export", "-g", "g", "--from", "ledger", "-", *at).complaints
     assert "cannot be read" in ours("offsets", "import", "/nowhere/at/all", *at).complaints
-    assert "line 1: x: is no position" in ours("offsets", "import", "-", *at, text="x\n").complaints
+    assert "line 1: x: is not a position" in ours("offsets", "import", "-", *at, text="x\n").complaints
+
+
+# --- groups with offsets in both stores
+
+
+def told(world: World, *line: str) -> list[dict[str, object]]:
+    run = ours(*line, *world.at, "--format", "json")
+    assert (run.code, run.complaints) == (0, "")
+    rows: list[dict[str, object]] = json.loads(run.printed)["rows"]
+    return rows
+
+
+def test_both_stores_are_seen_and_what_live_members_use_counts(world: World) -> None:
+    group = "in-both"
+    world.put(group, GroupKind.KAFKA, orders_0=1)
+    settings = {**QUICK, "zookeeper.connect": world.connect, "group.id": group, "auto_commit_enable": False}
+    with ConsumerConnector(settings) as connector:
+        connector.create_message_streams({"orders": 1})
+        connector.commit({T0: 10, T1: 10})
+        rows = told(world, "lag", group)
+        assert [
+            [row[name] for name in ("partition", "store", "committed", "lag", "used")] for row in rows
+        ] == [
+            [0, "kafka", 1, 9, False],
+            [0, "zookeeper", 10, 0, True],
+            [1, "zookeeper", 10, 0, True],
+        ]
+        assert [row["member"] is None for row in rows] == [True, False, False]
+        described = told(world, "groups", "describe", group)
+        assert [[row[name] for name in ("kind", "state", "offsets", "used")] for row in described] == [
+            ["kafka", "Empty", 1, False],
+            ["zookeeper", "Stable", 2, True],
+        ]
+        for store in ("kafka", "zookeeper", "both"):
+            refused = ours(
+                "reset", group, "orders", "--to", "latest", "--store", store, "--execute", *world.at
+            )
+            assert (refused.code, refused.printed) == (1, "")
+            assert "still has members; stop them first" in refused.complaints
+        with world.admin() as admin:
+            assert admin.group_lag(group).total == 0
+    assert {row["used"] for row in told(world, "lag", group)} == {None}  # nobody is there to use them
+
+
+def test_a_reset_says_which_store_it_moved_and_moves_both_on_request(world: World) -> None:
+    group = "reset-in-both"
+    world.put(group, GroupKind.KAFKA, orders_0=1)
+    world.put(group, GroupKind.ZOOKEEPER, orders_0=7)
+
+    def moved(*line: str) -> list[list[object]]:
+        rows = told(world, "reset", group, "orders:0", *line)
+        return [[row[name] for name in ("store", "before", "after", "done")] for row in rows]
+
+    assert moved("--to-offset", "3", "--execute") == [["kafka", 1, 3, True], ["zookeeper", 7, None, False]]
+    assert moved("--shift-by", "1", "--store", "zookeeper", "--execute") == [
+        ["zookeeper", 7, 8, True],
+        ["kafka", 3, None, False],
+    ]
+    both = ("--to", "latest", "--store", "both")
+    assert moved(*both) == [["kafka", 3, 10, False], ["zookeeper", 8, 10, False]]
+    assert moved(*both, "--execute") == [["kafka", 3, 10, True], ["zookeeper", 8, 10, True]]
+    assert world.stored(group, GroupKind.KAFKA) == world.stored(group, GroupKind.ZOOKEEPER)
 
 
 # --- lag for Prometheus
 
 
-def gauges(text: str) -> dict[tuple[str, str, str, str, str], float]:
+def gauges(text: str) -> dict[tuple[str, ...], float]:
     """By metric, kind, group, topic and partition."""
     return {
         (
@@ -253,9 +320,9 @@ def gauges(text: str) -> dict[tuple[str, str, str, str, str], float]:
     }
 
 
-def expected(world: World, groups: dict[str, GroupKind]) -> dict[tuple[str, str, str, str, str], float]:
+def expected(world: World, groups: dict[str, GroupKind]) -> dict[tuple[str, ...], float]:
     """The same, of what Admin tells."""
-    found: dict[tuple[str, str, str, str, str], float] = {}
+    found: dict[tuple[str, ...], float] = {}
     with world.admin() as admin:
         for name, kind in groups.items():
             lag = admin.group_lag(name, kind=kind)
@@ -272,9 +339,9 @@ def test_the_lag_of_both_kinds_is_a_gauge_each(world: World) -> None:
     world.put("gauged", GroupKind.KAFKA, orders_0=4, orders_1=10)
     world.put("gauged-in-zookeeper", GroupKind.ZOOKEEPER, orders_0=3)
     groups = {"gauged": GroupKind.KAFKA, "gauged-in-zookeeper": GroupKind.ZOOKEEPER}
-    told = ours("lag", *groups, *world.at, "--format", "prometheus")
-    assert (told.code, told.complaints) == (0, "")
-    found = gauges(told.printed)
+    scraped = ours("lag", *groups, *world.at, "--format", "prometheus")
+    assert (scraped.code, scraped.complaints) == (0, "")
+    found = gauges(scraped.printed)
     assert found == expected(world, groups)
     assert found["lag", "kafka", "gauged", "orders", "0"] == 6
     assert found["lag", "zookeeper", "gauged-in-zookeeper", "orders", "0"] == 7
@@ -316,3 +383,6 @@ def test_where_to_listen_is_checked(world: World) -> None:
     assert (taken.code, "cannot listen there" in taken.complaints) == (1, True)
     with pytest.raises(SystemExit):
         ours("lag", *at, "--prometheus", "0", "--watch")
+    for seconds in ("-1", "nan"):
+        with pytest.raises(SystemExit):
+            ours("lag", *at, "--watch", seconds)

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import ours
-from ottla import EmbeddedBroker
+from ottla import EmbeddedBroker, Producer
+from ottla.cli import bench
 from ottla.cli.main import main
+from ottla.cli.moments import MOMENTS
+from tests.cli.kafka.conftest import ours
 
 NOWHERE = "127.0.0.1:1"
 
@@ -82,11 +85,63 @@ def test_records(at: tuple[str, str]) -> None:
         "offset": 0,
         "key": None,
         "value": "caf\u00e9\ttab",
+        "headers": [],
         "encoding": "utf-8",
     }
     rows = ours("consume", *line, "-p", "1", "-n", "1", "--format", "tsv").printed.splitlines()
-    assert rows[0] == "topic\tpartition\toffset\ttimestamp_ms\tkey\tvalue\tencoding"
-    assert rows[1].split("\t")[4:] == ["", "caf\u00e9\\ttab", "utf-8"]
+    assert rows[0] == "topic\tpartition\toffset\ttimestamp_ms\tkey\tvalue\theaders\tencoding"
+    assert rows[1].split("\t")[4:] == ["", "caf\u00e9\\ttab", "", "utf-8"]
+
+
+def test_records_from_the_end_and_since_a_time(at: tuple[str, str]) -> None:
+    topic = "timed"
+    assert ours("topics", "create", topic, "-p", "2", "-r", "1", *at).code == 0
+    with Producer(bootstrap_servers=at[1]) as producer:
+        for number in range(8):
+            time_ms = int(datetime(2020, 1, 1 + number, tzinfo=UTC).timestamp() * 1000)
+            producer.send(topic, b"%d" % number, partition=number % 2, timestamp_ms=time_ms)
+
+    def values(*line: str, count: int) -> list[str]:
+        run = ours("consume", topic, "-n", str(count), *line, *at, "--format", "json")
+        return sorted(json.loads(text)["value"] for text in run.printed.splitlines())
+
+    assert values("--tail", "1", count=2) == ["6", "7"]
+    assert values("--tail", "2", "-p", "0", count=2) == ["4", "6"]
+    assert values("--tail", "9", count=8) == list("01234567")
+    # The end of the log is not read first: that would be a long poll.
+    assert values("--tail", "1", "-t", "9000", "--set", "fetch.wait.max.ms=60000", count=2) == ["6", "7"]
+    assert values("--since", "2020-01-04", count=5) == list("34567")
+    assert values("--since", "2020-01-04T00:00:01", count=4) == list("4567")
+    wrong = ours("consume", topic, "--since", "then", *at)
+    assert (wrong.code, wrong.complaints) == (1, f"ottla: --since 'then': give {MOMENTS}\n")
+    for line in (
+        *(["--from", "then"], ["--from", "5"], ["-n", "-1"]),
+        *(["--tail", "-1"], ["--tail", "1", "-g", "billing"]),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            ours("consume", topic, *line, *at)
+        assert ended.value.code == 2, line
+    assert ours("topics", "delete", topic, *at).code == 0
+
+
+def test_records_with_headers(at: tuple[str, str]) -> None:
+    topic = "labelled"
+    assert ours("topics", "create", topic, "-p", "1", "-r", "1", *at).code == 0
+    with Producer(bootstrap_servers=at[1]) as producer:
+        producer.send(topic, b"x", headers=[("trace", b"1"), ("trace", "\u00e9".encode()), ("none", None)])
+        producer.send(topic, b"x", headers=[("bytes", b"\xff")])
+    line = ("consume", topic, "--from", "earliest", "-n", "2", *at, "--format")
+    text, binary = (json.loads(row) for row in ours(*line, "json").printed.splitlines())
+    labels = [
+        {"key": "trace", "value": "1"},
+        {"key": "trace", "value": "\u00e9"},
+        {"key": "none", "value": None},
+    ]
+    assert (text["headers"], text["encoding"]) == (labels, "utf-8")
+    assert (binary["headers"], binary["value"]) == ([{"key": "bytes", "value": "/w=="}], "eA==")
+    assert binary["encoding"] == "base64"
+    assert json.loads(ours(*line, "tsv").printed.splitlines()[1].split("\t")[6]) == labels
+    assert ours("topics", "delete", topic, *at).code == 0
 
 
 def test_groups_and_their_lag(at: tuple[str, str]) -> None:
@@ -94,23 +149,66 @@ def test_groups_and_their_lag(at: tuple[str, str]) -> None:
         "group\tkind\ttype\tstate\nbilling\tkafka\tclassic\tEmpty\n"
     )
     assert ours("groups", "describe", "billing", *at, "--format", "tsv").printed == (
-        "group\tkind\tstate\tmember\tclient\thost\tpartitions\nbilling\tkafka\tEmpty\t\t\t\t0\n"
+        "group\tkind\tstate\toffsets\tused\tmember\tclient\thost\tpartitions\n"
+        "billing\tkafka\tEmpty\t2\t\t\t\t\t0\n"
     )
     assert ours("lag", "billing", *at, "--format", "tsv").printed == (
-        "group\tkind\ttopic\tpartition\tcommitted\tend\tlag\tmember\terror\n"
-        "billing\tkafka\torders\t0\t3\t3\t0\t\t\n"
-        "billing\tkafka\torders\t1\t1\t1\t0\t\t\n"
+        "group\tkind\ttopic\tpartition\tcommitted\tend\tlag\tstore\tused\tmember\terror\n"
+        "billing\tkafka\torders\t0\t3\t3\t0\tkafka\t\t\t\n"
+        "billing\tkafka\torders\t1\t1\t1\t0\tkafka\t\t\t\n"
     )
+    for line in (["lag"], ["groups", "describe"], ["groups", "delete"]):
+        assert ours(*line, "nobody", *at).code == 1
 
 
 def test_a_reset_is_planned_before_it_is_done(at: tuple[str, str]) -> None:
-    line = ("reset", "billing", "orders:0", *at, "--format", "tsv")
-    head = "group\ttopic\tpartition\tbefore\tafter\tdone\n"
-    assert ours(*line, "--to", "earliest").printed == f"{head}billing\torders\t0\t3\t0\tfalse\n"
-    assert ours(*line, "--shift-by", "-1").printed == f"{head}billing\torders\t0\t3\t2\tfalse\n"
-    assert ours(*line, "--to-offset", "99").printed == f"{head}billing\torders\t0\t3\t3\tfalse\n"
-    assert ours(*line, "--to-offset", "1", "--execute").printed == f"{head}billing\torders\t0\t3\t1\ttrue\n"
-    assert ours(*line, "--to", "latest", "--execute").printed == f"{head}billing\torders\t0\t1\t3\ttrue\n"
+    line = ("reset", "billing", "orders:0", *at)
+    head = "group\tstore\ttopic\tpartition\tbefore\tafter\tdone\tnote\terror\n"
+
+    def moved(*more: str) -> str:
+        return ours(*line, *more, "--format", "tsv").printed.removeprefix(head)
+
+    assert moved("--to", "earliest") == "billing\tkafka\torders\t0\t3\t0\tfalse\t\t\n"
+    assert moved("--shift-by", "-1") == "billing\tkafka\torders\t0\t3\t2\tfalse\t\t\n"
+    assert moved("--to-offset", "1", "--execute") == "billing\tkafka\torders\t0\t3\t1\ttrue\t\t\n"
+    assert moved("--to", "latest", "--execute") == "billing\tkafka\torders\t0\t1\t3\ttrue\t\t\n"
+    plan = ours(*line, "--to", "earliest")
+    assert plan.complaints == "nothing done yet: add --execute\n"
+    assert ours(*line, "--to", "latest", "--execute").complaints == ""
+
+
+def test_a_reset_says_that_the_log_does_not_reach_as_far(at: tuple[str, str]) -> None:
+    def noted(*more: str) -> tuple[int, str]:
+        (row,) = json.loads(ours("reset", "billing", "orders:0", *at, "--format", "json", *more).printed)[
+            "rows"
+        ]
+        return row["after"], row["note"]
+
+    assert noted("--to-offset", "99") == (3, "99 is behind the end of the log: 3")
+    assert noted("--shift-by", "-9") == (0, "-6 is before the first record: 0")
+    assert noted("--to", "2100-01-01") == (3, "no record is that late: the end of the log")
+
+
+def test_a_reset_understands_times_and_says_which(at: tuple[str, str]) -> None:
+    line = ("reset", "billing", "orders:0", *at, "--format", "json", "--to")
+    for text in ("2020-01-01", "2020-01-01T12:00", "2020-01-01T12:00:00+02:00", "7d", "1.5h"):
+        (row,) = json.loads(ours(*line, text).printed)["rows"]
+        assert row["after"] == 0, text
+    for text in ("yesterday", "2020-13-01", "5"):
+        wrong = ours(*line, text)
+        message = json.loads(wrong.printed)["error"]["message"]
+        assert (wrong.code, message) == (1, f"--to {text!r}: give earliest, latest, {MOMENTS}")
+
+
+def test_a_reset_of_an_unknown_group_is_an_error(at: tuple[str, str]) -> None:
+    unknown = ours("reset", "biling", "orders:0", "--to", "earliest", "--execute", *at)
+    assert (unknown.code, unknown.printed) == (1, "")
+    assert unknown.complaints == (
+        "ottla: there is no group 'biling'; --create sets the positions of a new one; did you mean billing?\n"
+    )
+    assert ours("reset", "made", "orders:0", "--to", "earliest", "--execute", "--create", *at).code == 0
+    assert ours("lag", "made", *at).code == 0
+    assert ours("groups", "delete", "made", *at).code == 0
 
 
 @pytest.mark.parametrize(
@@ -181,11 +279,21 @@ def test_a_bench(at: tuple[str, str]) -> None:
     ]
 
 
+def test_a_bench_ends_when_records_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "QUIET_S", 0.2)
+    with EmbeddedBroker() as broker:
+        broker.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=-1)
+        found = ours("bench", "-n", "5", "-b", broker.bootstrap)
+    assert found.code == 1
+    assert "5 of 5 records" in found.complaints
+
+
 def test_arguments_that_mean_nothing(at: tuple[str, str]) -> None:
     for line in ("topics create more --topic-config x", "reset billing orders:x --to earliest"):
         found = ours(*line.split(), *at)
         assert (found.code, found.printed, found.complaints.count("\n")) == (1, "", 1), line
         assert found.complaints.startswith("ottla: ")
+    assert "orders:x: give topics as orders or orders:0,1,2" in found.complaints
 
 
 def test_the_doctor_says_what_is_wrong(at: tuple[str, str]) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,12 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from cli.kafka.conftest import ours
+import ottla.spark
 from ottla import EmbeddedBroker, Producer
 from ottla.cli.pipeline import reason
+from ottla.model.errors import ConfigError
+from tests.cli.kafka.conftest import ours
+from tests.waiting import wait_for
 from tools.peer_cache import SPARK_AVRO, Unavailable, maven_jar
 
 WAIT_S = 200
@@ -56,6 +58,30 @@ def file(broker: EmbeddedBroker, tmp_path: Path) -> Path:
     return path
 
 
+def test_what_is_not_installed_is_one_line(
+    file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = ("pipeline", "run", str(file), "--online", "--available-now")
+    with monkeypatch.context() as patched:
+        patched.delenv("JAVA_HOME", raising=False)
+        patched.setenv("PATH", str(tmp_path))
+        for call in (ottla.spark.session, lambda: ottla.spark.Pipeline):
+            with pytest.raises(
+                ConfigError, match="Spark runs on Java and there is none here: install Java 17"
+            ):
+                call()
+        assert ours(*line).complaints.startswith("ottla: Spark runs on Java and there is none here")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    missing = "PySpark is not installed: pip install 'ottla[spark]'"
+    for name in ("session", "land"):
+        with pytest.raises(ConfigError) as raised:
+            getattr(ottla.spark, name)()
+        assert str(raised.value) == missing
+    assert ours(*line) == (1, "", f"ottla: {missing}\n")
+    told = json.loads(ours(*line, "--format", "json").printed)
+    assert told["error"] == {"kind": "ConfigError", "message": missing}
+
+
 def send(broker: EmbeddedBroker, numbers: range) -> None:
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in numbers:
@@ -77,12 +103,12 @@ def offsets(file: Path) -> list[tuple[int, int, int]]:
     return [(row["partition"], row["offset"], row["lag"]) for row in told["rows"]]
 
 
-def wait_for(file: Path, wanted: list[tuple[int, int, int]], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while offsets(file) != wanted:
+def wait_for_offsets(file: Path, wanted: list[tuple[int, int, int]], process: subprocess.Popen[str]) -> None:
+    def are_reached() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+        return offsets(file) == wanted
+
+    wait_for(are_reached, lambda: f"{wanted}, not {offsets(file)}", WAIT_S, pause=0.2)
 
 
 @pytest.mark.timeout(500)
@@ -98,9 +124,9 @@ def test_a_stream_is_stopped_and_goes_on(broker: EmbeddedBroker, file: Path, tmp
     assert ours("pipeline", "status", str(file)).code == 1
 
     running = command("run", file, "--master", "local[2]", "--trigger", "100ms")
-    wait_for(file, [(0, 5, 0), (1, 5, 0)], running)
+    wait_for_offsets(file, [(0, 5, 0), (1, 5, 0)], running)
     send(broker, range(10, 14))
-    wait_for(file, [(0, 7, 0), (1, 7, 0)], running)
+    wait_for_offsets(file, [(0, 7, 0), (1, 7, 0)], running)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: Spark's own processes get it, too
     output, errors = running.communicate(timeout=WAIT_S)
     assert running.returncode == 0, errors

@@ -6,7 +6,9 @@ import io
 
 import pytest
 
-from ottla.cli.progress import Progress
+from ottla.cli import progress as progress_module
+from ottla.cli.progress import ProgressLine
+from tests.waiting import wait_for
 
 
 class Terminal(io.StringIO):
@@ -23,11 +25,12 @@ class Watch:
 
 
 def test_a_terminal_sees_a_bar_and_then_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "TICK_S", 3600)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     terminal, watch = Terminal(), Watch()
-    with Progress(1000, "records", stream=terminal, now=watch) as progress:
+    with ProgressLine(1000, "records", stream=terminal, now=watch) as progress:
         watch.seconds = 2
         progress.update(500, "orders-3")
         progress.update(1)  # too soon after the last one to be shown
@@ -36,9 +39,40 @@ def test_a_terminal_sees_a_bar_and_then_nothing(monkeypatch: pytest.MonkeyPatch)
     assert progress.done == 501
 
 
+def test_the_line_moves_while_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress_module, "TICK_S", 0.001)
+    terminal, watch = Terminal(), Watch()
+    counts = iter(range(10, 10_000_000))
+    with ProgressLine(unit="records", count=lambda: next(counts), stream=terminal, now=watch):
+        watch.seconds = 1
+        wait_for(lambda: " records  " in terminal.getvalue() and "0:01" in terminal.getvalue())
+        watch.seconds = 75
+        wait_for(lambda: "1:15" in terminal.getvalue())
+    assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    watch = Watch()
+    line = ProgressLine(unit="records", stream=Terminal(), now=watch)
+    for seconds, count in ((1, 1000), (2, 1000), (10, 0), (20, 0)):
+        watch.seconds = seconds
+        line.update(count)
+    assert line.line() == "2,000 records  0/s  0:20"
+
+
+def test_what_others_show_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    with ProgressLine(10, stream=terminal, is_shown=False) as line:
+        line.update(5)
+    assert terminal.getvalue() == ""
+
+
 def test_without_a_total_there_is_no_bar() -> None:
     watch = Watch()
-    progress = Progress(unit="rows", stream=Terminal(), now=watch)
+    progress = ProgressLine(unit="rows", stream=Terminal(), now=watch)
     watch.seconds = 61
     progress.update(122)
     assert progress.line() == "122 rows  2/s  1:01"
@@ -47,7 +81,7 @@ def test_without_a_total_there_is_no_bar() -> None:
 @pytest.mark.parametrize(("stream", "term"), [(io.StringIO(), "xterm"), (Terminal(), "dumb")])
 def test_nobody_else_sees_anything(stream: io.StringIO, term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", term)
-    with Progress(10, stream=stream) as progress:
+    with ProgressLine(10, stream=stream) as progress:
         progress.update(5)
     assert stream.getvalue() == ""
 
@@ -56,6 +90,6 @@ def test_colours_are_for_those_who_want_them(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
-    with Progress(10, stream=terminal) as progress:
+    with ProgressLine(10, stream=terminal) as progress:
         progress.update(5)
     assert "\033[36m" in terminal.getvalue()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +68,36 @@ def test_consuming(at: tuple[str, str]) -> None:
     assert (code, printed.count("\n")) == (0, COUNT)
     assert f"of {COUNT:,} records" in seen
     assert "\033[36m" not in seen
+
+
+def test_mirroring(at: tuple[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    with EmbeddedBroker() as target:
+        line = [
+            "mirror",
+            *at,
+            "--to",
+            target.bootstrap,
+            "--topics",
+            "seen",
+            "--set",
+            "auto.offset.reset=earliest",
+        ]
+        with subprocess.Popen(
+            [sys.executable, "-m", "ottla", *line],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        ) as mirror:
+            os.close(theirs)
+            seen = ""
+            while not re.search(r"[1-9][0-9,]* records mirrored  [0-9,]+/s", seen):
+                seen += os.read(ours, 65536).decode()
+            mirror.send_signal(signal.SIGINT)
+            printed, _ = mirror.communicate(timeout=120)
+    os.close(ours)
+    assert mirror.returncode == 0
+    assert printed.split()[0] == b"SENT"
 
 
 def test_a_bench_with_colours_and_without(at: tuple[str, str]) -> None:

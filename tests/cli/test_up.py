@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import ours
+from tests.cli.kafka.conftest import ours
 
 
 def free_ports(count: int) -> list[int]:

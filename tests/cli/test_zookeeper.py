@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import ServerFailed
 
 WAIT_S = 60
 
@@ -61,7 +61,8 @@ def test_it_serves_until_a_signal_comes_and_ends_its_java(tmp_path: Path, number
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _connect(address: str) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
+from tests.naming import name_after_test
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def brokers(shared_brokers: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    return re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
+    return name_after_test(request)
 
 
 class Clients:

@@ -6,7 +6,6 @@ import gc
 import os
 import select
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -25,8 +24,9 @@ from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.list_offsets import ListOffsetsRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from ottla.wire.api.produce import ProduceRequest
-from ottla.wire.versions import Origin
+from ottla.wire.versions import VersionsOrigin
 from tests.client.conftest import Clients
+from tests.waiting import wait_for
 
 
 def asking(topic: str) -> MetadataRequest:
@@ -41,23 +41,13 @@ def polling(topic: str, wait_ms: int) -> FetchRequest:
     )
 
 
-def within(seconds: float, happened: Callable[[], bool]) -> bool:
-    """Whether something happens in time: looked at often, so that a test waits no longer than it takes."""
-    give_up = threading.Event()
-    for _ in range(int(seconds * 200)):
-        if happened():
-            return True
-        give_up.wait(0.005)
-    return happened()
-
-
 def test_a_call_is_answered(broker: EmbeddedBroker, clients: Clients, topic: str) -> None:
     broker.create_topic(topic)
     connection = clients.connection(broker.bootstrap)
     answer = connection.call(asking(topic))
     assert answer.topics[0].name == topic
     assert connection.is_open
-    assert connection.versions.origin is Origin.ADVERTISED
+    assert connection.versions.origin is VersionsOrigin.ADVERTISED
     assert connection.address == Address("127.0.0.1", broker.port)
     assert connection.in_flight_count == 0
 
@@ -130,12 +120,12 @@ def test_a_broker_that_hangs_up_on_the_question_is_an_old_one(
 
 def test_a_broker_that_hangs_up_once_is_asked_again(broker: EmbeddedBroker, clients: Clients) -> None:
     broker.drop(ApiVersionsRequest, times=1)
-    assert clients.connection(broker.bootstrap).versions.origin is Origin.ADVERTISED
+    assert clients.connection(broker.bootstrap).versions.origin is VersionsOrigin.ADVERTISED
 
 
 def test_a_late_answer_can_be_waited_for_again(broker: EmbeddedBroker, clients: Clients) -> None:
     connection = clients.connection(broker.bootstrap)
-    broker.delay(MetadataRequest, 300)
+    broker.delay(MetadataRequest, 0.3)
     connection.send(MetadataRequest(topics=[]))
     with pytest.raises(RequestTimedOut, match=r"no answer to Metadata v\d+ #\d+ in 20 ms"):
         connection.receive(timeout_ms=20)
@@ -145,7 +135,7 @@ def test_a_late_answer_can_be_waited_for_again(broker: EmbeddedBroker, clients: 
 
 def test_a_call_that_took_too_long_ends_the_connection(broker: EmbeddedBroker, clients: Clients) -> None:
     connection = clients.connection(broker.bootstrap)
-    broker.delay(MetadataRequest, 300)
+    broker.delay(MetadataRequest, 0.3)
     with pytest.raises(RequestTimedOut):
         connection.call(MetadataRequest(topics=[]), timeout_ms=20)
     assert not connection.is_open
@@ -227,7 +217,7 @@ def test_a_connection_notices_that_the_broker_is_gone(clients: Clients) -> None:
         connection = clients.connection(broker.bootstrap)
         assert connection.is_usable()
         broker.stop()
-        assert within(5, lambda: not connection.is_usable())
+        wait_for(lambda: not connection.is_usable())
         assert not connection.is_open
 
 
@@ -261,4 +251,4 @@ def test_nothing_is_left_open(broker: EmbeddedBroker, clients: Clients) -> None:
         with Connection.open(config.bootstrap[0], config) as connection:
             connection.call(MetadataRequest(topics=[]))
     # The broker of this process closes its ends a moment later.
-    assert within(5, lambda: len(os.listdir("/proc/self/fd")) <= before)
+    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before)

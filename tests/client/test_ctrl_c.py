@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from tests.client.raw_server import RawServer
+from tests.interruption import interrupted
 
 START = """
 import sys
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
 from ottla.wire.api.metadata import MetadataRequest
@@ -49,37 +46,17 @@ with ClusterMetadata(config) as metadata:
 """
 
 
-def interrupted(program: str, bootstrap: str, version: str) -> str:
-    """What a program says at its end that is interrupted while it waits."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", START + program, bootstrap, version],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n", process.communicate()[1]
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode not in {0, -signal.SIGKILL}
-    return said
-
-
 @pytest.mark.parametrize("program", [ANSWER, ANOTHER], ids=["an answer", "another thread"])
 def test_a_broker_that_does_not_answer(program: str) -> None:
     server = RawServer.silent()
     with server:
-        said = interrupted(program, str(server.address), "0.9")
-    assert "KeyboardInterrupt" in said
-    assert "ResourceWarning" not in said
+        complaint = interrupted(START + program, str(server.address), "0.9")
+    assert "KeyboardInterrupt" in complaint
+    assert "ResourceWarning" not in complaint
 
 
 def test_a_leader_that_is_not_there() -> None:
     with EmbeddedBroker(properties={"auto.create.topics.enable": "false"}) as broker:
-        said = interrupted(LEADER, broker.bootstrap, "")
-    assert said.rstrip().endswith("KeyboardInterrupt")
-    assert "ResourceWarning" not in said
+        complaint = interrupted(START + LEADER, broker.bootstrap, "")
+    assert complaint.rstrip().endswith("KeyboardInterrupt")
+    assert "ResourceWarning" not in complaint

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.client import clock
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
 from ottla.model.cluster_view import BrokerNode, LeaderHint
 from ottla.model.error_codes import Code
-from ottla.model.errors import BrokerUnreachable, ConnectionLost, KafkaError
+from ottla.model.errors import BrokerUnreachable, ConnectionLost, KafkaError, RequestTimedOut
 from ottla.wire.api.metadata import MetadataRequest
 from tests.client.conftest import Clients
 from tests.client.manual_clock import ManualClock
 from tests.client.raw_server import RawServer, next_request
+from tests.waiting import wait_for
 
 
 def soon() -> Deadline:
@@ -49,6 +54,21 @@ def test_leaders_and_partitions(brokers: EmbeddedBroker, clients: Clients, topic
     assert view.controller is not None
     assert view.cluster_id
     assert view.topics[topic].partitions[0].isr == view.topics[topic].partitions[0].replicas
+
+
+@pytest.mark.parametrize("version", ["", "0.9", "0.8.2"])
+def test_looking_for_a_topic_need_not_create_it(
+    brokers: EmbeddedBroker, clients: Clients, topic: str, version: str
+) -> None:
+    """Brokers before 0.11 create what is requested by name."""
+    brokers.create_topic(topic, 3)
+    settings = {"allow_auto_create_topics": False, "broker_version": version}
+    view = clients.metadata(brokers.bootstrap, **settings).refresh([topic, "nosuch"])
+    assert set(view.topics) == {topic, "nosuch"}
+    assert len(view.topics[topic].partitions) == 3
+    assert view.topics["nosuch"].error == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert not view.is_whole
+    assert "nosuch" not in clients.metadata(brokers.bootstrap).refresh_all().topics
 
 
 def test_what_is_known_is_not_asked_for_again(brokers: EmbeddedBroker, clients: Clients, topic: str) -> None:
@@ -184,7 +204,7 @@ def test_nobody_answers(clients: Clients, topic: str) -> None:
     with EmbeddedBroker() as gone:
         dead = gone.bootstrap
     metadata = clients.metadata(dead)
-    with pytest.raises(BrokerUnreachable, match=f"none of 1 brokers tells .*{dead} cannot be reached"):
+    with pytest.raises(BrokerUnreachable, match=f"none of 1 brokers describes .*{dead} cannot be reached"):
         metadata.refresh([topic])
     with pytest.raises(BrokerUnreachable):
         metadata.leader(topic, 0, soon())
@@ -232,7 +252,7 @@ def test_threads_share_questions(brokers: EmbeddedBroker, clients: Clients, topi
         first_is_there.set()
         return True
 
-    brokers.delay(MetadataRequest, 300, times=2, when=see)
+    brokers.delay(MetadataRequest, 0.3, times=2, when=see)
     with ThreadPoolExecutor(8) as threads:
         first = threads.submit(metadata.refresh, names[:1])
         assert first_is_there.wait(10)
@@ -265,9 +285,65 @@ def test_old_metadata_are_asked_for_again_and_stay_if_nobody_answers(topic: str)
             assert metadata.leader(topic, 0) == leader
 
 
+def test_silent_addresses_together_do_not_take_more_than_the_deadline(
+    clients: Clients, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each alone would be waited for longer than the test may take."""
+    monkeypatch.setattr(clock, "TRY_MS", 10.0)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(RawServer.silent()) for _ in range(3)]
+        addresses = ",".join(str(server.address) for server in silent)
+        metadata = clients.metadata(addresses, api_version_request_timeout_ms=3_600_000)
+        with pytest.raises(BrokerUnreachable, match=r"answers nothing .*; 2 more were not asked in 50 ms"):
+            metadata.refresh([topic], deadline=Deadline(MONOTONIC, 50))
+        with pytest.raises(BrokerUnreachable, match="answers nothing"):
+            metadata.leader(topic, 0, soon())
+        pool = stack.enter_context(ConnectionPool(clients.config(addresses), metadata))
+        with pytest.raises(BrokerUnreachable, match="answers nothing"):
+            pool.to_coordinator("billing", soon())
+    assert all(server.accepted for server in silent), "those that were not asked come first the next time"
+
+
+def test_a_thread_waits_for_the_request_of_another_only_until_its_deadline(
+    clients: Clients, topic: str
+) -> None:
+    with RawServer.silent() as server, ThreadPoolExecutor(1) as threads:
+        metadata = clients.metadata(str(server.address), api_version_request_timeout_ms=3_600_000)
+        asking = threads.submit(metadata.refresh, [topic], deadline=Deadline(MONOTONIC, 3_600_000))
+        wait_for(lambda: server.accepted)
+        with pytest.raises(RequestTimedOut, match=r"^no metadata in 50 ms"):
+            metadata.refresh([topic], deadline=Deadline(MONOTONIC, 50))
+        metadata.interrupt()
+        with pytest.raises(ConnectionLost, match="interrupted"):
+            asking.result(60)
+
+
+def test_a_thread_with_more_time_asks_again(
+    brokers: EmbeddedBroker, clients: Clients, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that it shares was made by a thread whose time was over too soon."""
+    brokers.create_topic(topic)
+    metadata = clients.metadata(brokers.bootstrap)
+
+    def wait_for_another(wants: object, deadline: Deadline) -> tuple[int, None]:
+        """As if another thread had made the request, and had failed."""
+        monkeypatch.undo()
+        metadata._was_cut, metadata._failure = True, BrokerUnreachable("too short")
+        return 1, None
+
+    monkeypatch.setattr(metadata, "_await_turn", wait_for_another)
+    assert topic in metadata.refresh([topic]).topics
+
+
 def test_closing_ends_who_waits(clients: Clients, topic: str) -> None:
     arrived = threading.Event()
-    server = RawServer(lambda connection: (next_request(connection), arrived.set(), server.released.wait()))
+
+    def wait(connection: socket.socket) -> None:
+        next_request(connection)
+        arrived.set()
+        server.released.wait()
+
+    server = RawServer(wait)
     with server, ClusterMetadata(server.config()) as metadata, ThreadPoolExecutor(2) as threads:
         waiting = [threads.submit(metadata.leader, topic, 0) for _ in range(2)]
         assert arrived.wait(10)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
 from ottla.model.errors import (
@@ -88,7 +88,7 @@ def test_a_peer_that_takes_requests_and_says_nothing() -> None:
 def test_a_peer_that_is_silent_twice_is_given_up() -> None:
     server = RawServer.silent()
     config = unpinned(server, api_version_request_timeout_ms=30)
-    with server, pytest.raises(BrokerUnreachable, match=r"answers nothing \(2 questions, 30 ms each\)"):
+    with server, pytest.raises(BrokerUnreachable, match=r"answers nothing \(2 requests, 30 ms each\)"):
         Connection.open(server.address, config)
     assert server.accepted == 2
 
@@ -182,7 +182,7 @@ def test_a_connect_that_gets_no_answer() -> None:
             {"bootstrap.servers": address, "socket.connection.setup.timeout.ms": 100}
         )
         try:
-            with pytest.raises(BrokerUnreachable, match="cannot be reached: no answer in 100 ms"):
+            with pytest.raises(BrokerUnreachable, match=r"cannot be reached: no answer in \d+ ms"):
                 Connection.open(config.bootstrap[0], config)
             with Interruption() as interruption:
                 patient = ClientConfig.from_properties({"bootstrap.servers": address})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
@@ -23,11 +22,12 @@ from ottla.model.errors import (
     RemoteProtocolError,
 )
 from ottla.wire.api.metadata import MetadataRequest
-from ottla.wire.versions import Origin
+from ottla.wire.versions import VersionsOrigin
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from tests.client.certificates import Certificates, make_certificates
 from tests.client.conftest import Clients
 from tests.client.manual_clock import ManualClock
+from tests.waiting import wait_for
 from tools.peers import HOST, KAFKA_0_9, KAFKA_3, KAFKA_4, RealKafka, Unavailable
 
 USER, PASSWORD = "ann", "s3cret, with = and spaces"
@@ -38,13 +38,8 @@ ASK = MetadataRequest(topics=[])
 
 
 @pytest.fixture(scope="module", params=[KAFKA_0_9, KAFKA_3])
-def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
-    with ExitStack() as stack:
-        try:
-            running = stack.enter_context(RealKafka(request.param))
-        except Unavailable as error:
-            pytest.skip(str(error))
-        yield running
+def kafka(request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka]) -> RealKafka:
+    return real_kafka(request.param)
 
 
 def test_leaders_controllers_and_coordinators(kafka: RealKafka, clients: Clients) -> None:
@@ -55,7 +50,7 @@ def test_leaders_controllers_and_coordinators(kafka: RealKafka, clients: Clients
     assert connection.call(ASK).brokers[0].port == kafka.port
     assert pool.to_coordinator("billing") is connection
     assert pool.to_controller() is connection
-    expected = Origin.PROBED if kafka.version == KAFKA_0_9 else Origin.ADVERTISED
+    expected = VersionsOrigin.PROBED if kafka.version == KAFKA_0_9 else VersionsOrigin.ADVERTISED
     assert connection.versions.origin is expected
     found = metadata.memory.recall(connection.address)
     assert (found is not None) == (kafka.version == KAFKA_0_9), "what is found out is found out once"
@@ -65,11 +60,11 @@ def test_a_restart_is_survived(kafka: RealKafka, clients: Clients) -> None:
     if kafka.version != KAFKA_0_9:
         pytest.skip("one version will do: a start takes seconds")
     pool, metadata = clients.pool(kafka.bootstrap, broker_version="0.9")
-    leader = metadata.leader("restarted", 0)
+    leader = metadata.leader("client-restarted", 0)
     pool.to(leader.node.broker_id).call(ASK)
     kafka.restart()
-    metadata.invalidate("restarted", 0)
-    again = metadata.leader("restarted", 0)
+    metadata.invalidate("client-restarted", 0)
+    again = metadata.leader("client-restarted", 0)
     pool.to(again.node.broker_id).call(ASK)
 
 
@@ -142,9 +137,7 @@ def config(kafka: RealKafka, listener: str, **properties: object) -> ClientConfi
 
 def call(settings: ClientConfig) -> None:
     with Connection.open(settings.bootstrap[0], settings) as connection:
-        deadline = time.monotonic() + 60
-        while not connection.call(ASK).brokers:  # a broker that has just come up may not know itself yet
-            assert time.monotonic() < deadline
+        wait_for(lambda: connection.call(ASK).brokers, "a broker that has just come up knows itself")
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])

@@ -4,9 +4,11 @@ import random
 
 import pytest
 
+from ottla.client.attempts import attempts
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.interruption import Interruption
-from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
+from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.retry import Backoff
 from ottla.model.error_codes import Code
 from ottla.model.errors import (
     AuthenticationFailed,
@@ -45,6 +47,13 @@ def test_every_retriable_code_is_retried_and_nothing_fails_that_kafka_retries() 
     for code in Code:
         if code.retriable:
             assert action_for(code) not in {Action.FAIL, Action.NONE}, code
+
+
+@pytest.mark.parametrize("call", [Call.FETCH, Call.LIST_OFFSETS, Call.METADATA, Call.OFFSET_FETCH])
+def test_what_a_broker_may_answer_for_a_moment_is_tried_again_by_every_call_that_reads(call: Call) -> None:
+    for code in (Code.UNKNOWN_SERVER_ERROR, Code.INVALID_TXN_STATE, 31_999):
+        assert action_for(code, call) is Action.RETRY
+    assert action_for(Code.TOPIC_AUTHORIZATION_FAILED, call) is Action.FAIL
 
 
 def test_what_to_do_about_what_was_raised() -> None:

@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from ottla.client.config import SaslMechanism
+from ottla.client.client_config import SaslMechanism
 from ottla.client.sasl import ScramExchange, sasl_exchange
 from ottla.model.errors import AuthenticationFailed
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
 from ottla.model.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.config import SecurityProtocol
+from ottla.client.client_config import SecurityProtocol
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.address import Address
 from ottla.model.cluster_view import NO_CONTROLLER, NO_LEADER, BrokerNode, PartitionLeader, PartitionView
@@ -23,7 +23,7 @@ from ottla.zookeeper.broker_znodes import (
 )
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from ottla.zookeeper.topic_znodes import (
-    PartitionState,
+    PartitionStateZnode,
     TopicAssignment,
     encode_assignment,
     encode_partition_state,
@@ -52,9 +52,9 @@ def cluster(session: MemorySession) -> MemorySession:
     session.create_with_parents(paths.CLUSTER_ID, encode_cluster_id("the-cluster"))
     assignment = TopicAssignment({0: (2, 1), 1: (1, 2), 2: (1,)}, version=3, topic_id=TOPIC_ID)
     session.create_with_parents(paths.topic("orders"), encode_assignment(assignment))
-    led = encode_partition_state(PartitionState(2, 7, 1, (2,)))
+    led = encode_partition_state(PartitionStateZnode(2, 7, 1, (2,)))
     session.create_with_parents(paths.partition_state("orders", 0), led)
-    unled = encode_partition_state(PartitionState(-1, 9, 1, ()))
+    unled = encode_partition_state(PartitionStateZnode(-1, 9, 1, ()))
     session.create_with_parents(paths.partition_state("orders", 1), unled)
     return session
 

@@ -20,6 +20,7 @@ from tools.peer_cache import (
     KAFKA_0_9,
     KAFKA_3,
     KAFKA_4,
+    KAFKA_CLIENTS,
     KAFKAJS,
     Unavailable,
     go_programs,
@@ -136,7 +137,7 @@ ALL = (
     Client("franz-go", _go("franz")),
     Client("kafkajs", _node),
     Client("Java client 3.9", _java_client(KAFKA_3)),
-    Client("Java client 4", _java_client(KAFKA_4)),
+    Client("Java client 4", _java_client(KAFKA_CLIENTS)),
     Client("command-line tools 3.9", _java_tools("tools_client.py", KAFKA_3), COMMAND_LINE),
     Client("command-line tools 4", _java_tools("tools_client.py", KAFKA_4), COMMAND_LINE),
     Client(

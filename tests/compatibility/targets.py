@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
+from ottla.zookeeper.zookeeper_errors import ServerFailed
 from tools.peers import RealKafka, Unavailable
 
 FAST_ZOOKEEPER = ServerSettings(tick_ms=500, fsync=False)

@@ -11,6 +11,8 @@ from tests.compatibility.targets import ottla
 from tests.compatibility.verdicts import ORACLE, PASSED, load
 from tests.interop.rows import our_rows, sample, table
 
+pytestmark = pytest.mark.each_alone
+
 PROVEN = load(ORACLE)
 
 

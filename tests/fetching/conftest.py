@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.client.config import ClientConfig
-from ottla.fetching import FetchConfig, FetchEngine
+from ottla.client.client_config import ClientConfig
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.fetch_config import FetchConfig
 from tests.fetching.traffic import Writer
+from tests.naming import new_topic
 
 Engines = Callable[..., FetchEngine]
 
@@ -25,9 +26,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     """A new topic with three partitions, named after the test."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3)
-    return name
+    return new_topic(broker, request, 3)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import contextlib
 import socket
 import threading
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+
+from ottla.model.closing import Closing
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class Pair:
                 side.shutdown(socket.SHUT_RDWR)
 
 
-class Proxy:
+class Proxy(Closing):
     """Listens at once; `target` may be set later. Without one it takes connections and says nothing."""
 
     def __init__(self) -> None:
@@ -97,12 +97,8 @@ class Proxy:
                 self.cuts += 1
             return passed
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End all connections."""
         self._listener.shutdown(socket.SHUT_RDWR)  # ends the accept that waits
         self._thread.join()
         self._listener.close()

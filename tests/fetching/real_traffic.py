@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching import TopicAndPartition
 from ottla.model.errors import OttlaError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
-from tests.fetching.traffic import until
 from tests.log.record_sets import batch, values
+from tests.waiting import wait_for
 from tools.peers import KAFKA_0_9, RealKafka
 
 AT_ONCE = 100
@@ -44,7 +44,7 @@ def write(
             for start in range(first, first + count, AT_ONCE):
                 rows = values(start, min(AT_ONCE, first + count - start), size)
                 data = bytes(batch(*rows, codec=codec, magic=magic))
-                until(partial(is_written, metadata, config, place, data, start))
+                wait_for(partial(is_written, metadata, config, place, data, start))
     return dict.fromkeys(places, first + count)
 
 

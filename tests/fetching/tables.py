@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
 from ottla.client.retry import Backoff
-from ottla.fetching.budget import Budget
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
-from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import PartitionFeed, Want, Wanted
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.feed_interface import Want, Wanted
+from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.inbox import Inbox
 from ottla.fetching.partition_table import PartitionTable
-from ottla.fetching.places import TopicAndPartition
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.columns import SCHEMA
 from ottla.records.slabs import SlabPool
 from ottla.wire.api.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
@@ -57,9 +60,9 @@ def feed(
     chunks_max: int = 2,
     patience_ms: float = 100,
     clock: HandClock | None = None,
-    budget: Budget | None = None,
+    budget: FetchBudget | None = None,
 ) -> PartitionFeed:
-    queue = ChunkQueue(chunks_max=chunks_max, patience_ms=patience_ms, budget=budget or Budget(PLENTY))
+    queue = ChunkQueue(chunks_max=chunks_max, patience_ms=patience_ms, budget=budget or FetchBudget(PLENTY))
     return PartitionFeed(place, start, queue=queue, inbox=inbox, clock=clock or HandClock())
 
 
@@ -71,18 +74,25 @@ def cursor(place: TopicAndPartition = PLACE, offset: int = 0, *, lag: int | None
     return one
 
 
+def reader_of(cursor: Cursor) -> PartitionFeed:
+    """The reader's side of a cursor's feed."""
+    assert isinstance(cursor.feed, PartitionFeed)
+    return cursor.feed
+
+
 class Table:
     """A PartitionTable with a budget and a clock to play with."""
 
     def __init__(self, config: FetchConfig | None = None, budget_bytes: int = PLENTY) -> None:
         self.clock = HandClock()
-        self.budget = Budget(budget_bytes)
+        self.budget = FetchBudget(budget_bytes)
         self.table = PartitionTable(
             config or FetchConfig(fetch_message_max_bytes=1 << 20),
             budget=self.budget,
             pool=SlabPool(reserve_bytes=0),
-            clock=self.clock,
+            now_ms=self.clock.now_ms,
             backoff=Backoff(100, 1000, jitter=0.0),
+            chance=random.Random(0),
         )
 
     def add(self, place: TopicAndPartition = PLACE, start: int = 0) -> Cursor:
@@ -97,7 +107,7 @@ def answer(
     *,
     error: int = 0,
     high_watermark: int = 1000,
-    **more: object,
+    **more: Any,
 ) -> FetchPartitionResponse:
     return FetchPartitionResponse(
         partition_index=partition, error_code=error, high_watermark=high_watermark, records=rows, **more
@@ -111,7 +121,7 @@ def response(*answers: FetchPartitionResponse, topic: str = "t", error: int = 0)
     )
 
 
-def records(first: int, count: int, *, size: int = 20, **how: int) -> bytes:
+def records(first: int, count: int, *, size: int = 20, **how: Any) -> bytes:
     """One batch of numbered records at an offset."""
     return bytes(batch(*values(first, count, size), base_offset=first, **how))
 
@@ -120,7 +130,7 @@ def offsets_of(chunks: Iterable[FetchedDataChunk]) -> list[int]:
     return [offset for one in chunks for offset in one.batch.column("offset").to_pylist()]
 
 
-def taken(one: PartitionFeed) -> list[FetchedDataChunk]:
+def taken(one: Any) -> list[FetchedDataChunk]:
     """All that waits."""
     found = []
     while (next_one := one.poll(0)) is not None:

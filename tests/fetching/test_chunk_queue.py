@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.fetching.budget import Budget
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.chunk_queue import ChunkQueue, Room
 from tests.fetching.tables import PLENTY, chunk
 
 PATIENCE_MS = 100
 
 
-def queue(*sizes: int, chunks_max: int = 2, budget: Budget | None = None) -> ChunkQueue:
+def queue(*sizes: int, chunks_max: int = 2, budget: FetchBudget | None = None) -> ChunkQueue:
     """Chunks of these sizes, put in at time 0."""
-    made = ChunkQueue(chunks_max=chunks_max, patience_ms=PATIENCE_MS, budget=budget or Budget(PLENTY))
+    made = ChunkQueue(chunks_max=chunks_max, patience_ms=PATIENCE_MS, budget=budget or FetchBudget(PLENTY))
     for number, nbytes in enumerate(sizes):
         made.put(chunk(number, nbytes=nbytes), now_ms=0)
     return made
@@ -84,7 +84,7 @@ def test_clearing_ends_a_parking() -> None:
 
 
 def test_what_waits_is_held_of_the_budget() -> None:
-    budget = Budget(PLENTY)
+    budget = FetchBudget(PLENTY)
     one, other = queue(10, 20, budget=budget), queue(5, budget=budget)
     assert budget.held_bytes == 35
     one.take(0)

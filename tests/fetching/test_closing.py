@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching import FetchConfig, FetchEngine, Inbox, PartitionFeed, TopicAndPartition
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.inbox import Inbox
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.proxy import Proxy
-from tests.fetching.traffic import Ledger, Writer, until
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import wait_for
 
 LONG_MS = 60_000
 AT_ONCE_S = 5.0
@@ -116,7 +121,7 @@ def test_what_waits_does_not_hold_a_close_up(
     writer.write(place, 3000, size=1000)
     engine = make()
     feed = engine.add(place, 0)
-    until(lambda: feed.info().fetched_offset == 3000)
+    wait_for(lambda: feed.info().fetched_offset == 3000)
     assert closes_at_once(engine)
 
 
@@ -124,7 +129,7 @@ def test_a_broker_that_never_answers_does_not_hold_a_close_up(make: Callable[...
     with Proxy() as silent:
         engine = make(f"127.0.0.1:{silent.port}")
         engine.add(TopicAndPartition("t", 0), 0)
-        until(lambda: silent.connections > 0)
+        wait_for(lambda: silent.connections > 0)
         assert closes_at_once(engine)
 
 
@@ -151,7 +156,7 @@ def test_removing_the_last_partition_ends_its_fetcher_after_a_while(
     engine.remove(feed.topic_partition)
     writer.write(feed.topic_partition, 1)  # ends the long poll
     name = f"ConsumerFetcherThread-{request.node.name}"
-    until(lambda: threads(name) == [])
+    wait_for(lambda: threads(name) == [])
     again = engine.add(feed.topic_partition, 0)
     Ledger().read(again.poll, {feed.topic_partition: 2})
 

@@ -9,8 +9,8 @@ import crc32c
 import pytest
 
 from ottla.fetching.collector import Collected, collect, glance
-from ottla.fetching.config import FetchConfig, IsolationLevel
 from ottla.fetching.cursor import CHUNK_BYTES_MAX
+from ottla.fetching.fetch_config import FetchConfig, IsolationLevel
 from ottla.records.compression import Codec
 from ottla.records.slabs import SlabPool
 from ottla.records.whole_batches import is_whole

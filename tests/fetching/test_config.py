@@ -6,11 +6,17 @@ import random
 
 import pytest
 
-from ottla.client.config import CLIENT_PROPERTIES
-from ottla.client.properties import parse_properties
-from ottla.fetching import FETCH_PROPERTIES, DamagePolicy, FetchConfig, IsolationLevel, OffsetReset
-from ottla.fetching.budget import Budget
+from ottla.client.client_config import CLIENT_PROPERTIES
+from ottla.fetching.budget import FetchBudget
+from ottla.fetching.fetch_config import (
+    FETCH_PROPERTIES,
+    DamagePolicy,
+    FetchConfig,
+    IsolationLevel,
+    OffsetReset,
+)
 from ottla.model.errors import ConfigError
+from ottla.model.property_table import parse_properties
 
 
 def test_defaults_of_the_table_are_those_of_the_class() -> None:
@@ -44,8 +50,8 @@ def test_names_are_kafkas(name: str, value: object, field: str, parsed: object) 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("auto.offset.reset", "newest", r"auto\.offset\.reset='newest': it must be smallest or"),
-        ("num.consumer.fetchers", 0, r"num\.consumer\.fetchers=0: it must be 1 to"),
+        ("auto.offset.reset", "newest", r"auto\.offset\.reset=newest: it must be smallest or"),
+        ("num.consumer.fetchers", 0, r"num\.consumer\.fetchers=0: it must be at least 1"),
         ("fetch.min.byte", 1, r"did you mean fetch\.min\.bytes\?"),
     ],
 )
@@ -61,7 +67,7 @@ def test_the_table_goes_with_the_clients() -> None:
 
 
 def test_half_of_a_budget_is_shared_equally_and_half_is_for_whoever_comes_first() -> None:
-    budget = Budget(600)
+    budget = FetchBudget(600)
     assert budget.share_bytes(0) == 600
     budget.divide(3)
     assert budget.share_bytes(0) == 100 + 300
@@ -74,7 +80,7 @@ def test_half_of_a_budget_is_shared_equally_and_half_is_for_whoever_comes_first(
 
 def test_partitions_that_stay_within_their_shares_stay_within_the_budget() -> None:
     chance = random.Random(1)
-    budget, held = Budget(1000), [0] * 7
+    budget, held = FetchBudget(1000), [0] * 7
     budget.divide(len(held))
     for _ in range(5000):
         number = chance.randrange(len(held))

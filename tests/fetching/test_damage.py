@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.fetching import FetchEngine, Inbox, Reaction, TopicAndPartition
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.fetch_errors import Reaction
+from ottla.fetching.inbox import Inbox
 from ottla.model.errors import CorruptRecord
+from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.conftest import Engines
 from tests.fetching.tables import offsets_of, taken
-from tests.fetching.traffic import PATIENCE_S, Ledger, Writer
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import PATIENCE_S
 
 DAMAGED, SOUND = TopicAndPartition("t", 0), TopicAndPartition("t", 1)
 PER_BATCH, BATCHES, BROKEN = 10, 6, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 import socket
@@ -10,20 +11,21 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.client.config import ClientConfig
-from ottla.fetching import (
-    FetchConfig,
-    FetchEngine,
-    Inbox,
-    PartitionFeed,
-    Reaction,
-    TopicAndPartition,
-)
+from ottla.client.client_config import ClientConfig
+from ottla.client.interruption import Interruption
+from ottla.fetching import fetcher
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import Reaction
+from ottla.fetching.inbox import Inbox
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.conftest import Engines
 from tests.fetching.proxy import Proxy
-from tests.fetching.traffic import PATIENCE_S, Ledger, Writer, until
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import PATIENCE_S, wait_for
 
 PATIENCE_MS = PATIENCE_S * 1000
 PARTITIONS = 6
@@ -117,7 +119,7 @@ def test_fetches_fail_in_all_kinds_of_ways(three: EmbeddedBroker, engine: Engine
             case 1:
                 three.drop("Fetch", handled=True)
             case 2:
-                three.delay("Fetch", 30, times=3)
+                three.delay("Fetch", 0.03, times=3)
             case 3:
                 three.fail("Fetch", chance.choice(codes), times=3)
 
@@ -237,7 +239,7 @@ def test_a_reader_that_retention_overtakes_goes_on_at_the_logs_start(
         auto_offset_reset="smallest", fetch_message_max_bytes=2000, queued_max_message_chunks=1
     ).add(place, 0)
     ledger = Ledger()
-    until(lambda: feed.info().queued_chunks == 1)
+    wait_for(lambda: feed.info().queued_chunks == 1)
     feed.pause()  # a reader that is slow
     overtaken = feed.info().fetched_offset
     assert overtaken < 150
@@ -269,7 +271,7 @@ def test_an_offset_beyond_the_end_goes_where_the_policy_says(
     place = TopicAndPartition(topic, 0)
     writer.write(place, 10)
     feed = engine(auto_offset_reset="largest").add(place, 1000)
-    until(lambda: feed.position == 10)
+    wait_for(lambda: feed.position == 10)
     writer.write(place, 5)
     Ledger(10).read(feed.poll, {place: 15})
 
@@ -319,7 +321,30 @@ def test_many_partitions_without_a_broker_ask_together_and_are_told_of_once(
     def told() -> list[logging.LogRecord]:
         return [one for one in list(caplog.records) if "no leader to read from" in one.getMessage()]
 
-    until(lambda: len(told()) >= 8)
+    wait_for(lambda: len(told()) >= 8)
     assert [one.levelno for one in told()].count(logging.WARNING) == 1
     assert "and 49 more" in told()[-1].getMessage()
     assert all(feed.errors.poll(0) is not None for feed in feeds)
+
+
+def test_a_machine_without_descriptors_for_another_fetcher_is_told_and_tried_again(
+    broker: EmbeddedBroker, topic: str, writer: Writer, engine: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that finds leaders must not die of it: nothing would be read any more, in silence."""
+    place = TopicAndPartition(topic, 0)
+    writer.write(place, 3)
+    problem = OSError(errno.EMFILE, "Too many open files")
+
+    def out_of_descriptors() -> Interruption:
+        monkeypatch.undo()
+        raise problem
+
+    reader = engine()
+    monkeypatch.setattr(fetcher, "Interruption", out_of_descriptors)
+    feed = reader.add(place, 0)
+    with pytest.raises(OSError, match="Too many open files"):
+        feed.poll(PATIENCE_MS)
+    wait_for(lambda: feed.failure is None, "it is tried again")
+    chunk = feed.poll(PATIENCE_MS)
+    assert chunk is not None
+    assert chunk.batch.num_rows == 3

@@ -9,22 +9,26 @@ from typing import Any
 import pytest
 
 from ottla import EmbeddedBroker
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
-from ottla.client.config import ClientConfig
+from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching import FetchConfig, Inbox, TopicAndPartition
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.fetcher import BrokerFetcher, Connection
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.frame_memory import FrameMemory
+from ottla.fetching.inbox import Inbox
+from ottla.fetching.partition_info import BrokerAndFetcherId
 from ottla.fetching.partition_table import Departure
-from ottla.fetching.places import BrokerAndFetcherId
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.error_codes import Code
 from ottla.model.errors import AuthenticationFailed, ConnectionLost, KafkaError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.schema import Api
 from tests.fetching.conftest import Engines
-from tests.fetching.tables import Table, answer, feed, response
-from tests.fetching.traffic import PATIENCE_S, Ledger, Writer
+from tests.fetching.tables import Table, answer, feed, reader_of, response
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import PATIENCE_S
 
 PATIENCE_MS = PATIENCE_S * 1000
 CONFIG = ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:1"})
@@ -79,7 +83,7 @@ def run(metadata: ClusterMetadata, cursors: list[Cursor]) -> list[Departure]:
         config=FetchConfig(),
         metadata=metadata,
         memory=FrameMemory(reserve_bytes=0),
-        homes=homes,
+        search=homes,
         clock=MONOTONIC,
         name="fetcher",
     )
@@ -107,7 +111,7 @@ def test_a_login_that_is_refused_stops_readers_that_were_never_served(
     monkeypatch.setattr(Connection, "open", refuse)
     (given_back,) = run(metadata, [Cursor(feed(PLACES[0]))])
     with pytest.raises(AuthenticationFailed, match="no such user"):
-        given_back.cursor.feed.poll(0)
+        reader_of(given_back.cursor).poll(0)
 
 
 def test_a_topic_that_may_not_be_read_stops_its_reader_until_that_decides(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.fetching import TopicAndPartition
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from tests.fetching.traffic import Writer
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
 from ottla.fetching import partition_table
-from ottla.fetching.config import DamagePolicy, FetchConfig, OffsetReset
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.errors import MessageSizeTooLarge, Reaction, reaction_to
-from ottla.fetching.feed import BY_RESET_POLICY, EARLIEST, LATEST
-from ottla.fetching.offset_lookup import OffsetAnswer, OffsetQuestion
-from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.feed_interface import BY_RESET_POLICY
+from ottla.fetching.fetch_config import DamagePolicy, FetchConfig, OffsetReset
+from ottla.fetching.fetch_errors import Reaction, reaction_to
 from ottla.fetching.request_plan import FetchPlan
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
-from ottla.model.errors import CorruptRecord, KafkaError
+from ottla.model.errors import CorruptRecord, KafkaError, MessageSizeTooLarge
+from ottla.model.offset_spec import EARLIEST, LATEST
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.leader_hint import LeaderIdAndEpoch
-from tests.fetching.tables import PLACE, Table, answer, chunk, offsets_of, records, response, taken
+from tests.fetching.tables import PLACE, Table, answer, chunk, offsets_of, reader_of, records, response, taken
 
 
 def places(*partitions: int) -> list[TopicAndPartition]:
@@ -39,7 +40,7 @@ def broken(data: bytes) -> bytes:
 
 def reported(cursor: Cursor) -> list[tuple[Reaction, int]]:
     found = []
-    while (report := cursor.feed.errors.poll()) is not None:
+    while (report := reader_of(cursor).errors.poll()) is not None:
         found.append((report.reaction, report.offset))
     return found
 
@@ -53,7 +54,7 @@ def test_records_are_delivered_and_the_next_request_goes_on_behind_them() -> Non
     exchange(one, answer(records(0, 3)))
     assert offsets_of(taken(cursor.feed)) == [0, 1, 2]
     assert (cursor.position, cursor.ahead) == (3, 3)
-    assert one.table.plan(is_limited=True).asked[PLACE].offset == 3
+    assert one.table.plan(is_limited=True).requests[PLACE].offset == 3
 
 
 def test_the_next_request_is_planned_before_this_answer_is_decoded() -> None:
@@ -61,7 +62,7 @@ def test_the_next_request_is_planned_before_this_answer_is_decoded() -> None:
     cursor = one.add()
     (delivery,) = one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     ahead = one.table.plan(is_limited=True)
-    assert (ahead.asked[PLACE].offset, cursor.position) == (3, 0)
+    assert (ahead.requests[PLACE].offset, cursor.position) == (3, 0)
     one.table.deliver(delivery)
     (delivery,) = one.table.note(ahead, response(answer(records(3, 3))))
     one.table.deliver(delivery)
@@ -73,9 +74,9 @@ def test_no_more_is_asked_for_than_the_queue_can_take() -> None:
     cursor = one.add()
     one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
     ahead = one.table.plan(is_limited=True)
-    assert PLACE in ahead.asked  # one pending, one asked for: that is two
+    assert PLACE in ahead.requests  # one pending, one asked for: that is two
     cursor.feed.deliver(cursor.generation, chunk())
-    assert PLACE not in one.table.plan(is_limited=True).asked
+    assert PLACE not in one.table.plan(is_limited=True).requests
 
 
 def test_who_got_data_goes_to_the_back() -> None:
@@ -83,7 +84,7 @@ def test_who_got_data_goes_to_the_back() -> None:
     for place in places(0, 1, 2):
         one.add(place)
     exchange(one, answer(records(0, 1), 0), answer(None, 1), answer(records(0, 1), 2))
-    assert list(one.table.plan(is_limited=True).asked) == places(1, 0, 2)
+    assert list(one.table.plan(is_limited=True).requests) == places(1, 0, 2)
 
 
 def test_who_has_no_more_goes_to_the_back_and_who_was_left_out_stays_in_front() -> None:
@@ -91,7 +92,7 @@ def test_who_has_no_more_goes_to_the_back_and_who_was_left_out_stays_in_front() 
     for place in places(0, 1, 2):
         one.add(place)
     exchange(one, answer(None, 0, high_watermark=0), answer(records(0, 1), 1), answer(None, 2))
-    assert list(one.table.plan(is_limited=True).asked) == places(2, 0, 1)
+    assert list(one.table.plan(is_limited=True).requests) == places(2, 0, 1)
 
 
 def test_records_of_unknown_size_are_guessed_by_those_of_others() -> None:
@@ -101,16 +102,16 @@ def test_records_of_unknown_size_are_guessed_by_those_of_others() -> None:
     exchange(one, answer(records(0, 10), 0))
     others = [answer(None, number, high_watermark=5_000) for number in range(1, 4)]
     exchange(one, answer(records(10, 10), 0), *others)
-    assert list(one.table.plan(is_limited=True).asked) == places(1, 2, 3)  # 1 MB each would be two
+    assert list(one.table.plan(is_limited=True).requests) == places(1, 2, 3)  # 1 MB each would be two
 
 
 def test_before_version_3_who_was_asked_goes_to_the_back() -> None:
     one = Table(FetchConfig(fetch_max_bytes=2 << 20, fetch_message_max_bytes=1 << 20))
     for place in places(0, 1, 2):
         one.add(place)
-    assert list(exchange(one, is_limited=False).asked) == places(0, 1)
-    assert list(exchange(one, is_limited=False).asked) == places(2, 0)
-    assert list(exchange(one, is_limited=False).asked) == places(1, 2)
+    assert list(exchange(one, is_limited=False).requests) == places(0, 1)
+    assert list(exchange(one, is_limited=False).requests) == places(2, 0)
+    assert list(exchange(one, is_limited=False).requests) == places(1, 2)
 
 
 def test_an_empty_answer_means_that_nobody_is_behind() -> None:
@@ -118,8 +119,8 @@ def test_an_empty_answer_means_that_nobody_is_behind() -> None:
     for place in places(*range(20)):
         one.add(place)
     plan = exchange(one, *(answer(None, number, high_watermark=50) for number in range(16)))
-    assert len(plan.asked) == 16  # these may fill an answer
-    assert len(one.table.plan(is_limited=True).asked) == 20  # they did not
+    assert len(plan.requests) == 16  # these may fill an answer
+    assert len(one.table.plan(is_limited=True).requests) == 20  # they did not
 
 
 def test_memory_is_held_for_answers_until_they_are_queued() -> None:
@@ -170,25 +171,25 @@ def test_an_answer_to_what_a_reader_does_not_want_any_more_is_ignored() -> None:
     one = Table()
     cursor = one.add()
     plan = one.table.plan(is_limited=True)
-    cursor.feed.seek(50)
+    reader_of(cursor).seek(50)
     one.table.attend()
     assert one.table.note(plan, response(answer(records(0, 3)))) == []
-    assert one.table.plan(is_limited=True).asked[PLACE].offset == 50
+    assert one.table.plan(is_limited=True).requests[PLACE].offset == 50
 
 
 def test_a_seek_between_receiving_and_decoding_drops_the_records() -> None:
     one = Table()
     cursor = one.add()
     (delivery,) = one.table.note(one.table.plan(is_limited=True), response(answer(records(0, 3))))
-    cursor.feed.seek(50)
-    assert one.table.plan(is_limited=True).asked[PLACE].offset == 50
+    reader_of(cursor).seek(50)
+    assert one.table.plan(is_limited=True).requests[PLACE].offset == 50
     one.table.deliver(delivery)
     assert (taken(cursor.feed), cursor.position) == ([], 50)
 
 
 def test_a_closed_partition_is_forgotten() -> None:
     one = Table()
-    one.add().feed.close()
+    reader_of(one.add()).close()
     one.table.attend()
     assert len(one.table) == 0
 
@@ -223,8 +224,8 @@ def test_leaving_partitions_go_back_to_what_was_delivered() -> None:
         (Code.CORRUPT_MESSAGE, Reaction.STOP),
         (Code.TOPIC_AUTHORIZATION_FAILED, Reaction.STOP),
         (Code.UNSUPPORTED_COMPRESSION_TYPE, Reaction.STOP),
-        (Code.UNKNOWN_SERVER_ERROR, Reaction.STOP),
-        (4711, Reaction.STOP),
+        (Code.UNKNOWN_SERVER_ERROR, Reaction.RETRY),
+        (4711, Reaction.RETRY),
     ],
 )
 def test_every_code_has_a_reaction(code: int, reaction: Reaction) -> None:
@@ -251,7 +252,7 @@ def test_what_may_be_cured_is_tried_again_after_growing_pauses() -> None:
     for _ in range(3):
         exchange(one, answer(error=Code.REQUEST_TIMED_OUT))
         pauses.append(cursor.retry_at_ms - one.clock.ms)
-        assert one.table.plan(is_limited=True).asked == {}
+        assert one.table.plan(is_limited=True).requests == {}
         one.clock.ms = cursor.retry_at_ms
     assert pauses == [100, 200, 400]
     exchange(one, answer(records(0, 1)))
@@ -271,11 +272,11 @@ def test_an_error_that_nothing_cures_stops_the_partition() -> None:
     one = Table()
     cursor = one.add()
     exchange(one, answer(error=Code.TOPIC_AUTHORIZATION_FAILED))
-    assert one.table.plan(is_limited=True).asked == {}
+    assert one.table.plan(is_limited=True).requests == {}
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        cursor.feed.poll(0)
-    cursor.feed.seek(5)
-    assert one.table.plan(is_limited=True).asked[PLACE].offset == 5
+        reader_of(cursor).poll(0)
+    reader_of(cursor).seek(5)
+    assert one.table.plan(is_limited=True).requests[PLACE].offset == 5
 
 
 # --- offsets
@@ -286,11 +287,11 @@ def test_an_offset_out_of_range_is_looked_up_anew(reset: OffsetReset, time: int)
     one = Table(FetchConfig(auto_offset_reset=reset))
     cursor = one.add(start=99)
     exchange(one, answer(error=Code.OFFSET_OUT_OF_RANGE))
-    assert one.table.plan(is_limited=True).asked == {}
+    assert one.table.plan(is_limited=True).requests == {}
     assert one.table.questions() == [OffsetQuestion(PLACE, time)]
-    one.table.found([OffsetAnswer(PLACE, 0, 42)])
-    assert one.table.plan(is_limited=True).asked[PLACE].offset == 42
-    assert (cursor.feed.position, one.table.questions()) == (42, [])
+    one.table.take_offsets([OffsetAnswer(PLACE, 0, 42)])
+    assert one.table.plan(is_limited=True).requests[PLACE].offset == 42
+    assert (reader_of(cursor).position, one.table.questions()) == (42, [])
     assert reported(cursor) == [(Reaction.RESET, 99)]
 
 
@@ -303,7 +304,7 @@ def test_a_broker_that_refuses_what_it_has_told_is_not_asked_in_a_loop() -> None
             assert one.table.questions() == []
             one.clock.ms += expected_ms
         assert len(one.table.questions()) == 1
-        one.table.found([OffsetAnswer(PLACE, 0, 42)])
+        one.table.take_offsets([OffsetAnswer(PLACE, 0, 42)])
 
 
 def test_without_a_reset_an_offset_out_of_range_stops_the_partition() -> None:
@@ -311,7 +312,7 @@ def test_without_a_reset_an_offset_out_of_range_stops_the_partition() -> None:
     cursor = one.add(start=99)
     exchange(one, answer(error=Code.OFFSET_OUT_OF_RANGE))
     with pytest.raises(KafkaError, match=r"t-0 at offset 99, and auto\.offset\.reset is none"):
-        cursor.feed.poll(0)
+        reader_of(cursor).poll(0)
 
 
 def test_chunks_from_before_a_reset_are_delivered() -> None:
@@ -320,7 +321,7 @@ def test_chunks_from_before_a_reset_are_delivered() -> None:
     exchange(one, answer(records(0, 2)))
     exchange(one, answer(error=Code.OFFSET_OUT_OF_RANGE))
     one.table.questions()
-    one.table.found([OffsetAnswer(PLACE, 0, 40)])
+    one.table.take_offsets([OffsetAnswer(PLACE, 0, 40)])
     exchange(one, answer(records(40, 2)))
     assert offsets_of(taken(cursor.feed)) == [0, 1, 40, 41]
 
@@ -331,8 +332,8 @@ def test_a_partition_may_begin_without_an_offset(start: int) -> None:
     cursor = one.add(start=start)
     (question,) = one.table.questions()
     assert question.time == (LATEST if start == LATEST else EARLIEST)
-    one.table.found([OffsetAnswer(PLACE, 0, 13)])
-    assert (cursor.feed.position, cursor.position) == (13, 13)
+    one.table.take_offsets([OffsetAnswer(PLACE, 0, 13)])
+    assert (reader_of(cursor).position, cursor.position) == (13, 13)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +343,7 @@ def test_a_lookup_that_fails_is_an_error_like_others(code: int, departs: bool) -
     one = Table()
     one.add(start=EARLIEST)
     one.table.questions()
-    one.table.found([OffsetAnswer(PLACE, code, -1)])
+    one.table.take_offsets([OffsetAnswer(PLACE, code, -1)])
     assert bool(one.table.take_departed()) is departs
     assert one.table.questions() == []
     if not departs:
@@ -350,14 +351,28 @@ def test_a_lookup_that_fails_is_an_error_like_others(code: int, departs: bool) -
         assert len(one.table.questions()) == 1
 
 
+def test_a_lookup_that_falls_due_just_before_the_next_request_is_planned_is_not_forgotten() -> None:
+    """The thread would sleep for ever: nothing is in flight, and no reader acts."""
+    one = Table()
+    one.add(start=EARLIEST)
+    one.table.questions()
+    one.table.take_offsets([OffsetAnswer(PLACE, Code.REQUEST_TIMED_OUT, -1)])
+    assert one.table.questions() == []
+    one.clock.ms += 1000
+    plan = one.table.plan(is_limited=True)
+    assert plan.wake_at_ms is not None
+    assert plan.wake_at_ms <= one.clock.ms
+    assert len(one.table.questions()) == 1
+
+
 def test_a_seek_during_a_lookup_wins() -> None:
     one = Table()
     cursor = one.add(start=EARLIEST)
     one.table.questions()
-    cursor.feed.seek(77)
-    one.table.found([OffsetAnswer(PLACE, 0, 13)])
+    reader_of(cursor).seek(77)
+    one.table.take_offsets([OffsetAnswer(PLACE, 0, 13)])
     one.table.attend()
-    assert (cursor.feed.position, cursor.position) == (77, 77)
+    assert (reader_of(cursor).position, cursor.position) == (77, 77)
 
 
 # --- damage and size
@@ -370,16 +385,16 @@ def test_damage_stops_the_partition_behind_what_is_sound() -> None:
     plan = one.table.plan(is_limited=True)
     (delivery,) = one.table.note(plan, response(answer(records(0, 3) + rest)))
     ahead = one.table.plan(is_limited=True)
-    assert ahead.asked[PLACE].offset == 8
+    assert ahead.requests[PLACE].offset == 8
     one.table.deliver(delivery)
     assert one.table.note(ahead, response(answer(records(8, 1)))) == []  # asked for too far ahead
     assert offsets_of(taken(cursor.feed)) == [0, 1, 2]
     exchange(one, answer(rest))
     with pytest.raises(CorruptRecord, match="t-0 at offset 3"):
-        cursor.feed.poll(0)
+        reader_of(cursor).poll(0)
     assert reported(cursor) == [(Reaction.STOP, 3)]
-    assert one.table.plan(is_limited=True).asked == {}
-    assert cursor.feed.skip() == 7
+    assert one.table.plan(is_limited=True).requests == {}
+    assert reader_of(cursor).skip() == 7
     exchange(one, answer(records(7, 2)))
     assert offsets_of(taken(cursor.feed)) == [7, 8]
 
@@ -413,8 +428,8 @@ def test_what_was_not_decompressed_is_asked_for_again_in_smaller_pieces(
     one = Table()
     cursor = one.add()
     batches = [records(first, 100, size=300, codec=Codec.GZIP) for first in (0, 100, 200)]
-    first = exchange(one, answer(b"".join(batches))).asked[PLACE]
-    second = exchange(one, answer(batches[-1])).asked[PLACE]
+    first = exchange(one, answer(b"".join(batches))).requests[PLACE]
+    second = exchange(one, answer(batches[-1])).requests[PLACE]
     assert (second.offset, cursor.position) == (200, 300)
     assert second.size < first.size
     assert offsets_of(taken(cursor.feed)) == list(range(300))
@@ -425,8 +440,8 @@ def test_damage_that_the_broker_finds_stops_the_partition_too() -> None:
     cursor = one.add(start=5)
     exchange(one, answer(error=Code.CORRUPT_MESSAGE, high_watermark=-1))
     with pytest.raises(CorruptRecord, match="t-0"):
-        cursor.feed.poll(0)
-    assert cursor.feed.skip() == 6
+        reader_of(cursor).poll(0)
+    assert reader_of(cursor).skip() == 6
 
 
 def test_a_cut_batch_is_asked_for_again_with_more_room_up_to_the_limit() -> None:
@@ -435,13 +450,13 @@ def test_a_cut_batch_is_asked_for_again_with_more_room_up_to_the_limit() -> None
     sizes = []
     for _ in range(4):
         plan = one.table.plan(is_limited=False)
-        sizes.append(plan.asked[PLACE].size)
+        sizes.append(plan.requests[PLACE].size)
         one.table.note(plan, response(answer(records(0, 1, size=200_000)[: sizes[-1]])))
     assert sizes == [20_000, 40_000, 80_000, 100_000]
     with pytest.raises(
         MessageSizeTooLarge, match=r"larger than the 100000 bytes of fetch\.message\.max\.bytes"
     ):
-        cursor.feed.poll(0)
+        reader_of(cursor).poll(0)
 
 
 def test_an_answer_larger_than_was_asked_for_is_taken_whole() -> None:

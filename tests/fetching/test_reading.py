@@ -7,22 +7,19 @@ import threading
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.fetching import (
-    BY_RESET_POLICY,
-    EARLIEST,
-    LATEST,
-    FetchEngine,
-    Inbox,
-    MessageSizeTooLarge,
-    PartitionFeed,
-    TopicAndPartition,
-)
-from ottla.model.errors import ConfigError
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.feed_interface import BY_RESET_POLICY
+from ottla.fetching.inbox import Inbox
+from ottla.model.errors import ConfigError, MessageSizeTooLarge
+from ottla.model.offset_spec import EARLIEST, LATEST
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from ottla.records.hashes import fetcher_id
 from tests.fetching.conftest import Engines
 from tests.fetching.tables import offsets_of
-from tests.fetching.traffic import PATIENCE_S, Ledger, Writer, until
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import PATIENCE_S, wait_for
 
 PATIENCE_MS = PATIENCE_S * 1000
 
@@ -83,7 +80,7 @@ def test_reading_begins_where_it_is_told(
     place = places(topic)[0]
     writer.write(place, 500)
     feed = engine(auto_offset_reset=reset).add(place, start)
-    until(lambda: feed.position >= 0)
+    wait_for(lambda: feed.position >= 0)
     writer.write(place, 1)
     Ledger(first).read(feed.poll, writer.ends)
 
@@ -153,7 +150,7 @@ def test_a_seek_goes_back_and_forth(topic: str, writer: Writer, engine: Engines)
     feed.seek(EARLIEST)
     assert one_chunk(feed)[0] == 0
     feed.seek(LATEST)
-    until(lambda: feed.position >= 0)
+    wait_for(lambda: feed.position >= 0)
     writer.write(place, 1)
     Ledger(1000).read(feed.poll, {place: 1001})
 

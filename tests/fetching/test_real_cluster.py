@@ -8,9 +8,15 @@ from contextlib import ExitStack
 import pytest
 
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching import FetchConfig, FetchEngine, Inbox, PartitionFeed, Reaction, TopicAndPartition
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import Reaction
+from ottla.fetching.inbox import Inbox
+from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.real_traffic import client, write
-from tests.fetching.traffic import Ledger, until
+from tests.fetching.traffic import Ledger
+from tests.waiting import wait_for
 from tools.peers import KAFKA_0_9, RealKafka, Unavailable
 
 BROKERS, COUNT = 3, 500
@@ -53,8 +59,8 @@ def leader_of(feed: PartitionFeed) -> int:
 def test_the_leader_is_killed_and_comes_back(brokers: dict[int, RealKafka]) -> None:
     config = client(*brokers.values())
     with ClusterMetadata(config) as metadata:
-        until(lambda: len(metadata.refresh(["t"]).brokers) == BROKERS)
-        until(lambda: is_replicated(metadata, "t"))
+        wait_for(lambda: len(metadata.refresh(["t"]).brokers) == BROKERS)
+        wait_for(lambda: is_replicated(metadata, "t"))
         ends = write(config, "t", COUNT, magic=0)
         inbox, ledger, place = Inbox(), Ledger(), TopicAndPartition("t", 0)
         with FetchEngine(config, FetchConfig(fetch_message_max_bytes=20_000)) as engine:
@@ -69,6 +75,6 @@ def test_the_leader_is_killed_and_comes_back(brokers: dict[int, RealKafka]) -> N
             assert (report.reaction, report.offset) == (Reaction.MOVE, COUNT)
 
             brokers[killed].start()
-            until(lambda: is_replicated(metadata, "t"))
+            wait_for(lambda: is_replicated(metadata, "t"))
             ledger.read(inbox.poll, write(config, "t", COUNT, magic=0, first=2 * COUNT))
             assert ledger.nexts == dict.fromkeys(ends, 3 * COUNT)

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from ottla.fetching import (
-    EARLIEST,
-    FetchConfig,
-    FetchEngine,
-    Inbox,
-    MessageSizeTooLarge,
-    Reaction,
-    TopicAndPartition,
-)
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import Reaction
+from ottla.fetching.inbox import Inbox
+from ottla.model.errors import MessageSizeTooLarge
+from ottla.model.offset_spec import EARLIEST
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from tests.fetching.real_traffic import client, write
-from tests.fetching.traffic import PATIENCE_S, Ledger
-from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable
+from tests.fetching.traffic import Ledger
+from tests.waiting import PATIENCE_S
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka
 
 PARTITIONS, COUNT = 3, 2000
 PATIENCE_MS = PATIENCE_S * 1000
-PLACES = [TopicAndPartition("t", number) for number in range(PARTITIONS)]
+PLACES = [TopicAndPartition("fetched", number) for number in range(PARTITIONS)]
 
 
 @pytest.fixture(scope="module", params=[KAFKA_0_9, KAFKA_4])
-def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
-    """A broker that makes topics of three partitions."""
-    try:
-        with RealKafka(request.param, properties={"num.partitions": str(PARTITIONS)}) as one:
-            yield one
-    except Unavailable as error:
-        pytest.skip(f"Kafka {request.param} cannot be run here: {error}")
+def kafka(request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka]) -> RealKafka:
+    return real_kafka(request.param)
 
 
 @pytest.fixture(scope="module")
 def filled(kafka: RealKafka) -> dict[TopicAndPartition, int]:
     """Numbered records in every partition."""
-    return written(kafka, "t", COUNT, codecs=[Codec.NONE, Codec.GZIP, Codec.SNAPPY])
+    return written(kafka, "fetched", COUNT, codecs=[Codec.NONE, Codec.GZIP, Codec.SNAPPY])
 
 
 def written(
@@ -75,8 +69,8 @@ def test_an_offset_out_of_range_is_reset(kafka: RealKafka, filled: dict[TopicAnd
 
 
 def test_a_message_larger_than_a_fetch_is_what_the_version_makes_of_it(kafka: RealKafka) -> None:
-    written(kafka, "large", 1, size=50_000)
-    place = TopicAndPartition("large", 0)
+    written(kafka, "fetched-large", 1, size=50_000)
+    place = TopicAndPartition("fetched-large", 0)
     with FetchEngine(client(kafka), FetchConfig(fetch_message_max_bytes=1000)) as engine:
         feed = engine.add(place, 0)
         if kafka.version == KAFKA_0_9:
@@ -87,11 +81,11 @@ def test_a_message_larger_than_a_fetch_is_what_the_version_makes_of_it(kafka: Re
 
 
 def test_a_broker_that_is_restarted_is_found_again(kafka: RealKafka) -> None:
-    ends = written(kafka, "restarted", 50)
+    ends = written(kafka, "fetched-restarted", 50)
     with FetchEngine(client(kafka), FetchConfig()) as engine:
         inbox, ledger = Inbox(), Ledger()
         for place in ends:
             engine.add(place, 0, inbox=inbox)
         ledger.read(inbox.poll, ends)
         kafka.restart()
-        ledger.read(inbox.poll, written(kafka, "restarted", 50, first=50))
+        ledger.read(inbox.poll, written(kafka, "fetched-restarted", 50, first=50))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.fetching.budget import Budget
-from ottla.fetching.config import FetchConfig, IsolationLevel
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.cursor import FETCH_BYTES_MIN, Cursor
-from ottla.fetching.feed import EARLIEST, Want
-from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.feed_interface import Want
+from ottla.fetching.fetch_config import FetchConfig, IsolationLevel
 from ottla.fetching.request_plan import (
     FULL_WAIT_MS,
     FetchPlan,
-    Turn,
+    FetchTurn,
     fetch_request,
     newest_version,
     plan_fetch,
 )
 from ottla.model.cluster_view import NO_TOPIC_ID, BrokerNode, PartitionLeader
+from ottla.model.offset_spec import EARLIEST
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.schema import encode
 from tests.fetching.tables import PLENTY, TOPIC_ID, cursor
 
@@ -37,21 +38,21 @@ def plan(
     now_ms: float = 0,
     is_limited: bool = True,
 ) -> FetchPlan:
-    budget, most = Budget(memory), config.fetch_message_max_bytes
+    budget, most = FetchBudget(memory), config.fetch_message_max_bytes
     pairs = [turn if isinstance(turn, tuple) else (turn, Want.FETCH) for turn in turns]
-    ready = (Turn(one, want, one.request_bytes(most, budget.share_bytes(0))) for one, want in pairs)
+    ready = (FetchTurn(one, want, one.request_bytes(most, budget.share_bytes(0))) for one, want in pairs)
     found = plan_fetch(ready, config, budget=budget, now_ms=now_ms, is_limited=is_limited)
     assert budget.held_bytes == found.held_bytes
     return found
 
 
 def asked(found: FetchPlan) -> list[int]:
-    return [place.partition for place in found.asked]
+    return [place.partition for place in found.requests]
 
 
 def test_partitions_are_asked_for_in_the_order_of_their_turns_where_they_are() -> None:
     found = plan(cursors(2))
-    assert [(place.partition, one.offset, one.size) for place, one in found.asked.items()] == [
+    assert [(place.partition, one.offset, one.size) for place, one in found.requests.items()] == [
         (0, 0, MB),
         (1, 10, MB),
     ]
@@ -94,14 +95,14 @@ def test_before_version_3_what_is_asked_for_is_the_limit() -> None:
 
 
 def test_partitions_share_the_memory() -> None:
-    (one,) = plan(cursors(1), memory=600_000).asked.values()
+    (one,) = plan(cursors(1), memory=600_000).requests.values()
     assert one.size == 300_000  # columns may take twice the bytes
-    (one,) = plan(cursors(1), memory=10).asked.values()
+    (one,) = plan(cursors(1), memory=10).requests.values()
     assert one.size == FETCH_BYTES_MIN
 
 
 def test_what_is_asked_for_leaves_less_to_the_next() -> None:
-    first, second = plan(cursors(2), memory=1_200_000).asked.values()
+    first, second = plan(cursors(2), memory=1_200_000).requests.values()
     assert first.size == 600_000
     assert second.size == 300_000  # its own half of the memory
 
@@ -109,7 +110,7 @@ def test_what_is_asked_for_leaves_less_to_the_next() -> None:
 def test_compressed_data_is_asked_for_by_what_it_becomes() -> None:
     one = cursor()
     one.learn(wire_bytes=1000, chunk_bytes=10_000, offsets=10)
-    (found,) = plan([one], memory=1_000_000).asked.values()
+    (found,) = plan([one], memory=1_000_000).requests.values()
     assert found.size == 100_000
 
 
@@ -149,7 +150,7 @@ def test_nothing_is_asked_for_ahead_of_what_may_be_damaged() -> None:
     one.pending_bytes = 100  # an answer without a sound entry waits to be decoded
     assert asked(plan([one])) == []
     one.ahead = 8
-    (found,) = plan([one]).asked.values()
+    (found,) = plan([one]).requests.values()
     assert found.offset == 8
 
 

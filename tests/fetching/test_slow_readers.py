@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from ottla.fetching import TopicAndPartition
+from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.conftest import Engines
-from tests.fetching.traffic import Ledger, Writer, until
+from tests.fetching.traffic import Ledger, Writer
+from tests.waiting import wait_for
 
 COUNT = 2000
 
@@ -21,7 +22,7 @@ def test_a_slow_partition_is_parked_and_the_others_flow_on(
     slow, feed = reader.add(slow_place, 0), reader.add(place, 0)
     ledger = Ledger()
     ledger.read(feed.poll, {place: COUNT})
-    until(lambda: slow.is_parked)
+    wait_for(lambda: slow.is_parked)
     parked = slow.info()
     assert (parked.queued_chunks, parked.consumed_offset) == (2, 0)
     writer.write(place, COUNT, size=100)
@@ -60,7 +61,7 @@ def test_a_partition_whose_reader_waits_is_not_starved_by_partitions_that_nobody
         writer.write(place, COUNT, size=200)
     reader = engine(queued_max_bytes=150_000, fetch_message_max_bytes=50_000)
     unread = [reader.add(place, 0) for place in places[1:]]
-    until(lambda: all(feed.is_parked for feed in unread))
+    wait_for(lambda: all(feed.is_parked for feed in unread))
     Ledger().read(reader.add(places[0], 0).poll, {places[0]: COUNT})
     assert sum(feed.info().queued_bytes for feed in unread) <= 150_000
 
@@ -72,7 +73,7 @@ def test_what_waits_is_bounded_by_chunks_and_by_bytes(topic: str, writer: Writer
     by_bytes = engine(
         fetch_message_max_bytes=50_000, queued_max_message_chunks=1000, queued_max_bytes=400_000
     ).add(place, 0)
-    until(lambda: by_chunks.is_parked and by_bytes.is_parked)
+    wait_for(lambda: by_chunks.is_parked and by_bytes.is_parked)
     assert by_chunks.info().queued_chunks == 5
     assert 200_000 < by_bytes.info().queued_bytes <= 400_000
     for feed in (by_chunks, by_bytes):

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from typing import Any
 
-from ottla.fetching import FetchedDataChunk, TopicAndPartition
+from ottla.fetching.chunk_queue import FetchedDataChunk
+from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import OttlaError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.compression import Codec
 from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
-from ottla.wire.schema import Request, Response
+from ottla.wire.schema import Request
 from tests.blocking_client import BlockingClient
 from tests.log.record_sets import batch, values
+from tests.waiting import PATIENCE_S
 
 NAMES_UNTIL = 12  # of Produce: later versions have ids
-PATIENCE_S = 60.0
-"""Far above what anything takes: a test that waits so long has failed."""
 
 
-class Writer:
+class Writer(Closing):
     """Record n of a partition has the offset n and the value b"v<n>-…", through brokers that move and die."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -67,8 +67,8 @@ class Writer:
         self.at_leader(place, request, lambda told: told.topics[0].partitions[0].error_code)
 
     def at_leader(
-        self, place: TopicAndPartition, request: Request[Response], error_of: Callable[[Response], int]
-    ) -> Response:
+        self, place: TopicAndPartition, request: Request[Any], error_of: Callable[[Any], int]
+    ) -> Any:
         """The answer of the leader, whoever that is by now."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -118,22 +118,6 @@ class Writer:
         for client in self._clients.values():
             client.close()
         self._clients.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that tells nobody when it happens."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 class Ledger:

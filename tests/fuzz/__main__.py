@@ -7,6 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
+from ottla import kernels
 from tests.fuzz import harness, targets
 
 
@@ -28,6 +29,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 def main(given: list[str]) -> int:
     options = arguments(given)
+    kernels.use("compiled")
     if options.journal is not None:
         return replay(*harness.read_journal(options.journal))
     if options.replay is not None:

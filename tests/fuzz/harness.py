@@ -15,7 +15,7 @@ import tempfile
 import time
 import tracemalloc
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,7 @@ class Report:
 
     seed: int
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     slowest: dict[str, float] = field(default_factory=dict)
     traced: dict[str, tuple[int, int]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -166,7 +166,7 @@ def trace(target: Target, data: bytes, report: Report) -> None:
 
 
 def _keep_watch(number: int) -> None:
-    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=sys.__stderr__ or sys.stderr)
     if number and number % 50_000 == 0:
         sys.stdout.write(f"  {number:,}\n")
         sys.stdout.flush()

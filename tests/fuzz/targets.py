@@ -22,9 +22,9 @@ from ottla.wire.client_connection import ClientConnection
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.headers import encode_request_header, encode_response_header
 from ottla.wire.registry import apis
-from ottla.wire.schema import Message, decode, encode
+from ottla.wire.schema import ProtocolMessage, decode, encode
 from ottla.wire.server_connection import ServedApis, ServerConnection
-from ottla.wire.versions import Origin, PeerVersions, VersionRange
+from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
 from tests.fuzz import sets
 from tests.fuzz.guarded import GuardedPool, Region
 from tests.fuzz.mutations import INT32, mutated, spliced
@@ -54,9 +54,11 @@ class Wire:
     name = "wire"
     weight = 50
 
-    def __init__(self, decode: Callable[[type[Message], int, bytes], Message] = decode) -> None:
+    def __init__(
+        self, decode: Callable[[type[ProtocolMessage], int, bytes], ProtocolMessage] = decode
+    ) -> None:
         self._decode = decode
-        self._place = {kind: place for place, kind in enumerate(KINDS)}
+        self._numbers: dict[type[ProtocolMessage], int] = {kind: number for number, kind in enumerate(KINDS)}
 
     def make(self, chance: Random) -> bytes:
         row = chance.choice(golden())
@@ -68,7 +70,7 @@ class Wire:
             row = chance.choice(golden())
         if fate > 0.05:
             data = mutated(data, chance)
-        return struct.pack(">HB", self._place[row.kind], row.version) + data
+        return struct.pack(">HB", self._numbers[row.kind], row.version) + data
 
     def run(self, data: bytes, *, thorough: bool) -> str:
         place, version = struct.unpack_from(">HB", data)
@@ -200,7 +202,7 @@ def difference(got: Outcome, wanted: Outcome) -> str:
 
 FRAME_BYTES_MAX = 1 << 16
 SERVED = ServedApis({key: VersionRange(0, api.version_newest) for key, api in apis().items()})
-VERSIONS = PeerVersions(SERVED.ranges, Origin.ADVERTISED)
+VERSIONS = PeerVersions(SERVED.ranges, VersionsOrigin.ADVERTISED)
 _STREAM = struct.Struct(">BI")
 RECEIVER, SERVER, CLIENT = range(3)
 
@@ -314,8 +316,10 @@ class Frames:
                 else:
                     feed(server, piece)
                 while (event := server.next_event()) is not None:
-                    if isinstance(event, server_connection.Disconnected):
+                    if isinstance(event, server_connection.ClientDisconnected):
                         continue
+                    if isinstance(event, server_connection.LongCall):
+                        event = server.call_of(event.frame, event.sequence)
                     calls.append((event.sequence, event.api.key, event.version, event.message))
                     server.respond(event, event.api.response())
                     server.take_output()

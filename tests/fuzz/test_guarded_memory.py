@@ -83,7 +83,7 @@ def test_hashing_stays_inside_its_arrays(keys: list[bytes]) -> None:
     ends = REGIONS[0].holding(np.cumsum([0, *map(len, keys)]).astype(np.int32).tobytes()).view(np.int32)
     data = REGIONS[1].holding(b"".join(keys))
     out = REGIONS[2].tail(4 * len(keys)).view(np.int32)
-    arrays = [np.frombuffer(memoryview(array).toreadonly(), array.dtype) for array in (ends, data)]
-    kernels.murmur2_column(*arrays, out)
+    arrays = [np.frombuffer(array.data.toreadonly(), array.dtype) for array in (ends, data)]
+    kernels.path().murmur2_column(*arrays, out)
     assert out.tolist() == [hashes.murmur2(key) for key in keys]
-    kernels.java_hash_column(*arrays, out)  # keys are not UTF-8: whatever the hash, it stays inside
+    kernels.path().java_hash_column(*arrays, out)  # keys are not UTF-8: whatever the hash, it stays inside

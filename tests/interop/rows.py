@@ -129,7 +129,7 @@ def entries(data: bytes | memoryview) -> Iterator[memoryview]:
         at = end
 
 
-def magic_of(entry: bytes | memoryview) -> int:
+def magic_of(entry: bytes | bytearray | memoryview) -> int:
     return entry[16]
 
 
@@ -137,7 +137,7 @@ def codec_of(entry: bytes | memoryview) -> Codec:
     return Codec(entry[22 if magic_of(entry) == 2 else 17] & 7)
 
 
-def last_offset_of(entry: bytes | memoryview) -> int:
+def last_offset_of(entry: bytes | bytearray | memoryview) -> int:
     offset: int = struct.unpack_from(">q", entry)[0]
     return offset + (struct.unpack_from(">i", entry, 23)[0] if magic_of(entry) == 2 else 0)
 

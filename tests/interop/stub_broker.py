@@ -17,7 +17,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import astuple
 
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError
@@ -31,7 +30,7 @@ from ottla.wire.api import (
     produce,
 )
 from ottla.wire.schema import Response
-from ottla.wire.server_connection import Call, Disconnected, ServedApis, ServerConnection
+from ottla.wire.server_connection import Call, ClientDisconnected, ServedApis, ServerConnection
 from ottla.wire.versions import VersionRange
 from tests.interop.broker_versions import NEW
 from tests.interop.rows import entries, last_offset_of, magic_of
@@ -119,7 +118,7 @@ class StubBroker:
         connection = ServerConnection(served=self._served)
         with peer:
             try:
-                while not isinstance(event := connection.next_event(), Disconnected):
+                while not isinstance(event := connection.next_event(), ClientDisconnected):
                     if isinstance(event, Call):
                         self.calls.append((event.api.name, event.version))
                         connection.respond(event, self._handlers[type(event.message)](event))
@@ -136,7 +135,10 @@ class StubBroker:
     # ---- APIs
 
     def _api_versions(self, _: Call) -> Response:
-        rows = [api_versions.ApiVersion(key, *astuple(served)) for key, served in self._served.ranges.items()]
+        rows = [
+            api_versions.ApiVersion(api_key=key, min_version=served.oldest, max_version=served.newest)
+            for key, served in self._served.ranges.items()
+        ]
         return api_versions.ApiVersionsResponse(api_keys=rows)
 
     def _metadata(self, _: Call) -> Response:
@@ -154,7 +156,7 @@ class StubBroker:
         return find_coordinator.FindCoordinatorResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
 
     def _produce(self, call: Call) -> Response:
-        records = call.message.topic_data[0].partition_data[0].records
+        records = call.message.topic_data[0].partition_data[0].records  # type: ignore[attr-defined]
         with self._changed:
             self.produced.append(bytes(records))
             base_offset = self._next_offset
@@ -171,7 +173,7 @@ class StubBroker:
         return produce.ProduceResponse(responses=[topic])
 
     def _list_offsets(self, call: Call) -> Response:
-        offset = self._next_offset if call.message.topics[0].partitions[0].timestamp == -1 else 0
+        offset = self._next_offset if call.message.topics[0].partitions[0].timestamp == -1 else 0  # type: ignore[attr-defined]
         partition = list_offsets.ListOffsetsPartitionResponse()
         if call.version == 0:
             partition.old_style_offsets = [offset]
@@ -181,11 +183,11 @@ class StubBroker:
         return list_offsets.ListOffsetsResponse(topics=[topic])
 
     def _fetch(self, call: Call) -> Response:
-        asked = call.message.topics[0].partitions[0]
+        asked = call.message.topics[0].partitions[0]  # type: ignore[attr-defined]
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_closed or self._next_offset > asked.fetch_offset,
-                call.message.max_wait_ms / 1000,
+                call.message.max_wait_ms / 1000,  # type: ignore[attr-defined]
             )
             found = [entry for entry in self._log if last_offset_of(entry) >= asked.fetch_offset]
             partition = fetch.FetchPartitionResponse(

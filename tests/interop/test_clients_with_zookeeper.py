@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ottla import Admin, GroupConsumer, PartitionConsumer, Producer, SimpleConsumer, TopicAndPartition, replay
 from ottla.admin import GroupKind, NewTopic
-from ottla.classic import ConsumerConnector
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.consumer.classic import ConsumerConnector
+from ottla.consumer.simple import FetchRequestBuilder
 from ottla.model.errors import LocalProtocolError
-from ottla.simple import FetchRequestBuilder
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
-from tests.classic.reading import member, seen_by, wait_for
+from tests.consumer.classic.reading import member, seen_by
+from tests.waiting import wait_for
 from tools.peers import KAFKA_0_8, KAFKA_3, RealKafka, Unavailable
 
 TOPIC = "orders"
@@ -33,13 +35,13 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
         pytest.skip(f"Kafka {request.param} cannot be had: {str(reason).splitlines()[0]}")
 
 
-def settings(kafka: RealKafka, **more: object) -> dict[str, object]:
+def settings(kafka: RealKafka, **more: object) -> dict[str, Any]:
     """Old brokers cannot tell what they are."""
     known = {"broker_version": "0.8.2"} if kafka.version == KAFKA_0_8 else {}
     return {"bootstrap_servers": kafka.bootstrap, **known, **more}
 
 
-def versions(kafka: RealKafka) -> dict[str, object]:
+def versions(kafka: RealKafka) -> dict[str, Any]:
     return {name: value for name, value in settings(kafka).items() if name == "broker_version"}
 
 
@@ -57,14 +59,14 @@ def fill(kafka: RealKafka) -> None:
 
 def test_a_replay_has_everything(kafka: RealKafka) -> None:
     with replay(TOPIC, **settings(kafka)) as everything:
-        assert sorted(pa.Table.from_batches(everything)["value"].to_pylist()) == sorted(VALUES)
+        assert sorted(everything.to_table()["value"].to_pylist()) == sorted(VALUES)
 
 
 def test_partitions_of_choice(kafka: RealKafka) -> None:
     with PartitionConsumer(settings(kafka)) as consumer:
         for partition in consumer.partitions(TOPIC):
             consumer.consume_partition(TOPIC, partition, "earliest")
-        messages = consumer.messages(timeout_ms=WAIT_MS)
+        messages = consumer.messages(timeout=WAIT_MS / 1000)
         found = [next(messages) for _ in range(COUNT)]
     assert {one.value for one in found} == VALUES
 
@@ -79,10 +81,10 @@ def test_the_low_level_consumer(kafka: RealKafka) -> None:
 
 def test_a_group_of_a_coordinator(kafka: RealKafka) -> None:
     given = settings(kafka, auto_offset_reset="earliest")
-    with GroupConsumer(TOPIC, "modern", given) as consumer:
+    with GroupConsumer(TOPIC, given, group_id="modern") as consumer:
         if kafka.version == KAFKA_0_8:
             with pytest.raises(LocalProtocolError, match="JoinGroup"):
-                consumer.poll(WAIT_MS)
+                consumer.poll(WAIT_MS / 1000)
             return
         messages = consumer.messages()
         assert {next(messages).value for _ in range(COUNT)} == VALUES

@@ -39,7 +39,7 @@ from tests.interop.rows import (
 from tests.interop.stub_broker import PRODUCER_ID, TOPIC, StubBroker
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
-WAIT_SECONDS = 10
+WAIT_SECONDS = 120
 
 all_formats = pytest.mark.parametrize(("magic", "codec"), FORMATS, ids=FORMAT_IDS)
 all_codecs = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)
@@ -159,7 +159,11 @@ def test_its_consumer_starts_inside_our_batch(broker: StubBroker, codec: Codec) 
 @all_codecs
 def test_we_read_the_many_batches_of_its_idempotent_producer(broker: StubBroker, codec: Codec) -> None:
     rows = producible(sample(2, copies=30))
-    settings = {"enable_idempotence": True, "batch_num_messages": 10, "compression_type": codec.label}
+    settings: dict[str, Any] = {
+        "enable_idempotence": True,
+        "batch_num_messages": 10,
+        "compression_type": codec.label,
+    }
     send(broker.address, rows, **settings)
     assert ("InitProducerId", 4) in broker.calls
     batches = [bytes(entry) for data in broker.produced for entry in entries(data)]

@@ -1,16 +1,14 @@
 """Kafka's own reader and writer of record sets, from the kafka-clients jars, as the judge of ours.
 
 One run of a small Java program (RecordSets.java) per Kafka version reads all that we wrote and writes all
-that we are to read. The jars come from Maven once, into a cache outside of the repository; without Java,
-Maven or a network everything here is skipped and says so. 3.9 is the last Kafka whose brokers converted to
-formats 0 and 1.
+that we are to read. Without Java, or where its jars cannot be fetched, everything here is skipped. 3.9 is
+the last Kafka whose brokers converted to formats 0 and 1.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,11 +33,12 @@ from tests.interop.rows import (
     sample,
     table,
 )
+from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, Unavailable, kafka_libs, program
 
 pytestmark = pytest.mark.timeout(20, func_only=True)  # the programs in the fixture have limits of their own
 
 PROGRAM = Path(__file__).with_name("RecordSets.java")
-FETCH_SECONDS, COMPILE_SECONDS, RUN_SECONDS = 90, 30, 30
+COMPILE_SECONDS, RUN_SECONDS = 60, 60
 JAVA_MIN = 17
 APPEND_TIME = 1_750_000_000_123  # as in the program
 JAVA_OFFSET = 100  # likewise
@@ -51,21 +50,12 @@ ZSTD_LEVELS, LZ4_LEVELS, GZIP_LEVELS = [-5, 1, 3, 12], [1, 9, 17], [1, 9]
 all_formats = pytest.mark.parametrize(("magic", "codec"), FORMATS, ids=FORMAT_IDS)
 all_codecs = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)
 
-POM = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>ottla</groupId>
-  <artifactId>interop</artifactId>
-  <version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-clients</artifactId>
-      <version>{version}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+MOVED = {
+    "common.record.": "common.record.internal.",
+    "common.record.internal.TimestampType": "common.record.TimestampType",
+    "common.utils.ByteBufferOutputStream": "common.utils.internals.ByteBufferOutputStream",
+}
+"""Where the classes that the program imports are since Kafka 4.3."""
 
 
 class ToolFailed(Exception):
@@ -117,18 +107,24 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.1.1"])
+@pytest.fixture(scope="module", params=[KAFKA_3, KAFKA_CLIENTS])
 def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Java:
-    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"Kafka's Java reader is not asked: there is no {', '.join(missing)} here")
+    try:
+        jars = kafka_libs(request.param)
+        program("javac")
+    except Unavailable as missing:
+        pytest.skip(f"Kafka's Java reader is not asked: {missing}")
     if _javac_version() < JAVA_MIN:
         pytest.skip(
             f"Kafka's Java reader is not asked: the program needs Java {JAVA_MIN}, this is {_javac_version()}"
         )
     work = tmp_path_factory.mktemp(f"java-{request.param}")
-    classpath = os.pathsep.join([str(work), f"{_jars(request.param, work)}{os.sep}*"])
-    _run(["javac", "-nowarn", "-cp", classpath, "-d", str(work), str(PROGRAM)], COMPILE_SECONDS)
+    classpath = os.pathsep.join([str(work), f"{jars}{os.sep}*"])
+    source = PROGRAM.read_text()
+    for old, new in MOVED.items() if request.param == KAFKA_CLIENTS else ():
+        source = source.replace(old, new)
+    (work / PROGRAM.name).write_text(source)
+    _run(["javac", "-nowarn", "-cp", classpath, "-d", str(work), str(work / PROGRAM.name)], COMPILE_SECONDS)
     ours, out = work / "ours", work / "out"
     ours.mkdir()
     out.mkdir()
@@ -146,33 +142,6 @@ def _javac_version() -> int:
     )
     words = (told.stdout + told.stderr).split()
     return int(words[1].split(".")[0])
-
-
-def _jars(version: str, work: Path) -> Path:
-    """The directory with the jars of kafka-clients and of what its own pom says that it needs."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla-tests"
-    jars = root / f"kafka-clients-{version}"
-    if not jars.exists():
-        pom, fresh = work / "pom.xml", work / "jars"
-        pom.write_text(POM.format(version=version))
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
-        try:
-            _run(["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *goal], FETCH_SECONDS)
-        except (ToolFailed, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"Maven could not bring kafka-clients {version}: {str(error)[:300]}")
-        root.mkdir(parents=True, exist_ok=True)
-        _publish(fresh, jars)
-    return jars
-
-
-def _publish(fresh: Path, jars: Path) -> None:
-    """Make a complete directory appear at once; another run may have been faster."""
-    beside = jars.with_name(f"{jars.name}.{os.getpid()}")
-    shutil.move(fresh, beside)
-    try:
-        beside.rename(jars)
-    except OSError:
-        shutil.rmtree(beside)
 
 
 def _run(command: Sequence[str], seconds: int) -> None:

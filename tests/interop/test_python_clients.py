@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,9 +15,10 @@ from ottla.records.compression import Codec
 from tests.interop.peers import kafka_python
 from tests.interop.rows import Row, formats_of, our_rows, producible, sample, table
 from tests.interop.stub_broker import PRODUCER_ID, TOPIC, StubBroker
+from tests.kafka_python import kafka
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
-WAIT_SECONDS = 10
+WAIT_SECONDS = 120
 ROOM = 10_000_000
 
 all_codecs = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)
@@ -55,20 +54,10 @@ def rows_as_stored(broker: StubBroker) -> list[Row]:
 # ---- kafka-python
 
 
-@pytest.fixture
-def kafka() -> ModuleType:
-    with warnings.catch_warnings():
-        # It loads its data files through a function that newer Pythons deprecate.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import kafka
-
-        return kafka
-
-
 @all_codecs
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_we_read_what_kafka_pythons_producer_sends(
-    broker: StubBroker, kafka: ModuleType, codec: Codec, idempotent: bool
+    broker: StubBroker, codec: Codec, idempotent: bool
 ) -> None:
     kafka_python().skip_unless_it_can(2, codec)
     rows = accepted(sample(2, copies=2))
@@ -103,9 +92,7 @@ def test_we_read_what_kafka_pythons_producer_sends(
 
 
 @all_codecs
-def test_kafka_pythons_consumer_reads_what_we_write(
-    broker: StubBroker, kafka: ModuleType, codec: Codec
-) -> None:
+def test_kafka_pythons_consumer_reads_what_we_write(broker: StubBroker, codec: Codec) -> None:
     kafka_python().skip_unless_it_can(2, codec)
     rows = sample(2, first_offset=50, copies=5)
     broker.load(encode(table(rows), codec=codec, batch_bytes=200_000, stamp=Stamp(base_offset=50)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,7 +93,7 @@ def test_a_single_record_with_nothing_in_it_passes_both_ways(peer: Peer, magic: 
 def mixed_set(peer: Peer) -> tuple[bytes, list[Row]]:
     """Every format and codec that the peer has, written in turns by us and by it."""
     rows: list[Row] = []
-    parts = []
+    parts: list[Any] = []
     for magic, codec in FORMATS:
         if peer.lacks(magic, codec) is None:
             part = sample(magic, first_offset=len(rows))
@@ -196,7 +198,7 @@ def test_any_records_pass_both_ways(
         codec = Codec.GZIP  # the named skips above tell which codecs a peer lacks
     if peer.name == "aiokafka":
         # Its compiled builder takes a missing timestamp for "no record yet", its reader for "no type".
-        records = [(timestamp or 0, *rest) for timestamp, *rest in records]
+        records = [(timestamp or 0, key, value, headers) for timestamp, key, value, headers in records]
     rows = [
         Row(
             offset,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ottla.kernels import kernel
-from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import IN_KERNEL, crc32c
 from ottla.kernels.crc_tables import CRC32C_STRIDE
+from ottla.kernels.kernel import has_feature
 
 DATA = random.Random(0).randbytes(4096)
 ARRAY = np.frombuffer(DATA, np.uint8)

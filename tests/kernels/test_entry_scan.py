@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from ottla import kernels
 from ottla.kernels import layout
-from ottla.records.entries import VERIFY, Summary, read_only, scan, summarize
+from ottla.model import record_layout
+from ottla.records.compression import Codec
+from ottla.records.entries import Summary, read_only, scan, summarize
 from tests.naive.record_set import batch, marker, message, record, wrapper
 from tests.naive.strategies import record_sets
 from tests.records.set_samples import mixed_set
@@ -26,13 +28,17 @@ class Scan(NamedTuple):
     summary: Summary
 
 
-def scanned(data: bytes, *, at: int = 0, capacity: int = 64, verify: int = VERIFY, source: int = 0) -> Scan:
+def scanned(
+    data: bytes, *, at: int = 0, capacity: int = 64, verify: int | None = None, source: int = 0
+) -> Scan:
     table = np.full((capacity, layout.ENTRY_COLUMNS), -99, np.int64)
     progress = np.full(2, -1, np.int64)
     summary = np.empty(len(Summary._fields), np.int64)
     array = read_only(data)
-    status = kernels.scan_entries(array, at, array.size, source, verify, table, progress, summary)
-    return Scan(int(status), *progress.tolist(), table, Summary(*summary.tolist()))
+    if verify is None:
+        verify = kernels.path().VERIFY
+    status = kernels.path().scan_entries(array, at, array.size, source, verify, table, progress, summary)
+    return Scan(int(status), *progress.tolist(), table, Summary(*summary.tolist()))  # type: ignore[call-arg, arg-type]
 
 
 def test_every_column_of_a_batch_is_filled() -> None:
@@ -56,7 +62,7 @@ def test_every_column_of_a_batch_is_filled() -> None:
         layout.MAX_TIMESTAMP: 8,
         layout.COUNT: 2,
         layout.PRODUCER_ID: 6,
-        layout.CRC: crc32c.crc32c(data[7 + 21 :]) if VERIFY == layout.VERIFY_LATER else -1,
+        layout.CRC: crc32c.crc32c(data[7 + 21 :]) if kernels.path().VERIFY == layout.VERIFY_LATER else -1,
     }
 
 
@@ -111,7 +117,7 @@ def test_checksums_can_be_left_to_the_caller() -> None:
     assert (ignored.status, ignored.summary.unverified, ignored.table[0, layout.CRC]) == (layout.OK, 0, -1)
 
 
-@pytest.mark.skipif(not kernels.CRC32C_IN_KERNEL, reason="CRC-32C is left to the library here")
+@pytest.mark.skipif(kernels.path().VERIFY != layout.VERIFY_HERE, reason="CRC-32C is left to the library here")
 def test_checksums_are_verified_inside_where_the_cpu_can() -> None:
     broken = bytearray(batch([record(0, b"k")]))
     broken[-1] ^= 1
@@ -123,7 +129,7 @@ def test_the_summary_says_what_all_entries_say_together() -> None:
     inner = [message(1, n, b"k", b"v") for n in range(2)]
     data = (
         message(0, 0, b"k", b"v")
-        + wrapper(1, 2, inner, 1)
+        + wrapper(1, 2, inner, Codec.GZIP)
         + batch([record(0), record(1)], base_offset=3, last_delta=6)
         + marker(1, base_offset=10, kind=0)
     )
@@ -134,7 +140,7 @@ def test_the_summary_says_what_all_entries_say_together() -> None:
 
 def test_a_count_is_believed_as_far_as_the_bytes_can_hold_it() -> None:
     data = batch([record(0, b"k", b"v" * 20)], count=0x7FFFFFFF)
-    assert scanned(data).summary.records == (len(data) - 61) // layout.RECORD_SIZE_MIN
+    assert scanned(data).summary.records == (len(data) - 61) // record_layout.RECORD_SIZE_MIN
 
 
 def test_nothing_is_found_in_nothing() -> None:

@@ -11,28 +11,10 @@ from hypothesis import strategies as st
 
 from ottla import kernels
 from tests.naive import hashes
-
-JAVA = [
-    ("", 0),
-    ("a", 97),
-    ("test", 3556498),
-    ("my-group", -1906497762),
-    ("[t,0]", 87540032),
-    ("t-0", 112919),
-    ("polygenelubricants", -2147483648),
-]
-# From Kafka's own UtilsTest.
-MURMUR2 = [
-    (b"21", -973932308),
-    (b"foobar", -790332482),
-    (b"a-little-bit-long-string", -985981536),
-    (b"a-little-bit-longer-string", -1486304829),
-    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-    (b"abc", 479470107),
-]
+from tests.naive.spec_examples import JAVA, MURMUR2
 
 
-def hashed(column: Callable[..., None], values: list[bytes], shift: int = 0) -> list[int]:
+def hashed(column: Callable[..., object], values: list[bytes], shift: int = 0) -> list[int]:
     """The hashes of a column that begins `shift` bytes into its data."""
     data = np.frombuffer(b"\xaa" * shift + b"".join(values), np.uint8)
     ends = np.cumsum([shift, *map(len, values)]).astype(np.int32)
@@ -45,13 +27,13 @@ def hashed(column: Callable[..., None], values: list[bytes], shift: int = 0) -> 
 
 def test_java_hashes_are_those_of_the_spec() -> None:
     texts, wanted = zip(*JAVA, strict=True)
-    assert hashed(kernels.java_hash_column, [text.encode() for text in texts]) == list(wanted)
+    assert hashed(kernels.path().java_hash_column, [text.encode() for text in texts]) == list(wanted)
     assert [hashes.java_hash(text) for text in texts] == list(wanted)
 
 
 def test_murmur2_is_kafkas() -> None:
     keys, wanted = zip(*MURMUR2, strict=True)
-    assert hashed(kernels.murmur2_column, list(keys)) == list(wanted)
+    assert hashed(kernels.path().murmur2_column, list(keys)) == list(wanted)
     assert [hashes.murmur2(key) for key in keys] == list(wanted)
 
 
@@ -65,17 +47,17 @@ def test_the_naive_placements_are_those_of_the_spec() -> None:
 
 @given(keys=st.lists(st.binary(max_size=40), max_size=10), shift=st.integers(0, 9))
 def test_murmur2_of_any_column_is_the_naive_one(keys: list[bytes], shift: int) -> None:
-    assert hashed(kernels.murmur2_column, keys, shift) == [hashes.murmur2(key) for key in keys]
+    assert hashed(kernels.path().murmur2_column, keys, shift) == [hashes.murmur2(key) for key in keys]
 
 
 @given(texts=st.lists(st.text(max_size=20), max_size=10), shift=st.integers(0, 9))
 def test_the_java_hash_of_any_text_is_the_naive_one(texts: list[str], shift: int) -> None:
     wanted = [hashes.java_hash(text) for text in texts]
-    assert hashed(kernels.java_hash_column, [text.encode() for text in texts], shift) == wanted
+    assert hashed(kernels.path().java_hash_column, [text.encode() for text in texts], shift) == wanted
 
 
 @pytest.mark.parametrize(
     "text", ["\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff", "😀" * 9, "é€", "\0"], ids=repr
 )
 def test_characters_of_every_width_count_as_java_counts_them(text: str) -> None:
-    assert hashed(kernels.java_hash_column, [text.encode()]) == [hashes.java_hash(text)]
+    assert hashed(kernels.path().java_hash_column, [text.encode()]) == [hashes.java_hash(text)]

@@ -18,12 +18,8 @@ from ottla.kernels import (
     layout,
     numpy_path,
 )
-from ottla.kernels.layout import (
-    BAD_FIELD,
-    BAD_HEADER,
-    OK,
-    VERIFY_NOTHING,
-)
+from ottla.kernels.layout import BAD_FIELD, BAD_HEADER, OK, VERIFY_NOTHING
+from ottla.model import record_layout
 from ottla.records import builder, entries
 from ottla.records.columns import HeaderColumns, HeaderSpans, RecordColumns
 from ottla.records.compression import Codec
@@ -42,12 +38,14 @@ from tests.kernels.two_paths import (
 from tests.naive.record_set import batch, marker, message, record, varint, wrapper
 from tests.naive.strategies import ABORTED, record_sets
 
+pytestmark = pytest.mark.each_alone
+
 __all__ = ["_both", "_chunks", "usual_chunks"]
 
 
 def test_both_paths_offer_the_same_names() -> None:
-    assert sorted(numpy_path.__all__) == sorted(compiled.__all__) == sorted([*BOTH, "CRC32C_IN_KERNEL"])
-    assert numpy_path.CRC32C_IN_KERNEL is False
+    assert sorted(numpy_path.__all__) == sorted(compiled.__all__) == sorted([*BOTH, "VERIFY"])
+    assert numpy_path.VERIFY == layout.VERIFY_LATER
 
 
 # ---- sound record sets
@@ -114,10 +112,12 @@ def small_set() -> bytes:
     parts = [
         message(0, 0, b"k", b"v"),
         batch(records, base_offset=1),
-        message(1, 72, None, b"w", timestamp=5, attributes=layout.LOG_APPEND_TIME),
+        message(1, 72, None, b"w", timestamp=5, attributes=record_layout.LOG_APPEND_TIME),
         message(1, 73, b"", None),
         marker(1, base_offset=74, kind=0),
-        batch([record(0, b"a", b"b")], base_offset=75, attributes=layout.LOG_APPEND_TIME, max_timestamp=9),
+        batch(
+            [record(0, b"a", b"b")], base_offset=75, attributes=record_layout.LOG_APPEND_TIME, max_timestamp=9
+        ),
     ]
     return b"".join(parts)
 
@@ -132,9 +132,9 @@ def test_a_record_set_cut_at_every_byte(verify_crc: bool) -> None:
 def test_a_batch_that_ends_at_every_byte_by_its_own_account() -> None:
     good, data = batch([record(0, b"a", b"b")], base_offset=0), small_set()[27:]
     data = data[: struct.unpack_from(">i", data, 8)[0] + 12]
-    for size in range(layout.BATCH_OVERHEAD, len(data)):
+    for size in range(record_layout.BATCH_OVERHEAD, len(data)):
         cut = bytearray(data[:size])
-        struct.pack_into(">i", cut, 8, size - layout.ENTRY_OVERHEAD)
+        struct.pack_into(">i", cut, 8, size - record_layout.ENTRY_OVERHEAD)
         for count in (0, 1, 2, 3):
             struct.pack_into(">i", cut, 57, count)
             read(good + bytes(cut) + good, verify_crc=False)
@@ -143,14 +143,14 @@ def test_a_batch_that_ends_at_every_byte_by_its_own_account() -> None:
 def test_messages_that_end_at_every_byte_by_their_own_account() -> None:
     for magic in (0, 1):
         good = message(magic, 5, b"key", b"value")
-        for size in range(layout.ENTRY_OVERHEAD, len(good)):
+        for size in range(record_layout.ENTRY_OVERHEAD, len(good)):
             cut = bytearray(good[:size])
-            struct.pack_into(">i", cut, 8, size - layout.ENTRY_OVERHEAD)
+            struct.pack_into(">i", cut, 8, size - record_layout.ENTRY_OVERHEAD)
             read(good + bytes(cut) + good, verify_crc=False)
 
 
 def test_sizes_that_messages_claim() -> None:
-    for magic, body_at in ((0, layout.LEGACY_BODY_AT_V0), (1, layout.LEGACY_BODY_AT_V1)):
+    for magic, body_at in ((0, record_layout.LEGACY_BODY_AT_V0), (1, record_layout.LEGACY_BODY_AT_V1)):
         good = message(magic, 5, b"key", b"value")
         for place in (body_at, body_at + 7):
             for claim in [*range(-3, 20), 1 << 30, (1 << 31) - 1, -(1 << 31)]:
@@ -164,7 +164,7 @@ def test_sizes_that_messages_claim() -> None:
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_numbers_at_their_limits(sign: int, more: int) -> None:
     good = record(0, b"k", b"v")
-    for attributes in (0, layout.LOG_APPEND_TIME):
+    for attributes in (0, record_layout.LOG_APPEND_TIME):
         limit = sign * layout.TIMESTAMP_LIMIT + more
         read(batch([good], base_timestamp=limit, max_timestamp=limit, attributes=attributes))
     read(batch([good], base_offset=sign * layout.OFFSET_LIMIT + more))
@@ -246,7 +246,7 @@ def test_claims_that_the_bytes_do_not_hold(claim: int) -> None:
     cases = [[*honest[:place], claim, *honest[place + 1 :]] for place in range(5)]
     for case in cases:
         for tail in (b"", b"abcdef"):
-            body = hostile_record(*case, tail)  # type: ignore[arg-type]
+            body = hostile_record(*case, tail)  # type: ignore[arg-type, call-arg]
             for count in (1, 2, 7, (1 << 31) - 1):
                 read(batch([record(0, b"k", b"v"), body], count=count))
 

@@ -17,12 +17,7 @@ from ottla import kernels
 from ottla.kernels import (
     layout,
 )
-from ottla.kernels.layout import (
-    BAD_FIELD,
-    FULL,
-    OK,
-    VERIFY_LATER,
-)
+from ottla.kernels.layout import BAD_FIELD, FULL, OK, VERIFY_LATER
 from ottla.model.errors import LocalProtocolError
 from ottla.producer.partitioners import by_partition
 from ottla.records import builder, entries, hashes
@@ -82,7 +77,7 @@ def test_some_rows_of_several_tables_are_one_batch(
         if not count:
             continue
         records = builder.Records.of(columns, 7)
-        pieces.append(builder.Piece(records, picks, count, records.bytes_max, 7))
+        pieces.append(builder.EncodedPiece(records, picks, count, records.bytes_max, 7))
         taken = [rows[pick] for pick in picks] if chosen < 2 else rows
         whole += [row if chosen == 0 else (None, row[1], 7, []) for row in taken]
     if not pieces:
@@ -99,7 +94,7 @@ def test_a_batch_that_is_full_ends_within_a_call_and_between_calls(
 ) -> None:
     assume(first and second)
     pieces = [
-        builder.Piece(records, builder.NO_PICKS, records.count, records.bytes_max, 0)
+        builder.EncodedPiece(records, builder.NO_PICKS, records.count, records.bytes_max, 0)
         for records in (builder.Records.of(table_of(rows), 0) for rows in (first, second))
     ]
     with suppress(LocalProtocolError):
@@ -130,11 +125,11 @@ def test_bytes_behind_a_null_are_not_written() -> None:
 
 @pytest.mark.parametrize("bad", [1 << 61, -(1 << 61), (1 << 63) - 1])
 def test_a_timestamp_that_is_no_time_stops_both_at_the_same_row(bad: int) -> None:
-    rows = [(b"k", b"v" * 30, 1000 + n, []) for n in range(8)]
+    rows: list[tuple[Any, ...]] = [(b"k", b"v" * 30, 1000 + n, []) for n in range(8)]
     rows[5] = (b"k", b"v", bad, [])
     for batch_bytes in (1, 150, 1 << 20):
         with pytest.raises(LocalProtocolError, match="record 5 "):
-            builder.encode(table_of(rows), batch_bytes=batch_bytes, pool=POOL)  # type: ignore[arg-type]
+            builder.encode(table_of(rows), batch_bytes=batch_bytes, pool=POOL)
 
 
 def encode_arguments(rows: list[Any], batch_bytes: int) -> list[Any]:
@@ -180,7 +175,7 @@ def test_room_is_reckoned_to_the_byte() -> None:
 
 
 def test_too_little_room_for_messages() -> None:
-    rows = [(b"k" * n, b"v" * 30, 1000 * n, []) for n in range(5)]
+    rows: list[tuple[Any, ...]] = [(b"k" * n, b"v" * 30, 1000 * n, []) for n in range(5)]
     columns = builder.Records.of(table_of(rows), 0)
     for magic in (0, 1):
         for size in range(0, 450, 10):
@@ -261,4 +256,4 @@ def test_java_hash(texts: list[str | None], skipped: int) -> None:
 @given(CUT_TEXTS | st.lists(st.binary(max_size=8), max_size=10))
 def test_java_hash_of_bytes_that_are_no_text(texts: list[bytes]) -> None:
     ends = np.frombuffer(np.cumsum([0, *map(len, texts)]).astype(np.int32).tobytes(), np.int32)
-    kernels.java_hash_column(ends, entries.read_only(b"".join(texts)), np.zeros(len(texts), np.int32))
+    kernels.path().java_hash_column(ends, entries.read_only(b"".join(texts)), np.zeros(len(texts), np.int32))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.model.errors import LocalProtocolError
 from ottla.records import builder
 from ottla.records.builder import encode
@@ -42,4 +43,4 @@ def test_the_room_of_a_record_covers_its_headers() -> None:
 
 
 def test_no_record_takes_more_than_its_share() -> None:
-    assert record_bytes_max(10) == 10 * layout.RECORD_OVERHEAD_MAX
+    assert record_bytes_max(10) == 10 * record_layout.RECORD_OVERHEAD_MAX

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.kernels import kernel
 from ottla.kernels.varint import read_varint, varint_size, write_varint
 from tests.naive.record_set import varint
-from tests.naive.test_record_set import VARINTS
+from tests.naive.spec_examples import VARINTS
 
 # 63 bits of zig-zag.
 SMALLEST, LARGEST = -(1 << 62), (1 << 62) - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,13 +11,13 @@ from random import Random
 
 import pytest
 
+from tests.scale import seeded
+
 
 @pytest.fixture
-def random() -> Random:
-    """Another seed each run; a failure shows it in its captured log, to be put in here."""
-    seed = Random().randrange(1 << 32)
-    logging.getLogger(__name__).warning("seed %d", seed)
-    return Random(seed)
+def random(request: pytest.FixtureRequest) -> Random:
+    """Random numbers of the test's own, from the run's seed."""
+    return seeded(request.node.name)
 
 
 @pytest.fixture(autouse=True)

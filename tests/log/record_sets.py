@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from ottla.log.config import LogConfig
 from ottla.log.file_system import REAL, FileSystem
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import checked
 from ottla.records.builder import Stamp, encode
@@ -18,7 +19,7 @@ Row = tuple[bytes | None, bytes | None]
 
 
 def batch(
-    *rows: Row, timestamp: int = NOW, codec: Codec = Codec.NONE, magic: int = 2, **stamp: int
+    *rows: Row, timestamp: int = NOW, codec: Codec = Codec.NONE, magic: int = 2, **stamp: Any
 ) -> bytearray:
     """A producer's record set of (key, value) rows."""
     columns = to_columns(Message(value, key, timestamp) for key, value in rows)
@@ -38,7 +39,7 @@ def open_log(
     return PartitionLog.open(path, config or LogConfig(), NOW, file_system=file_system, **kind)  # type: ignore[arg-type]
 
 
-def add(log: PartitionLog, data: bytes | bytearray, now: int = NOW, epoch: int = 0) -> int:
+def add(log: PartitionLog, data: bytes | bytearray | memoryview, now: int = NOW, epoch: int = 0) -> int:
     """Append and write; the base offset."""
     appended = log.append(checked(data, log.config, now), now, epoch)
     log.write_staged()

@@ -11,8 +11,8 @@ import pytest
 
 from ottla.log.cleanable import cleanable_segments, dirty_ratio, is_due
 from ottla.log.compaction import compact
-from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_system import FileSystem
+from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.time_lookup import largest_timestamp, offset_for_timestamp
 from ottla.records.compression import Codec

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from ottla.log.compaction import CompactionTicket, begin, compact, finish
-from ottla.log.config import LogConfig
 from ottla.log.file_names import CLEANED, SWAP
 from ottla.log.file_system import FileSystem
+from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
@@ -163,8 +163,7 @@ def test_a_partition_of_the_same_name_is_left_alone(
     ticket = begin(log, 0, NOW)
     if not is_run_late:
         ticket.run()
-    directory.delete("t", 0)
-    directory.purge_deleted()
+    directory.purge_deleted([directory.delete("t", 0)])
     new = directory.create("t", 0, COMPACTED, NOW)
     write(new, random, 50)
     own = begin(new, 0, NOW)

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.kafka.dump_log import run
+from ottla.log import producer_snapshots
 from ottla.log.compaction import compact
-from ottla.log.config import DAY_MS, LogConfig
+from ottla.log.file_system import REAL
+from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import INDEX_ENTRIES_UNSTORED_MAX
 from ottla.records.compression import Codec
 from ottla.records.reader import decode
 from tests.log.kafka_tools import dump, kafka_0_9, kafka_3_9
 from tests.log.record_sets import NOW, add, batch, open_log, values
+from tests.log.transactional_log import TransactionalLog
 
 pytestmark = pytest.mark.timeout(280)
 CONFIG = LogConfig(segment_bytes=9000, index_interval_bytes=1000)
@@ -66,6 +71,20 @@ def test_kafka_3_9_reads_logs_and_indexes(tmp_path: Path, magic: int) -> None:
             assert f"offset: {offset} position: {position}" in text
 
 
+def test_kafka_3_9_reads_the_indexes_of_a_log_in_use(tmp_path: Path) -> None:
+    jars = kafka_3_9()
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=100))
+    add(log, batch(*values(0, 1, 100), timestamp=NOW))  # an empty log has no files
+    empty = dump(jars, "--files", files(log, ".log", ".index", ".timeindex"))
+    for number in range(1, 100):
+        add(log, batch(*values(number, 1, 100), timestamp=NOW + number))
+    text = dump(jars, "--files", files(log, ".log", ".index", ".timeindex"))
+    offset, position = log.active.offset_index.entries()[INDEX_ENTRIES_UNSTORED_MAX - 1]
+    assert f"offset: {offset} position: {position}" in text
+    assert not COMPLAINT.search(empty + text)
+    log.close()
+
+
 def test_kafka_3_9_reads_a_compacted_log(tmp_path: Path) -> None:
     jars = kafka_3_9()
     log = open_log(tmp_path / "t-0", CONFIG)
@@ -85,6 +104,50 @@ def test_kafka_3_9_reads_a_compacted_log(tmp_path: Path) -> None:
     assert len(re.findall(rf"deleteHorizonMs: OptionalLong\[{NOW + DAY_MS}\]", text)) > 10
     found = re.findall(r"^\| offset: (\d+) CreateTime: (\d+)", text, re.M)
     assert [(int(offset), int(time)) for offset, time in found] == times
+
+
+def dumped_last(text: str) -> list[str]:
+    """The lines of indexes of aborts and of snapshots."""
+    return [line.rstrip() for line in text.splitlines() if line.startswith(("version:", "producerId:"))]
+
+
+def test_kafka_3_9_reads_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jars = kafka_3_9()
+    one = TransactionalLog(tmp_path / "t-0", CONFIG)
+    for number in range(80):
+        one.stage(b"x" * 60, 7)
+        one.stage(b"y" * 60, 8)
+        if number % 5 == 0:
+            one.end(7, is_commit=number % 2 == 0, epochs=1)
+        one.write()
+    one.end(8, is_commit=False)
+    one.write()
+    snapshot = producer_snapshots.Snapshot(one.log.high_watermark, one.states.entries())
+    producer_snapshots.write(one.path, snapshot, REAL)
+    expected = [item for segment in one.log.segments for item in segment.aborted.entries()]
+    assert len(expected) == 9
+    assert len(one.log.segments) > 1
+    one.log.close()
+    indexes = [path for segment in one.log.segments if (path := segment.path_of(".txnindex")).exists()]
+    snapshots = sorted(one.path.glob("*.snapshot"))
+    every = ",".join([files(one.log, ".log"), *map(str, [*indexes, *snapshots])])
+    text = dump(jars, "--print-data-log", "--files", every)
+    assert not COMPLAINT.search(text)
+    run(["--print-data-log", "--files", every])
+    assert dumped_last(capsys.readouterr().out) == dumped_last(text), "our tool says the same"
+    for item in expected:
+        assert (
+            f"version: 0 producerId: {item.producer_id} firstOffset: {item.first_offset}"
+            f" lastOffset: {item.last_offset} lastStableOffset: {item.last_stable_offset}"
+        ) in text
+    assert text.count("endTxnMarker: COMMIT coordinatorEpoch: 0") == 8
+    assert text.count("endTxnMarker: ABORT coordinatorEpoch: 0") == 9
+    assert re.search(
+        r"producerId: 7 producerEpoch: 16 coordinatorEpoch: 0 currentTxnFirstOffset: \S*\d", text
+    )
+    assert re.search(
+        r"producerId: 8 producerEpoch: 0 coordinatorEpoch: 0 currentTxnFirstOffset: \S*mpty", text
+    )
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY], ids=lambda codec: codec.label)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.config import LogConfig, TimestampType
+from ottla.log.log_config import LogConfig, MessageTimestampType
 from ottla.log.reading import FirstBatch
 from ottla.log.validation import checked
 from ottla.model.errors import KafkaError
@@ -47,14 +47,14 @@ def test_batches_are_stored_as_received_but_for_offset_and_epoch(tmp_path: Path)
         7,
     )
     assert log.epochs.entries == [(0, 0), (4, 5)]
-    assert log.epochs.end_of(0, log.high_watermark) == (0, 5)
-    assert log.epochs.end_of(4, log.high_watermark) == (4, 8)
+    assert log.epochs.end_of_epoch(0, 4, log.high_watermark) == (0, 5)
+    assert log.epochs.end_of_epoch(4, 4, log.high_watermark) == (4, 8)
     log.close()
 
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_append_time_is_patched_and_the_checksum_made_anew(tmp_path: Path, magic: int) -> None:
-    log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type=MessageTimestampType.LOG_APPEND_TIME))
     for codec in (Codec.NONE, Codec.GZIP):
         add(log, batch(*values(0, 3), magic=magic, codec=codec, timestamp=5), now=NOW)
     decoded = decode(log.read(0, 1 << 20))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log import validation
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.message_walk import few_messages, starts_of
 from ottla.log.partition_log import PartitionLog
 from ottla.log.plain_messages import plain_messages

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.log.compaction import compact
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead, FirstBatch
 from ottla.log.recent_batches import KEPT_MIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,14 +13,17 @@ from random import Random
 
 import pytest
 
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import OnDamage
+from ottla.log.segment import INDEX_ENTRIES_UNSTORED_MAX
+from ottla.log.segment_list import FLUSHED_SEGMENTS_MAX
 from ottla.log.validation import checked
 from ottla.model.errors import DamagedLog, LogOffline, StorageError
 from tests.log.faulty_files import DyingFiles, FullDisk, Killed, QuickFiles
 from tests.log.record_sets import NOW, add, batch, names, open_log, rows_of, values
+
+pytestmark = pytest.mark.each_alone
 
 SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=300)
 
@@ -84,17 +88,19 @@ def test_lost_and_broken_indexes_are_rebuilt_as_they_were(tmp_path: Path, random
             path.unlink()
         else:
             path.write_bytes(random.randbytes(13))
-    log = open_log(tmp_path / "t-0", SMALL, clean=True, recovery_point=1 << 40)
+    log = open_log(tmp_path / "t-0", SMALL, clean=True, recovery_point=120)
     assert len(rows_of(log)) == 120
     log.close()
     assert {path: path.read_bytes() for path in files} == originals
 
 
+@pytest.mark.parametrize("is_flushed", [False, True])
 @pytest.mark.parametrize("place", [0, 1, -1])
 @pytest.mark.parametrize("kind", ["flip", "size", "zeros"])
-def test_damage_before_sound_batches_is_refused_and_nothing_is_changed(
-    tmp_path: Path, place: int, kind: str
+def test_damage_is_cut_above_the_recovery_point_and_refused_below_it(
+    tmp_path: Path, place: int, kind: str, is_flushed: bool
 ) -> None:
+    """With sound batches after it: after a power cut, later pages may be on disk that earlier ones lack."""
     log = filled(tmp_path / "t-0")
     segment = log.segments[place]
     victim = list(segment.file.headers(0))[1]
@@ -108,19 +114,31 @@ def test_damage_before_sound_batches_is_refused_and_nothing_is_changed(
     else:
         data[victim.position : victim.position + 150] = bytes(150)
     path.write_bytes(data)
-    before = {item.name: item.read_bytes() for item in (tmp_path / "t-0").iterdir()}
-    for _ in range(2):
-        with pytest.raises(DamagedLog, match="sound batches follow") as error:
-            open_log(tmp_path / "t-0", SMALL)
-        assert error.value.offset == victim.base_offset
-        assert (error.value.path, error.value.position) == (str(path), victim.position)
-    assert {item.name: (tmp_path / "t-0" / item).read_bytes() for item in map(Path, before)}[
-        path.name
-    ] == data
-    cut = open_log(tmp_path / "t-0", SMALL, on_damage=OnDamage.CUT)
+    total = sum(item.stat().st_size for item in (tmp_path / "t-0").glob("*.log"))
+    if is_flushed:
+        for _ in range(2):
+            segment_index(path).unlink()  # so that it is looked at in any case
+            with pytest.raises(DamagedLog, match=f"ottla log repair {tmp_path} --dry-run") as error:
+                open_log(tmp_path / "t-0", SMALL, recovery_point=victim.base_offset + 1, clean=place != -1)
+            assert error.value.offset == victim.base_offset
+            assert (error.value.path, error.value.position) == (str(path), victim.position)
+            segment_index(path).touch()
+        assert path.read_bytes() == data
+        return
+    cut = open_log(tmp_path / "t-0", SMALL, recovery_point=victim.base_offset, high_watermark=120)
     assert cut.high_watermark == victim.base_offset
     assert [row[0] for row in rows_of(cut)] == list(range(victim.base_offset))
+    assert cut.report.bytes_cut == total - cut.size
+    assert cut.report.offsets_lost == 120 - victim.base_offset
+    lines = list(cut.report.sentences())
+    assert f"cut from byte {victim.position} of {path.name}" in lines[0]
+    assert lines[1] == f"the log ends at offset {victim.base_offset} now"
+    assert lines[2] == f"offsets {victim.base_offset} to 119 could be read before the crash, and are lost"
     cut.close()
+
+
+def segment_index(log_path: Path) -> Path:
+    return log_path.with_suffix(".index")
 
 
 def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
@@ -294,10 +312,54 @@ def test_a_flush_ticket_covers_what_was_written_before_it(tmp_path: Path) -> Non
     log.close()
 
 
+class FewDescriptors(QuickFiles):
+    """A process that has no descriptor left after `left` more of them."""
+
+    left = 1 << 60
+
+    def open(self, path: Path) -> int:
+        if self.left == 0:
+            raise OSError(24, "Too many open files")
+        self.left -= 1
+        return super().open(path)
+
+
+def open_files(path: Path) -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of listdir itself
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(str(path))
+    return count
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+def test_a_flush_that_gets_no_descriptor_gives_back_those_it_has(tmp_path: Path) -> None:
+    files = FewDescriptors()
+    log = open_log(tmp_path / "t-0", SMALL, files)
+    for number in range(240):
+        add(log, batch(*values(number * 3, 3, 50), timestamp=NOW + number))
+    assert len(log.segments) > FLUSHED_SEGMENTS_MAX
+    before = open_files(tmp_path)
+    for left in (0, 1, 5):
+        files.left = left
+        with pytest.raises(StorageError, match="Too many open files"):
+            log.flush()
+        assert open_files(tmp_path) == before
+    files.left = 1 << 60
+    ticket = log.begin_flush()
+    assert len(ticket.descriptors) <= 3 * FLUSHED_SEGMENTS_MAX + 1, "and one for the leader epochs"
+    assert ticket.offset == log.segments[FLUSHED_SEGMENTS_MAX].base_offset
+    ticket.close()
+    log.flush()
+    assert log.recovery_point == log.high_watermark
+    assert open_files(tmp_path) == before
+    log.close()
+
+
 WRITER = """
 import sys
 from pathlib import Path
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.validation import checked
 from tests.log.record_sets import NOW, batch, values
@@ -344,3 +406,38 @@ def test_kill_9_loses_nothing_that_was_written(tmp_path: Path, random: Random, k
         assert log.high_watermark >= acked
         assert rows_of(log) == [(n, *values(n, 1, 100)[0]) for n in range(log.high_watermark)]
         directory.abandon()
+
+
+def test_the_active_segment_has_index_files(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=100))
+    index, times = log.active.path_of(".index"), log.active.path_of(".timeindex")
+    assert not index.exists()
+    add(log, batch(*values(0, 1, 100), timestamp=NOW))
+    assert index.read_bytes() == times.read_bytes() == b"", "with the first record"
+    for number in range(1, 2 * INDEX_ENTRIES_UNSTORED_MAX + 20):
+        add(log, batch(*values(number, 1, 100), timestamp=NOW + number))
+    entries = log.active.offset_index.count
+    assert entries > 2 * INDEX_ENTRIES_UNSTORED_MAX
+    assert len(index.read_bytes()) == 8 * 2 * INDEX_ENTRIES_UNSTORED_MAX
+    assert len(times.read_bytes()) == 12 * 2 * INDEX_ENTRIES_UNSTORED_MAX
+    log.flush()
+    assert len(index.read_bytes()) == 8 * entries
+    log.truncate(10)
+    assert len(index.read_bytes()) == 8 * log.active.offset_index.count < 80
+    log.abandon()
+
+
+@pytest.mark.parametrize(
+    "left", [b"", bytes(80), b"\x7f" * 16, b"odd"], ids=["empty", "zeros", "ahead", "torn"]
+)
+def test_after_a_crash_the_active_index_is_rebuilt(tmp_path: Path, left: bytes) -> None:
+    log = filled(tmp_path / "t-0")
+    rows, path = rows_of(log), log.active.path_of(".index")
+    entries = log.active.offset_index.entries()
+    log.abandon()
+    path.write_bytes(left)
+    again = open_log(tmp_path / "t-0", SMALL, recovery_point=120)
+    assert again.active.offset_index.entries() == entries
+    assert len(path.read_bytes()) == 8 * len(entries)
+    assert rows_of(again) == rows
+    again.close()

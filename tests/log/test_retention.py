@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.config import DAY_MS, LogConfig
+from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.retention import SegmentFacts, apply_retention, expired_count
 from tests.log.record_sets import NOW, add, batch, open_log, rows_of, values
 

@@ -11,7 +11,7 @@ from tests.log.record_sets import batch, values
 PROGRAM = """
 import sys
 from pathlib import Path
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.validation import checked
 directory = LogDirectory.open(Path(sys.argv[1]), lambda topic, partition: LogConfig(), 1)

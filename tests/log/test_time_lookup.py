@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.log.compaction import compact
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.time_lookup import EARLIEST, LATEST, largest_timestamp, offset_for_timestamp, offsets_before
 from ottla.records.compression import Codec
 from ottla.records.messages import Message, MessageSet
@@ -80,7 +81,7 @@ def test_times_are_found_across_the_gaps_of_a_compacted_log(
 
 def test_the_largest_time_of_what_is_left(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"})))
-    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     add(log, batch((b"a", b"x"), (b"b", b"x"), timestamp=NOW + 5))
     add(log, batch((b"c", b"x"), timestamp=NOW + 9, **producer))
     for key in (b"c", b"d", b"e", b"f"):

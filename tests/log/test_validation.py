@@ -7,13 +7,14 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
+import cramjam
 import crc32c
 import pytest
 
 from ottla.log import legacy_sets
 from ottla.log.batch_header import header_at
-from ottla.log.config import LogConfig, TimestampType
-from ottla.log.validation import CheckedSet, Depth, _checked_entries, checked
+from ottla.log.log_config import LogConfig, MessageTimestampType
+from ottla.log.validation import CheckedSet, Depth, Rules, _checked_entries, checked
 from ottla.model.errors import ConfigError, KafkaError
 from ottla.records.compression import Codec
 from tests.log.record_sets import NOW, batch, joined, values
@@ -133,7 +134,9 @@ def test_the_quick_look_answers_as_the_general_way_does(random: Random) -> None:
         data, config = mutated(random), random.choice([PLAIN, strict, small])
         quick = answer(lambda data=data, config=config: checked(bytes(data), config, NOW))
         general = answer(
-            lambda data=data, config=config: _checked_entries(memoryview(data), config, NOW, Depth.HEADERS)
+            lambda data=data, config=config: _checked_entries(
+                memoryview(data), Rules(config, NOW, Depth.HEADERS, at_once=False)
+            )
         )
         assert quick == general
         seen.add(general[0] if isinstance(general[0], int) else 0)  # type: ignore[index]
@@ -191,7 +194,7 @@ def test_compacted_topics_take_no_record_without_a_key(magic: int, codec: Codec)
 def test_times_far_from_the_clock_are_refused(magic: int, codec: Codec) -> None:
     strict = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=100)
     by_broker = LogConfig(
-        message_timestamp_type=TimestampType.LOG_APPEND_TIME, message_timestamp_before_max_ms=1000
+        message_timestamp_type=MessageTimestampType.LOG_APPEND_TIME, message_timestamp_before_max_ms=1000
     )
     for shift, is_right in ((0, True), (-1000, True), (-1001, False), (100, True), (101, False)):
         data = batch(*values(0, 2), timestamp=NOW + shift, magic=magic, codec=codec)
@@ -248,3 +251,27 @@ def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
         ConfigError, match=r"segment\.bytes|retention\.ms|cleanup\.policy|dirty\.ratio|lag\.ms"
     ):
         LogConfig(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("size", [0, 1, 55, 60, 65, 5000, 9000, 200_000])
+def test_records_of_every_size_and_codec_are_taken(codec: Codec, size: int) -> None:
+    for count in (1, 2, 50 if size < 1000 else 3):
+        data = batch(*((None, bytes(size)) for _ in range(count)), codec=codec)
+        assert checked(data, LogConfig(max_message_bytes=1 << 30), NOW).offsets == count
+
+
+def test_raw_snappy_is_taken() -> None:
+    """librdkafka writes it without the frame that Java puts around it."""
+    plain = batch(*values(0, 200))
+    data = plain[:61] + bytes(cramjam.snappy.compress_raw(bytes(plain[61:])))
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    assert checked(patched(data, 21, ">h", Codec.SNAPPY), PLAIN, NOW).offsets == 200
+
+
+def test_a_first_record_with_a_time_of_its_own_is_taken() -> None:
+    """Most have that of the batch, for which there is a shorter check."""
+    data = batch(*values(0, 3))
+    struct.pack_into(">q", data, 27, NOW - 5)
+    data[63] = 10  # the first record's time, five later
+    assert checked(patched(data, 21, ">h", 0), PLAIN, NOW).offsets == 3

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,20 +11,11 @@ import pyarrow as pa
 
 from ottla import Producer, replay
 from ottla.mirror import Mirror
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
-"""Far above what anything takes: a test that waits so long has failed."""
 BASE_MS = 1_700_000_000_000
 
 Row = tuple[int, bytes | None, bytes | None, Any]
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 def write(properties: dict[str, Any], topic: str, partitions: int, numbers: range, **more: Any) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.classic import Whitelist
+from ottla.consumer.classic import Whitelist
 from ottla.mirror import Mirror
+from tests.naming import name_after_test
 
 Mirrors = Callable[..., Mirror]
 
@@ -30,7 +30,7 @@ def target() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """Of the test, as topics and groups may be called."""
-    return re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")[:100]
+    return name_after_test(request)[:100]
 
 
 @pytest.fixture
@@ -54,6 +54,6 @@ def mirror(source: EmbeddedBroker, target: EmbeddedBroker, name: str) -> Mirrors
         }
         producer = {"bootstrap.servers": target.bootstrap, **more.pop("producer", {})}
         filter_ = more.pop("topics", Whitelist(name))
-        return Mirror(consumer, producer, filter_, **{"commit_interval_ms": 200, **more})
+        return Mirror(consumer, producer, filter_, **{"offset_commit_interval": 0.2, **more})
 
     return make

@@ -1,6 +1,6 @@
 """Mirrors a topic until it is killed. For tests that do so.
 
-python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC
+python -m tests.mirror.mirror_worker SOURCE TARGET TOPIC [exactly-once]
 
 It imports everything, and then forks a mirror for each line of its input, so that a killed one costs no new
 interpreter. The line is the mirror's whole.batches.min.bytes. It prints the mirror's pid, and how it ended.
@@ -13,11 +13,11 @@ import os
 import signal
 import sys
 
-from ottla.classic import Whitelist
+from ottla.consumer.classic import Whitelist
 from ottla.mirror import Mirror
 
 
-def mirror(whole_bytes: str, source: str, target: str, topic: str) -> None:
+def mirror(whole_bytes: str, source: str, target: str, topic: str, mode: str = "") -> None:
     consumer = {
         "bootstrap.servers": source,
         "group.id": f"group-of-{topic}",
@@ -28,7 +28,13 @@ def mirror(whole_bytes: str, source: str, target: str, topic: str) -> None:
         "whole.batches.min.bytes": whole_bytes,
     }
     producer = {"bootstrap.servers": target, "linger.ms": 0}
-    one = Mirror(consumer, producer, Whitelist(topic), commit_interval_ms=50)
+    one = Mirror(
+        consumer,
+        producer,
+        Whitelist(topic),
+        offset_commit_interval=0.05,
+        exactly_once=mode == "exactly-once",
+    )
     signal.signal(signal.SIGTERM, lambda *_: one.stop())
     one.run()
 

@@ -15,10 +15,11 @@ import pytest
 
 from ottla import Admin, EmbeddedBroker
 from ottla.cli.main import main
-from ottla.fetching import TopicAndPartition
-from ottla.grouped import RebalanceListener
+from ottla.consumer.coordinated import RebalanceListener
 from ottla.mirror import MirrorRecord
-from tests.mirror.clusters import PATIENCE_S, content, wait_for, write
+from ottla.model.topic_partition import TopicAndPartition
+from tests.mirror.clusters import content, write
+from tests.waiting import PATIENCE_S, wait_for
 from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs, program
 
 OTTLA = [sys.executable, "-m", "ottla"]
@@ -105,6 +106,15 @@ def test_mirror_and_translate(source: EmbeddedBroker, target: EmbeddedBroker, to
     assert is_committed(target, topic, 300)
 
 
+def test_mirror_exactly_once(source: EmbeddedBroker, target: EmbeddedBroker, topic: str) -> None:
+    write(at(source), topic, 3, range(300))
+    command = ["mirror", "-b", source.bootstrap, "--to", target.bootstrap, "--group", topic]
+    code, _ = until_committed([*command, "--topics", topic, "--exactly-once"], source, topic, 300)
+    assert code == 0
+    assert content({**at(target), "isolation_level": "read_committed"}, topic) == content(at(source), topic)
+    assert is_committed(target, f"{topic}.exactly-once", 300)
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [(("--to", "127.0.0.1:1"), "--topics or --except"), (("--topics", "t"), "--to HOST:PORT")],
@@ -178,6 +188,6 @@ def test_help_and_what_is_missing_are_told_in_kafkas_words(capsys: pytest.Captur
         try:
             code = main(["kafka-mirror-maker", *line])
         except SystemExit as ended:
-            code = ended.code
+            code = ended.code if isinstance(ended.code, int) else -1
         printed = capsys.readouterr()
         assert (printed.out, printed.err, code) == expected, line

@@ -36,7 +36,8 @@ def test_what_was_mirrored_again_is_found_where_it_is_last() -> None:
     print(f"seed {seed}")  # noqa: T201  (of a failing test)
     chance = random.Random(seed)
     for _ in range(200):
-        source, target, position = 0, 0, {}
+        source, target = 0, 0
+        position: dict[int, int] = {}
         noted: list[Run] = []
         for _ in range(20):
             if (
@@ -63,5 +64,5 @@ def test_notes_are_read_as_they_were_written() -> None:
     read = [run for note in written for run in runs_in(note)]
     assert read == [*runs, Run(10**6, 2 * len(runs), 0)]
     for wrong in (b"", b"[1]", b"[[1,2]]", b'{"a": 1}', b"\xff"):
-        with pytest.raises(RemoteProtocolError, match="no note of offsets"):
+        with pytest.raises(RemoteProtocolError, match="not a note of offsets"):
             runs_in(wrong)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from ottla import Admin, EmbeddedBroker
+from ottla import Admin, EmbeddedBroker, TopicAndPartition
 from ottla.admin import GroupKind, NewTopic
-from ottla.classic import Whitelist
+from ottla.consumer.classic import Whitelist
 from ottla.mirror import Mirror
-from tests.mirror.clusters import content, end_of, running, wait_for, write
-from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable
+from ottla.model.errors import Unsupported
+from tests.mirror.clusters import content, end_of, running, write
+from tests.waiting import wait_for
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka
 
 
 @pytest.fixture(scope="module", params=[KAFKA_0_9, KAFKA_4])
-def kafka(request: pytest.FixtureRequest) -> Iterator[RealKafka]:
-    try:
-        with RealKafka(request.param) as one:
-            yield one
-    except Unavailable as missing:
-        pytest.skip(f"Kafka {request.param}: {missing}")
+def kafka(request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka]) -> RealKafka:
+    return real_kafka(request.param)
 
 
 def is_old(kafka: RealKafka) -> bool:
@@ -62,7 +60,7 @@ def test_from_kafka_by_a_modern_group(
         one.create_topics(NewTopic(name, 3, 1, configs={"segment.bytes": 1 << 20}))
     write(at(kafka), name, 3, range(3000), headers=not is_old(kafka))
     consumer = {**at(kafka), "group_id": name, "whole_batches_min_bytes": whole_bytes}
-    mirror = Mirror(consumer, at(target), Whitelist(name), commit_interval_ms=200, streams=2)
+    mirror = Mirror(consumer, at(target), Whitelist(name), offset_commit_interval=0.2, streams=2)
     with running(mirror) as errors:
         wait_for(partial(is_committed, kafka, name, GroupKind.KAFKA, 3000), "all is committed")
     assert not errors
@@ -83,7 +81,7 @@ def test_into_kafka(kafka: RealKafka, source: EmbeddedBroker, name: str, whole_b
         "fetch_wait_max_ms": 50,
         "whole_batches_min_bytes": whole_bytes,
     }
-    with running(Mirror(consumer, producer, Whitelist(name), commit_interval_ms=200)) as errors:
+    with running(Mirror(consumer, producer, Whitelist(name), offset_commit_interval=0.2)) as errors:
         wait_for(partial(is_committed, source, name, GroupKind.KAFKA, 3000), "all is committed")
     assert not errors
     expected = rows(content(at(source), name), is_old=is_old(kafka))
@@ -99,13 +97,13 @@ def test_old_messages_into_old_kafka_are_not_decoded(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a record was decoded or encoded")
 
-    source.create_topic(name, 3)
+    source.create_topic(name, 3, config={"message.format.version": "0.9.0"})  # keeps messages as they come
     write({**at(source), "broker_version": "0.9"}, name, 3, range(3000), headers=False)
     monkeypatch.setattr("ottla.fetching.collector.decode", refuse)
     monkeypatch.setattr("ottla.producer.whole_parts.decode", refuse)
     producer = {**at(kafka), "zookeeper_connect": kafka.zookeeper}
     consumer = {**at(source), "group_id": name, "fetch_wait_max_ms": 50}
-    with running(Mirror(consumer, producer, Whitelist(name), commit_interval_ms=200)) as errors:
+    with running(Mirror(consumer, producer, Whitelist(name), offset_commit_interval=0.2)) as errors:
         wait_for(partial(is_committed, source, name, GroupKind.KAFKA, 3000), "all is committed")
     monkeypatch.undo()
     assert not errors
@@ -143,7 +141,7 @@ def test_transactions(
         "isolation_level": level,
         "whole_batches_min_bytes": whole_bytes,
     }
-    with running(Mirror(consumer, at(target), Whitelist(name), commit_interval_ms=200)) as errors:
+    with running(Mirror(consumer, at(target), Whitelist(name), offset_commit_interval=0.2)) as errors:
         wait_for(lambda: is_copied(target, name, len(written)), "all is copied")
         wait_for(partial(is_committed, kafka, name, GroupKind.KAFKA, 306), "all is committed")
     assert not errors
@@ -168,7 +166,7 @@ def test_from_kafka_by_a_classic_group_whose_members_come_and_go(
         "zookeeper.sync.time.ms": 2000,
         "auto.offset.reset": "smallest",
     }
-    make = partial(Mirror, consumer, at(target), Whitelist(name), commit_interval_ms=60_000)
+    make = partial(Mirror, consumer, at(target), Whitelist(name), offset_commit_interval=60)
     with running(make()) as first:
         for written in range(0, 1800, 600):
             with running(make(streams=2)) as second:
@@ -186,3 +184,32 @@ def is_copied(broker: EmbeddedBroker, topic: str, records: int) -> bool:
         if topic not in one.list_topics():
             return False
     return end_of(at(broker), topic) >= records
+
+
+@either_way
+def test_exactly_once_into_kafka(
+    kafka: RealKafka, source: EmbeddedBroker, name: str, whole_bytes: int
+) -> None:
+    source.create_topic(name, 3)
+    consumer = {
+        **at(source),
+        "group_id": name,
+        "fetch_wait_max_ms": 50,
+        "whole_batches_min_bytes": whole_bytes,
+    }
+
+    def mirror() -> Mirror:
+        return Mirror(consumer, at(kafka), Whitelist(name), offset_commit_interval=0.2, exactly_once=True)
+
+    if is_old(kafka):
+        with pytest.raises(Unsupported, match="exactly_once: the target has no transactions"):
+            mirror().run()
+        return
+    for numbers in (range(3000), range(3000, 6000)):
+        write(at(source), name, 3, numbers)
+        with running(mirror()) as errors:
+            wait_for(partial(is_committed, source, name, GroupKind.KAFKA, numbers.stop), "all is committed")
+        assert not errors
+        with admin(source) as one:  # as if the mirror had died before it told the source
+            one.alter_group_offsets(name, {TopicAndPartition(name, each): 5 for each in range(3)})
+    assert content({**at(kafka), "isolation_level": "read_committed"}, name) == content(at(source), name)

@@ -6,7 +6,12 @@ import logging
 
 import pytest
 
-from ottla.mirror.settings import admin_properties, consumer_properties, is_classic, producer_properties
+from ottla.mirror.mirror_settings import (
+    admin_properties,
+    consumer_properties,
+    is_classic,
+    producer_properties,
+)
 
 MODERN = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 CLASSIC = {"zookeeper.connect": "127.0.0.1:1", "group_id": "g"}

@@ -8,12 +8,13 @@ import pytest
 
 from ottla import Admin, EmbeddedBroker, Producer
 from ottla.admin import NewTopic
-from ottla.fetching import TopicAndPartition
-from ottla.grouped import GroupConsumer
-from ottla.mirror import NotTranslatable, translate_group
-from ottla.model.errors import ConfigError
-from tests.mirror.clusters import running, wait_for, write
+from ottla.consumer.coordinated import GroupConsumer
+from ottla.mirror import translate_group
+from ottla.model.errors import ConfigError, NotTranslatable
+from ottla.model.topic_partition import TopicAndPartition
+from tests.mirror.clusters import running, write
 from tests.mirror.conftest import Mirrors
+from tests.waiting import wait_for
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -24,9 +25,9 @@ def read(broker: EmbeddedBroker, group: str, topic: str, most: int) -> dict[int,
     """Times of the next records that a group gets, by partition; they are committed."""
     found: dict[int, list[int]] = {}
     settings = {**at(broker), "auto_offset_reset": "smallest", "enable_auto_commit": False}
-    with GroupConsumer(topic, group, settings) as consumer:
+    with GroupConsumer(topic, settings, group_id=group) as consumer:
         left = most
-        for message in consumer.messages(60_000):
+        for message in consumer.messages(60):
             found.setdefault(message.partition, []).append(message.timestamp_ms)
             left -= 1
             if not left:
@@ -54,7 +55,7 @@ def test_a_group_goes_on_at_the_very_record(
     positions = {TopicAndPartition(topic, partition): at for partition, at in enumerate((123, 7, 300))}
     with Admin(at(source)) as admin:
         admin.alter_group_offsets("billing", positions)
-    arguments = {"source": at(source), "target": at(target)}
+    arguments: dict[str, Any] = {"source": at(source), "target": at(target)}
     shown = translate_group("billing", f"group-of-{topic}", **arguments, dry_run=True)
     with Admin(at(target)) as admin:
         assert not admin.group_offsets("billing")
@@ -66,15 +67,16 @@ def test_a_group_goes_on_at_the_very_record(
 def test_what_cannot_be_translated(
     source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
 ) -> None:
-    mirrors, arguments = f"group-of-{topic}", {"source": at(source), "target": at(target)}
+    mirrors = f"group-of-{topic}"
+    arguments: dict[str, Any] = {"source": at(source), "target": at(target)}
     write(at(source), topic, 3, range(30))
     with running(mirror()) as errors:
         wait_for(lambda: mirrored(source, mirrors, 30), "all is mirrored")
     assert not errors
     write(at(source), topic, 3, range(30, 60))
-    with GroupConsumer(topic, "ahead", {**at(source), "auto_offset_reset": "smallest"}) as consumer:
-        wait_for(lambda: consumer.poll(100) is not None, "it reads")
-        with pytest.raises(ConfigError, match="stop it first"):
+    with GroupConsumer(topic, group_id="ahead", auto_offset_reset="smallest", **at(source)) as consumer:
+        wait_for(lambda: consumer.poll(0.1) is not None, "it reads")
+        with pytest.raises(ConfigError, match="stop them first"):
             translate_group("ahead", mirrors, **arguments)
     with pytest.raises(NotTranslatable, match="mirrored up to 10"):
         translate_group("ahead", mirrors, **arguments)

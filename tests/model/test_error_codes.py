@@ -1,11 +1,11 @@
-"""The table of protocol errors: facts transcribed from Kafka 4.1.1, texts of our own."""
+"""The table of protocol errors: facts transcribed from Kafka 4.4.0, texts of our own."""
 
 import pytest
 
 from ottla.model.error_codes import Code, ErrorCode, error_code
 from ottla.model.errors import KafkaError
 
-# Numbers and names of the classic stack, and the flag of Kafka 4.1.1's Errors enum.
+# Numbers and names of the classic stack, and the flag of Kafka 4.4.0's Errors enum.
 RETRIABLE = {
     2: "CORRUPT_MESSAGE",
     3: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -81,7 +81,7 @@ def test_all_retriable_codes_are_the_listed_ones() -> None:
 
 
 def test_codes_have_no_gaps_and_names_no_aliases() -> None:
-    assert [int(code) for code in Code] == list(range(-1, 134))
+    assert [int(code) for code in Code] == list(range(-1, 137))
     assert len(Code.__members__) == len(Code)
 
 
@@ -91,7 +91,7 @@ def test_every_row_has_a_sentence_of_its_own() -> None:
     assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.parametrize("code", [-2, 134, 32767, -32768])
+@pytest.mark.parametrize("code", [-2, 137, 32767, -32768])
 def test_an_unknown_code_keeps_its_number_and_is_final(code: int) -> None:
     row = error_code(code)
     assert row == ErrorCode(code, "UNKNOWN_SERVER_ERROR", retriable=False, text=row.text)

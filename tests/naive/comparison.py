@@ -43,8 +43,8 @@ def read(data: bytes, *, aborted: Iterable[tuple[int, int]] = (), **options: Any
     listed = [AbortedTransaction(first_offset=first, producer_id=producer) for first, producer in aborted]
     try:
         decoded = reader.decode(data, aborted=listed, **options)
-    except CorruptRecord as damage:
-        return Outcome([], None, None, (damage.offset, damage.next_offset), raised=True)
+    except CorruptRecord as error:
+        return Outcome([], None, None, (error.offset, error.next_offset), raised=True)
     decoded.batch.validate(full=True)
     damage = decoded.damage and (decoded.damage.offset, decoded.damage.next_offset)
     return Outcome(
@@ -56,8 +56,8 @@ def expected(data: bytes, *, decompressed_bytes_max: int = record_set.UNBOUNDED,
     """What the oracle says."""
     try:
         result = record_set.decode(data, limit=decompressed_bytes_max, **options)
-    except record_set.Damage as damage:
-        return Outcome([], None, None, (damage.offset, damage.next_offset), raised=True)
+    except record_set.Damage as error:
+        return Outcome([], None, None, (error.offset, error.next_offset), raised=True)
     damage = result.damage and (result.damage.offset, result.damage.next_offset)
     return Outcome(result.records, result.next_offset, result.valid_bytes, damage or None, raised=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -21,9 +22,9 @@ CODECS = st.sampled_from([Codec.NONE, Codec.NONE, *Codec])
 
 
 @st.composite
-def batches(draw: Callable[..., object], base_offset: int) -> tuple[bytes, int]:
+def batches(draw: Callable[..., Any], base_offset: int) -> tuple[bytes, int]:
     """A batch of format 2 and the offset behind it; with gaps, as compaction leaves them."""
-    deltas = sorted(draw(st.sets(st.integers(0, 300), max_size=5)))  # type: ignore[call-overload]
+    deltas = sorted(draw(st.sets(st.integers(0, 300), max_size=5)))
     base_timestamp = draw(TIMESTAMPS)
     records = [
         record_set.record(
@@ -51,14 +52,14 @@ def batches(draw: Callable[..., object], base_offset: int) -> tuple[bytes, int]:
 
 
 @st.composite
-def markers(draw: Callable[..., object], base_offset: int) -> tuple[bytes, int]:
+def markers(draw: Callable[..., Any], base_offset: int) -> tuple[bytes, int]:
     """The end of a transaction."""
     producer_id, kind = draw(st.integers(0, 2)), draw(st.integers(0, 1))
     return record_set.marker(producer_id, base_offset=base_offset, kind=kind), base_offset + 1
 
 
 @st.composite
-def message_runs(draw: Callable[..., object], base_offset: int) -> tuple[bytes, int]:
+def message_runs(draw: Callable[..., Any], base_offset: int) -> tuple[bytes, int]:
     """Messages of format 0 or 1, alone or in a wrapper."""
     magic, codec = draw(st.integers(0, 1)), draw(LEGACY_CODECS)
     gaps = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
@@ -85,7 +86,7 @@ def message_runs(draw: Callable[..., object], base_offset: int) -> tuple[bytes, 
 
 
 @st.composite
-def record_sets(draw: Callable[..., object], max_entries: int = 5) -> bytes:
+def record_sets(draw: Callable[..., Any], max_entries: int = 5) -> bytes:
     """Sound record sets."""
     offset = draw(st.sampled_from([0, 0, 3, 1 << 40]))
     parts = []

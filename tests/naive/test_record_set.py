@@ -14,38 +14,8 @@ from hypothesis import strategies as st
 from ottla.records.compression import Codec
 from tests.naive import record_set
 from tests.naive.record_set import Record, batch, decode, message, record, varint
+from tests.naive.spec_examples import MESSAGES, TIME, VARINTS
 from tests.naive.strategies import HEADERS, VALUES
-
-TIME = 1_500_000_000_000
-
-VARINTS = [
-    (0, "00"),
-    (-1, "01"),
-    (1, "02"),
-    (-64, "7f"),
-    (64, "8001"),
-    (300, "d804"),
-    (2147483647, "feffffff0f"),
-    (-2147483648, "ffffffff0f"),
-]
-
-# Spec, section 14.
-MESSAGES = [
-    (
-        "0000000000000000 00000013 87a77ab2 00 00 ffffffff 00000005 68656c6c6f",
-        Record(0, None, -1, None, b"hello"),
-    ),
-    ("0000000000000007 00000010 1fecd70a 00 00 00000001 6b 00000001 76", Record(7, None, -1, b"k", b"v")),
-    (
-        "0000000000000000 00000018 bf070c1c 01 00 0000015d3ef79800 00000001 6b 00000001 76",
-        Record(0, TIME, 0, b"k", b"v"),
-    ),
-    (
-        "0000000000000000 0000003e ffffffff 02 eaec1574 0000 00000000 0000015d3ef79800 0000015d3ef79800"
-        " ffffffffffffffff ffff ffffffff 00000001 18 00 00 00 02 6b 02 76 02 02 68 02 78",
-        Record(0, TIME, 0, b"k", b"v", (("h", b"x"),)),
-    ),
-]
 
 
 @cache
@@ -83,7 +53,7 @@ def test_messages_of_the_spec_are_written() -> None:
 
 
 @given(rows=st.lists(st.tuples(VALUES, VALUES, HEADERS, st.integers(0, 1 << 45)), min_size=1, max_size=4))
-def test_kafka_python_reads_what_the_oracle_writes(rows: list[tuple]) -> None:
+def test_kafka_python_reads_what_the_oracle_writes(rows: list[tuple[Any, ...]]) -> None:
     data = batch(
         [
             record(n, key, value, headers=headers, timestamp_delta=at - rows[0][3])
@@ -102,7 +72,7 @@ def test_kafka_python_reads_what_the_oracle_writes(rows: list[tuple]) -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_the_oracle_reads_what_kafka_python_writes(magic: int, codec: Codec) -> None:
     builder = kafka_python().MemoryRecordsBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
-    rows = [(100 + n, b"k%d" % n if n else None, b"v" * n, []) for n in range(4)]
+    rows: list[tuple[Any, ...]] = [(100 + n, b"k%d" % n if n else None, b"v" * n, []) for n in range(4)]
     for timestamp, key, value, headers in rows:
         builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
     builder.close()
@@ -111,7 +81,7 @@ def test_the_oracle_reads_what_kafka_python_writes(magic: int, codec: Codec) -> 
     assert decode(bytes(builder.buffer())).records == wanted
 
 
-def _foreign(data: bytes) -> list[list]:
+def _foreign(data: bytes) -> list[list[Any]]:
     records = kafka_python().MemoryRecords(data)
     found = []
     while (one := records.next_batch()) is not None:

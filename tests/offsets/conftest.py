@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.offsets import KafkaOffsets
 
 Stores = Callable[..., KafkaOffsets]
@@ -33,11 +33,9 @@ def store(brokers: EmbeddedBroker) -> Iterator[Stores]:
     """Makes stores that retry quickly."""
     with ExitStack() as stack:
 
-        def make(timeout_ms: float = 30_000, **properties: object) -> KafkaOffsets:
+        def make(timeout: float = 30, **properties: object) -> KafkaOffsets:
             quick = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20, "reconnect.backoff.ms": 5}
             given = {"bootstrap.servers": brokers.bootstrap, **quick, **properties}
-            return stack.enter_context(
-                KafkaOffsets(ClientConfig.from_properties(given), timeout_ms=timeout_ms)
-            )
+            return stack.enter_context(KafkaOffsets(ClientConfig.from_properties(given), timeout=timeout))
 
         yield make

@@ -57,7 +57,7 @@ def postgresql(directory: Path) -> Iterator[str]:
     if os.geteuid() == 0:  # it refuses to run as root, and pytest's directories are closed to others
         user = "nobody"
         shutil.chown(data, user)
-        for parent in (directory, directory.parent, directory.parent.parent):
+        for parent in (directory, *directory.parents[:3]):  # with pytest-xdist they are one deeper
             parent.chmod(parent.stat().st_mode | 0o011)
     initial = ["-A", "trust", "-U", "ottla", "--no-sync", "--locale=C", "-E", "UTF8", "-D", str(data)]
     made = subprocess.run(

@@ -12,10 +12,14 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla.client.config import ClientConfig
-from ottla.fetching import FetchConfig, FetchedDataChunk, FetchEngine, Inbox, TopicAndPartition
-from ottla.grouped import GroupConsumer, RebalanceListener
-from ottla.grouped.demands import Places
+from ottla.client.client_config import ClientConfig
+from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
+from ottla.consumer.coordinated.member_state import PartitionSet
+from ottla.fetching.chunk_queue import FetchedDataChunk
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.inbox import Inbox
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import OffsetLedger
 from tests.offsets.database_servers import connect
 
@@ -30,7 +34,7 @@ class Store:
     def __init__(self, address: str, records: int) -> None:
         self._connection = connect(address)
         self._records = records
-        self.ledger = OffsetLedger(self._connection, "worker")
+        self.ledger = OffsetLedger(self._connection, group_id="worker")
         mark = "%s" if address.startswith("postgresql") else "?"
         self._insert = f"INSERT INTO results VALUES ({mark}, {mark}, {mark})"
 
@@ -49,11 +53,12 @@ class Store:
 
 
 def read_by_engine(store: Store, bootstrap: str, partitions: int) -> None:
-    starts = store.ledger.start(TopicAndPartition("t", number) for number in range(partitions))
+    starts = store.ledger.start([TopicAndPartition("t", number) for number in range(partitions)], 0)
     config = FetchConfig(fetch_message_max_bytes=1000, fetch_wait_max_ms=50)
     with FetchEngine(ClientConfig.from_properties({"bootstrap.servers": bootstrap}), config) as engine:
         inbox = Inbox()
         for place, offset in starts.items():
+            assert isinstance(offset, int)
             engine.add(place, offset, inbox=inbox)
         while not store.is_full:
             chunk = inbox.poll(60_000)
@@ -68,9 +73,9 @@ class OwnPositions(RebalanceListener):
         self._store = store
         self.consumer: GroupConsumer | None = None
 
-    def on_assigned(self, partitions: Places) -> None:
+    def on_assigned(self, partitions: PartitionSet) -> None:
         assert self.consumer is not None
-        for place, offset in self._store.ledger.start(partitions).items():
+        for place, offset in self._store.ledger.start(partitions, 0).items():
             self.consumer.seek(place, offset)
 
 
@@ -79,7 +84,7 @@ def read_by_group(store: Store, bootstrap: str, partitions: int) -> None:
     listener = OwnPositions(store)
     listener.consumer = GroupConsumer(
         "t",
-        "workers",
+        group_id="workers",
         bootstrap_servers=bootstrap,
         group_instance_id="worker",  # the next one need not wait until this one's session is over
         enable_auto_commit=False,
@@ -89,7 +94,7 @@ def read_by_group(store: Store, bootstrap: str, partitions: int) -> None:
     )
     with listener.consumer as consumer:
         while not store.is_full:
-            chunk = consumer.poll(60_000)
+            chunk = consumer.poll(60)
             assert chunk is not None
             store.put(chunk)
 

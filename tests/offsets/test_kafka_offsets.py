@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
-from ottla.fetching import TopicAndPartition
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RemoteProtocolError, RequestTimedOut
-from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetCommitFailed, OffsetFetchFailed
-from ottla.offsets.coordinator_messages import commit_codes, told
+from ottla.model.errors import (
+    ConnectionLost,
+    KafkaError,
+    OffsetCommitFailed,
+    OffsetFetchFailed,
+    OttlaError,
+    RemoteProtocolError,
+    RequestTimedOut,
+)
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets import KafkaOffsets, OffsetAndMetadata
+from ottla.offsets.coordinator_messages import commit_codes, fetched_offsets
 from ottla.wire.api.offset_commit import OffsetCommitResponse
 from ottla.wire.api.offset_fetch import OffsetFetchResponse
 from tests.blocking_client import BlockingClient
-from tests.broker.groups.driver import join_request, sync_request
-from tests.fetching.traffic import until
+from tests.broker.groups.coordinator.driver import join_request, sync_request
 from tests.offsets.conftest import Stores
+from tests.waiting import wait_for
 
 T0, T1, T2 = (TopicAndPartition("t", number) for number in range(3))
 
@@ -92,7 +101,7 @@ def test_an_error_that_stays_names_group_and_partition(brokers: EmbeddedBroker, 
     assert raised.value.code == Code.OFFSET_METADATA_TOO_LARGE
     assert store().fetch("billing", [T0, T1]) == {T0: OffsetAndMetadata(1)}
     brokers.fail("OffsetFetch", Code.GROUP_AUTHORIZATION_FAILED)
-    with pytest.raises(OffsetFetchFailed, match="group 'billing': offsets of t-0 were not told: GROUP_AUTH"):
+    with pytest.raises(OffsetFetchFailed, match="group 'billing': offsets of t-0 were not read: GROUP_AUTH"):
         store().fetch("billing", [T0])
 
 
@@ -109,11 +118,11 @@ def test_a_group_with_members_takes_no_commit_from_outside(brokers: EmbeddedBrok
 def test_who_gets_no_answer_in_time_is_told_of_which_group(brokers: EmbeddedBroker, store: Stores) -> None:
     brokers.fail("OffsetCommit", Code.COORDINATOR_LOAD_IN_PROGRESS, times=-1)
     with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        store(timeout_ms=50).commit("slow", {T0: OffsetAndMetadata(1)})
+        store(timeout=0.05).commit("slow", {T0: OffsetAndMetadata(1)})
     brokers.clear_faults()
-    offsets = store(timeout_ms=300, **{"request.timeout.ms": 100})
+    offsets = store(timeout=0.3, **{"request.timeout.ms": 100})
     offsets.fetch("slow", [T0])
-    brokers.delay("OffsetFetch", 60_000, times=-1)
+    brokers.delay("OffsetFetch", 60, times=-1)
     with pytest.raises(RequestTimedOut, match="offsets of group 'slow'"):
         offsets.fetch("slow", [T0])
 
@@ -121,7 +130,7 @@ def test_who_gets_no_answer_in_time_is_told_of_which_group(brokers: EmbeddedBrok
 def test_close_ends_a_wait_in_another_thread(brokers: EmbeddedBroker, store: Stores) -> None:
     offsets = store()
     offsets.fetch("waiting", [T0])
-    rule = brokers.delay("OffsetFetch", 60_000)
+    rule = brokers.delay("OffsetFetch", 60)
     failures: list[OttlaError] = []
 
     def wait() -> None:
@@ -132,7 +141,7 @@ def test_close_ends_a_wait_in_another_thread(brokers: EmbeddedBroker, store: Sto
 
     thread = threading.Thread(target=wait)
     thread.start()
-    until(lambda: rule.struck == 1)
+    wait_for(lambda: rule.struck == 1)
     offsets.close()
     thread.join()
     assert isinstance(failures[0], ConnectionLost)
@@ -140,7 +149,20 @@ def test_close_ends_a_wait_in_another_thread(brokers: EmbeddedBroker, store: Sto
 
 
 def test_answers_that_do_not_fit_are_the_brokers_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="without t-0"):
+    with pytest.raises(RemoteProtocolError, match="lacks t-0"):
         commit_codes(OffsetCommitResponse(topics=[]), [T0])
     with pytest.raises(RemoteProtocolError, match="answered for 0"):
-        told(OffsetFetchResponse(groups=[]), [T0], 8)
+        fetched_offsets(OffsetFetchResponse(groups=[]), [T0], 8)
+
+
+def test_a_store_says_what_it_is_and_warns_when_it_is_dropped(brokers: EmbeddedBroker) -> None:
+    def forget_one() -> None:
+        store = KafkaOffsets(ClientConfig.from_properties({"bootstrap.servers": brokers.bootstrap}))
+        assert repr(store) == f"<KafkaOffsets at {brokers.bootstrap}>"
+        assert store.fetch_all("nobody") == {}
+        cycle = [store]
+        cycle.append(cycle)  # type: ignore[arg-type]  # so that only the garbage collector finds it
+
+    forget_one()
+    with pytest.warns(ResourceWarning, match=r"KafkaOffsets at .* was not closed"):
+        gc.collect()

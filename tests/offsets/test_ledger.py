@@ -17,15 +17,16 @@ import pyarrow as pa
 import pytest
 
 from ottla import EmbeddedBroker
-from ottla.fetching import EARLIEST, LATEST, TopicAndPartition
-from ottla.model.errors import ConfigError
-from ottla.offsets import LedgerOffsets, OffsetAndMetadata, OffsetLedger, OwnershipLost
+from ottla.model.errors import ConfigError, OwnershipLost
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets import LedgerOffsets, OffsetAndMetadata, OffsetLedger
 from ottla.offsets.databases import database_of
 from tests.fetching.traffic import Writer
 from tests.offsets.database_servers import KINDS, NotHere, connect, database
+from tests.scale import REPLAY, seeded, sized
 
 T0, T1 = TopicAndPartition("t", 0), TopicAndPartition("t", 1)
-KILLS = int(os.environ.get("OTTLA_KILLS", "10"))
+KILLS = sized(5, 100)
 PARTITIONS, RECORDS = 3, 600 * KILLS
 
 
@@ -44,7 +45,7 @@ def connection(address: str) -> Iterator[Any]:
     one = connect(address)
     one.cursor().execute("CREATE TABLE results (part INTEGER, place BIGINT, value VARCHAR(100))")
     one.commit()
-    OffsetLedger(one, "g").create_table()
+    OffsetLedger(one, group_id="g").create_table()
     yield one
     one.close()
     one = connect(address)
@@ -75,18 +76,18 @@ def results(connection: Any) -> list[tuple[Any, ...]]:
 
 
 def test_a_worker_goes_on_where_the_last_one_stored(connection: Any) -> None:
-    ledger = OffsetLedger(connection, "g")
-    assert ledger.start([T0, T1]) == {T0: EARLIEST, T1: EARLIEST}
+    ledger = OffsetLedger(connection, group_id="g")
+    assert ledger.start([T0, T1]) == {T0: "earliest", T1: "earliest"}
     assert ledger.positions == {T0: -1, T1: -1}
     store(ledger, T0, 10)
     store(ledger, T0, 25)
     assert ledger.positions == {T0: 25, T1: -1}
-    assert OffsetLedger(connection, "g").start([T0, T1], LATEST) == {T0: 25, T1: LATEST}
-    assert OffsetLedger(connection, "another group").start([T0]) == {T0: EARLIEST}
+    assert OffsetLedger(connection, group_id="g").start([T0, T1], "latest") == {T0: 25, T1: "latest"}
+    assert OffsetLedger(connection, group_id="another group").start([T0]) == {T0: "earliest"}
 
 
 def test_results_and_positions_are_rolled_back_together(connection: Any) -> None:
-    ledger = OffsetLedger(connection, "g")
+    ledger = OffsetLedger(connection, group_id="g")
     ledger.start([T0])
     store(ledger, T0, 10)
     with pytest.raises(ZeroDivisionError):
@@ -94,11 +95,11 @@ def test_results_and_positions_are_rolled_back_together(connection: Any) -> None
     assert ledger.positions == {T0: 10}
     assert results(connection) == [(0, 10, "x")]
     store(ledger, T0, 11)
-    assert OffsetLedger(connection, "g").start([T0]) == {T0: 11}
+    assert OffsetLedger(connection, group_id="g").start([T0]) == {T0: 11}
 
 
 def test_of_two_workers_of_a_partition_only_the_later_one_stores(connection: Any) -> None:
-    old, new = OffsetLedger(connection, "g"), OffsetLedger(connection, "g")
+    old, new = OffsetLedger(connection, group_id="g"), OffsetLedger(connection, group_id="g")
     old.start([T0, T1])
     store(old, T0, 10)
     assert new.start([T0]) == {T0: 10}
@@ -112,7 +113,7 @@ def test_of_two_workers_of_a_partition_only_the_later_one_stores(connection: Any
 
 
 def test_a_position_that_was_changed_by_hand_is_not_written_over(connection: Any) -> None:
-    ledger = OffsetLedger(connection, "g")
+    ledger = OffsetLedger(connection, group_id="g")
     ledger.start([T0])
     store(ledger, T0, 10)
     connection.cursor().execute("UPDATE ottla_offsets SET next_offset = 5")
@@ -126,7 +127,7 @@ def test_a_position_that_was_changed_by_hand_is_not_written_over(connection: Any
 
 
 def test_rows_that_are_stored_already_are_trimmed(connection: Any) -> None:
-    ledger = OffsetLedger(connection, "g")
+    ledger = OffsetLedger(connection, group_id="g")
     ledger.start([T0])
     batch = pa.record_batch({"offset": pa.array([3, 5, 8, 9])})
     assert ledger.unseen(T0, batch).equals(batch)
@@ -142,7 +143,7 @@ def test_the_table_can_be_read_and_written_from_outside(connection: Any) -> None
     outside = LedgerOffsets(connection)
     assert outside.fetch_all("g") == {}
     outside.commit("g", {T0: OffsetAndMetadata(3), T1: OffsetAndMetadata(4)})
-    ledger = OffsetLedger(connection, "g")
+    ledger = OffsetLedger(connection, group_id="g")
     assert ledger.start([T0]) == {T0: 3}
     outside.commit("g", {T0: OffsetAndMetadata(2)})
     with pytest.raises(OwnershipLost), ledger.transaction() as cursor:
@@ -151,7 +152,7 @@ def test_the_table_can_be_read_and_written_from_outside(connection: Any) -> None
 
 
 def test_mistakes_are_named(connection: Any) -> None:
-    ledger = OffsetLedger(connection, "g")
+    ledger = OffsetLedger(connection, group_id="g")
     with pytest.raises(ConfigError, match=r"t-0 was not started in the ledger of group 'g': start\(\) it"):
         store(ledger, T0, 1)
     ledger.start([T0])
@@ -163,7 +164,7 @@ def test_mistakes_are_named(connection: Any) -> None:
     with ledger.transaction(), pytest.raises(ConfigError, match="transaction open already"):
         ledger.start([T1])
     with pytest.raises(ConfigError, match="give a plain name"):
-        OffsetLedger(connection, "g", table="t; drop table results")
+        OffsetLedger(connection, group_id="g", table="t; drop table results")
 
 
 class LosesAnswers(sqlite3.Connection):
@@ -180,7 +181,7 @@ class LosesAnswers(sqlite3.Connection):
 def test_after_an_end_without_an_answer_start_tells_the_truth(tmp_path: Path) -> None:
     one = sqlite3.connect(tmp_path / "db", factory=LosesAnswers)
     one.execute("CREATE TABLE results (part, place, value)")
-    ledger = OffsetLedger(one, "g")
+    ledger = OffsetLedger(one, group_id="g")
     ledger.create_table()
     ledger.start([T0])
     one.loses = True
@@ -194,10 +195,10 @@ def test_after_an_end_without_an_answer_start_tells_the_truth(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("isolation", ["", None, "EXCLUSIVE"])
-def test_every_way_of_sqlite_to_begin_is_fine(tmp_path: Path, isolation: str | None) -> None:
+def test_every_way_of_sqlite_to_begin_is_fine(tmp_path: Path, isolation: Any) -> None:
     one = sqlite3.connect(tmp_path / "db", isolation_level=isolation)
     one.execute("CREATE TABLE results (part, place, value)")
-    ledger = OffsetLedger(one, "g", table="main.positions")
+    ledger = OffsetLedger(one, group_id="g", table="main.positions")
     ledger.create_table()
     ledger.start([T0])
     store(ledger, T0, 3)
@@ -251,11 +252,11 @@ def test_placeholders_are_the_modules(style: str, text: str, values: object) -> 
 
 def test_modules_that_do_not_tell_need_a_paramstyle_and_no_autocommit() -> None:
     with pytest.raises(ConfigError, match=r"paramstyle='' of .*give one of qmark"):
-        OffsetLedger(Noting(), "g")
+        OffsetLedger(Noting(), group_id="g")
     connection = Noting()
     connection.autocommit = True
     with pytest.raises(ConfigError, match="autocommit=True"):
-        OffsetLedger(connection, "g", paramstyle="qmark").start([T0])
+        OffsetLedger(connection, group_id="g", paramstyle="qmark").start([T0])
     assert connection.calls == []
 
 
@@ -329,17 +330,16 @@ def test_every_record_is_in_the_results_once_however_often_workers_are_killed(
 ) -> None:
     if reader == "group" and not address.startswith("sqlite"):
         pytest.skip("one database will do: how partitions come to a worker is none of its business")
-    seed = int(os.environ.get("OTTLA_SEED", random.SystemRandom().randrange(1 << 30)))
     if address.startswith("duckdb"):
         connection.close()  # a file belongs to one process at a time
     try:
-        read_and_kill(address, random.Random(seed), reader)
-        reader = connect(address)
-        found = results(reader)
-        reader.close()
+        read_and_kill(address, seeded(address), reader)
+        again = connect(address)
+        found = results(again)
+        again.close()
         expected = [(part, place) for part in range(PARTITIONS) for place in range(RECORDS)]
         assert [row[:2] for row in found] == expected
         assert all(value.startswith(f"v{place}-") for _, place, value in found)
     except Exception as error:
-        error.add_note(f"replay with OTTLA_SEED={seed}")
+        error.add_note(f"replay with {REPLAY}")
         raise

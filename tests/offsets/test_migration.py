@@ -9,22 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from ottla.fetching import TopicAndPartition
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, OwnershipLost
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import (
     DualOffsets,
     LedgerOffsets,
     OffsetAndMetadata,
     OffsetLedger,
     OffsetStore,
-    OwnershipLost,
-    Step,
     ZooKeeperOffsets,
     carry_out,
     exported,
     imported,
     plan_migration,
 )
+from ottla.offsets import MigrationStep as Step
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from tests.offsets.conftest import Stores
 
@@ -86,7 +85,7 @@ def test_what_has_moved_is_read_back_and_moving_it_again_changes_nothing(
     group = kinds.replace(" ", "-")
     source.commit(group, POSITIONS)
     plan = plan_migration(group, source.fetch_all(group), target.fetch_all(group))
-    assert [(one.place, one.target, one.step) for one in plan.moves] == [
+    assert [(one.topic_partition, one.target, one.step) for one in plan.moves] == [
         (place, None, Step.WRITE) for place in POSITIONS
     ]
     assert carry_out(plan, target) == {}
@@ -105,7 +104,11 @@ def test_a_note_and_an_epoch_move_where_they_can_be_kept(stores: dict[str, Offse
 def test_a_target_that_is_ahead_is_refused_with_everything_else() -> None:
     ahead = {T1: OffsetAndMetadata(1)}
     plan = plan_migration("g", POSITIONS, ahead)
-    assert [one.step for one in plan.moves] == [Step.WRITE, Step.REFUSE, Step.WRITE]
+    assert [one.step for one in plan.moves] == [
+        Step.WRITE,
+        Step.REFUSE,
+        Step.WRITE,
+    ]
     assert plan.refusals[0].reason == "the target is ahead (1 > 0): leave it out, or force it"
     forced = plan_migration("g", POSITIONS, ahead, force=True)
     assert forced.writes == POSITIONS
@@ -125,7 +128,11 @@ def test_a_plan_with_refusals_writes_nothing(session: MemorySession) -> None:
 
 def test_live_members_refuse_what_would_change() -> None:
     plan = plan_migration("g", POSITIONS, {T0: POSITIONS[T0]}, live=["g_host-1", "a-member"])
-    assert [one.step for one in plan.moves] == [Step.SAME, Step.REFUSE, Step.REFUSE]
+    assert [one.step for one in plan.moves] == [
+        Step.SAME,
+        Step.REFUSE,
+        Step.REFUSE,
+    ]
     assert "'g' has live members (a-member, g_host-1): stop them" in plan.refusals[0].reason
     assert not plan_migration("g", POSITIONS, {}, live=["a-member"], force=True).refusals
 
@@ -161,7 +168,7 @@ def test_what_is_read_back_is_compared(session: MemorySession) -> None:
 
 def test_a_position_from_outside_ends_a_ledgers_worker(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "results.db")) as connection:
-        worker, outside = OffsetLedger(connection, "g"), LedgerOffsets(connection)
+        worker, outside = OffsetLedger(connection, group_id="g"), LedgerOffsets(connection)
         worker.create_table()
         worker.start([T0, T1])
         assert outside.fetch_all("g") == {}  # started, and nothing stored yet
@@ -169,7 +176,7 @@ def test_a_position_from_outside_ends_a_ledgers_worker(tmp_path: Path) -> None:
         with pytest.raises(OwnershipLost), worker.transaction() as cursor:
             worker.record(cursor, T0, 5)
         assert outside.fetch_all("g") == {T0: OffsetAndMetadata(100)}
-        assert OffsetLedger(connection, "g").start([T0]) == {T0: 100}
+        assert OffsetLedger(connection, group_id="g").start([T0]) == {T0: 100}
 
 
 def test_lines_of_text_go_both_ways() -> None:
@@ -192,7 +199,7 @@ def test_lines_of_text_go_both_ways() -> None:
      "/consumers/g/offsets/t/0:-1", "/consumers/g/offsets/t/one:1", "/consumers/g/offsets/t/0:1:2"],
 )  # fmt: skip
 def test_a_line_that_is_no_position_is_told_by_its_number(line: str) -> None:
-    with pytest.raises(ConfigError, match=r"line 2: .* is no position"):
+    with pytest.raises(ConfigError, match=r"line 2: .* is not a position"):
         imported(f"/consumers/g/offsets/t/0:1\n{line}\n")
 
 

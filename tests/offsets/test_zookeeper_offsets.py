@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.fetching import TopicAndPartition
-from ottla.model.errors import ConnectionLost
-from ottla.offsets import DualOffsets, OffsetAndMetadata, OffsetCommitFailed, ZooKeeperOffsets
+from ottla.model.errors import ConnectionLost, OffsetCommitFailed
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets import DualOffsets, OffsetAndMetadata, ZooKeeperOffsets
 from ottla.zookeeper import paths
-from ottla.zookeeper.errors import ZnodeError
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 from tests.offsets.conftest import Stores
 
 T0, T1 = TopicAndPartition("t", 0), TopicAndPartition("t", 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from tests.naming import new_topic
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,5 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A new topic, named after the test."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3)
-    return name
+    """A new topic with three partitions, named after the test."""
+    return new_topic(broker, request, 3)

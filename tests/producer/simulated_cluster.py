@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ottla.client.network_errors import NetworkErrors
+from ottla.client.reactions import Action
 from ottla.client.retry import Backoff
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConnectionLost, KafkaError
 from ottla.producer.accumulator import Accumulator
-from ottla.producer.batches import NO_SEQUENCE, Batch, Outcome
+from ottla.producer.batches import NO_SEQUENCE, BatchOutcome, ProducerBatch
 from ottla.producer.deliveries import Submission
-from ottla.producer.partition_queue import NEVER, NO_LEADER, Limits
-from ottla.producer.parts import Part, Sizes, Source
+from ottla.producer.partition_queue import NEVER, NO_LEADER, QueueLimits
+from ottla.producer.parts import ColumnSource, Part, Sizes
 from ottla.producer.sequences import Identity
-from ottla.producer.verdicts import Verdict
 from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import NO_PICKS, encode
 from ottla.records.compression import Codec
@@ -45,7 +46,7 @@ REFUSALS_OF_THE_NEW = (
 AFTER_APPEND = (Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
-def limits(**changes: object) -> Limits:
+def limits(**changes: object) -> QueueLimits:
     """Small batches and quick retries."""
     values = {
         "batch_size": 400,
@@ -56,15 +57,15 @@ def limits(**changes: object) -> Limits:
         "max_request_size": 1_000,
         "acks": -1,
     }
-    return Limits(**{**values, **changes})  # type: ignore[arg-type]
+    return QueueLimits(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def part(values: list[int], now_ms: float, submission: Submission | None = None) -> Part:
     """Records that carry numbers."""
     columns = pa.record_batch({"value": pa.array([b"%d" % value for value in values], pa.binary())})
-    submission = submission or Submission(TOPIC)
+    submission = submission or Submission(TOPIC, NetworkErrors(lambda: 0.0))
     submission.close(len(values))
-    source = Source.of(columns)
+    source = ColumnSource.of(columns, 0)
     reach = Sizes(source.records).reach
     size = int(reach[-1] - reach[0])
     return Part(source, NO_PICKS, range(len(values)), size, submission, now_ms, 0)
@@ -73,9 +74,9 @@ def part(values: list[int], now_ms: float, submission: Submission | None = None)
 def whole_part(values: list[int], now_ms: float) -> WholePart:
     """The same as a batch that somebody else encoded."""
     (batch,) = encode(part(values, now_ms).columns, codec=Codec.LZ4)
-    submission = Submission(TOPIC)
+    submission = Submission(TOPIC, NetworkErrors(lambda: 0.0))
     submission.close(len(values))
-    return WholePart(batch, Codec.LZ4, range(len(values)), submission, now_ms)
+    return WholePart(batch, Codec.LZ4, range(len(values)), submission, 0, now_ms)
 
 
 def numbers(one: Part) -> list[int]:
@@ -90,7 +91,7 @@ class StoredPartition:
     records: list[int] = field(default_factory=list)
     producers: dict[int, tuple[int, int, list[tuple[int, int, int]]]] = field(default_factory=dict)
 
-    def append(self, batch: Batch) -> tuple[Code, int]:
+    def append(self, batch: ProducerBatch) -> tuple[Code, int]:
         """An error and a base offset."""
         base = len(self.records)
         if batch.identity is not None and batch.base_sequence != NO_SEQUENCE:
@@ -112,8 +113,8 @@ class StoredPartition:
                     return Code.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             entry = [*stored, (first, last, base)][-5:]
             self.producers[batch.identity.producer_id] = (batch.identity.epoch, last, entry)
-        for one in batch.parts:
-            self.records += numbers(one)
+        for part in batch.parts:
+            self.records += numbers(part)
         return Code.NONE, base
 
 
@@ -136,7 +137,7 @@ class Simulation:
         self.core = Accumulator(limits(**changes), is_idempotent=is_idempotent, chance=self.chance)
         self.partitions = [StoredPartition() for _ in range(partitions)]
         self.leaders = [self.chance.choice((1, 2)) for _ in range(partitions)]
-        self.links: dict[int, deque[list[Batch]]] = {1: deque(), 2: deque()}
+        self.links: dict[int, deque[list[ProducerBatch]]] = {1: deque(), 2: deque()}
         self.told: dict[int, Fate] = {}
         self.sent = 0
         self.places: dict[int, int] = {}
@@ -156,7 +157,7 @@ class Simulation:
         made = whole_part if self.chance.random() < self._whole_share else part
         self.core.add(TOPIC, partition, [made(values, self.now_ms)])
 
-    def tell(self, outcomes: list[Outcome]) -> None:
+    def tell(self, outcomes: list[BatchOutcome]) -> None:
         for outcome in outcomes:
             for one, run in outcome.runs():
                 for position, value in enumerate(numbers(one)):
@@ -174,7 +175,7 @@ class Simulation:
             self.core.led(TOPIC, place, self.leaders[place])
         self._stale.clear()
         if self.core.expires_at() <= self.now_ms:
-            self.tell(self.core.expired(self.now_ms))
+            self.tell(self.core.expired(self.now_ms, NetworkErrors(lambda: 0.0)))
 
     def drain(self, broker: int) -> None:
         if len(self.links[broker]) < IN_FLIGHT_MAX:
@@ -191,13 +192,13 @@ class Simulation:
             if code is Code.NONE:
                 self.tell(self.core.stored(batch, offset, -1))
             else:
-                verdict, outcomes = self.core.refused(batch, KafkaError(code), self.now_ms)
+                action, outcomes = self.core.refused(batch, KafkaError(code), self.now_ms)
                 self.tell(outcomes)
-                if verdict is Verdict.MOVE:
+                if action is Action.REFRESH:
                     self.core.led(TOPIC, batch.partition, NO_LEADER)
                     self._stale.add(batch.partition)
 
-    def _handle(self, broker: int, batch: Batch) -> tuple[Code, int]:
+    def _handle(self, broker: int, batch: ProducerBatch) -> tuple[Code, int]:
         if self.leaders[batch.partition] != broker:
             return Code.NOT_LEADER_OR_FOLLOWER, -1
         if self.chance.random() < self.faults:

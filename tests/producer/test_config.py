@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.producer.config import ProducerConfig
 from ottla.producer.producer import Producer
+from ottla.producer.producer_config import ProducerConfig
 from ottla.records.compression import Codec
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -51,12 +51,15 @@ def test_a_delivery_has_time_for_one_try() -> None:
     ("properties", "message"),
     [
         ({"linger": 5}, r"linger is no setting of this client; did you mean linger\.ms\?"),
-        ({"transactional.id": "x"}, "there are no transactions here"),
-        ({"value.serializer": "x"}, "records are bytes here"),
+        ({"transactional.id": ""}, "transactional.id is empty"),
+        ({"transactional.id": "x", "acks": "1"}, "transactional.id needs acks=all"),
+        ({"transactional.id": "x", "enable.idempotence": "false"}, "needs enable.idempotence=true"),
+        ({"transaction.two.phase.commit.enable": "true"}, "no two-phase commit"),
+        ({"value.serializer": "x"}, "give a function, as the argument value_serializer="),
         ({"queue.buffering.max.ms": 5}, r"it is linger\.ms"),
         ({"acks": "most"}, "it must be all or -1 or 0 or 1"),
         ({"compression.type": "brotli"}, "unknown compression 'brotli'"),
-        ({"buffer.memory": 0}, "it must be 1 to"),
+        ({"buffer.memory": 0}, "it must be at least 1"),
         ({"compression.type": "gzip", "compression.level": 99}, "gzip level 99 is not within 1 to 9"),
         ({"compression.level": 3}, "compression none has no levels"),
     ],

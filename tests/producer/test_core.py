@@ -2,65 +2,23 @@
 
 from __future__ import annotations
 
-import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from ottla.client.network_errors import NetworkErrors
+from ottla.client.reactions import Action, Call, action_for
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConnectionLost, KafkaError
-from ottla.producer.accumulator import Accumulator
-from ottla.producer.batches import Batch, Outcome
-from ottla.producer.errors import DeliveryExpired
+from ottla.model.errors import ConnectionLost, DeliveryExpired, KafkaError
 from ottla.producer.partition_queue import NEVER, NO_LEADER
-from ottla.producer.parts import Part, Sizes, Source, joined, taken
+from ottla.producer.parts import ColumnSource, Part, Sizes, joined, taken
 from ottla.producer.sequences import EPOCH_MAX, Identity
-from ottla.producer.verdicts import Verdict, verdict_on
 from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import Records
 from ottla.records.columns import HEADERS
-from tests.producer.simulated_cluster import TOPIC, limits, numbers, part, whole_part
-
-BROKER = 1
-
-
-def core(*, is_idempotent: bool = True, partitions: int = 1, **changes: object) -> Accumulator:
-    """A core whose partitions have a leader, and whose producer has an id."""
-    one = Accumulator(limits(**changes), is_idempotent=is_idempotent, chance=random.Random(0))
-    one.identity = Identity(9, 0)
-    for partition in range(partitions):
-        one.led(TOPIC, partition, BROKER)
-    return one
-
-
-def add(one: Accumulator, *values: int, partition: int = 0, now_ms: float = 0.0) -> None:
-    one.add(TOPIC, partition, [part([value], now_ms) for value in values])
-
-
-def carried(batch: Batch) -> list[int]:
-    return [value for one in batch.parts for value in numbers(one)]
-
-
-def take_one(one: Accumulator, now_ms: float = 1_000.0) -> Batch:
-    (batch,) = one.take(BROKER, now_ms)
-    return batch
-
-
-def in_flight(one: Accumulator, count: int) -> list[Batch]:
-    """Batches of one record each, of a producer that the broker knows."""
-    one.in_hurry = True
-    add(one, -1)
-    one.stored(take_one(one), 0, -1)
-    batches = []
-    for value in range(count):
-        add(one, value)
-        batches.append(take_one(one))
-    return batches
-
-
-def refuse(one: Accumulator, batch: Batch, code: Code, now_ms: float = 0.0) -> tuple[Verdict, list[Outcome]]:
-    return one.refused(batch, KafkaError(code), now_ms)
-
+from tests.producer.one_core import BROKER, add, carried, core, in_flight, refuse, take_one
+from tests.producer.simulated_cluster import TOPIC, numbers, part, whole_part
 
 # ---- what is ready
 
@@ -188,7 +146,7 @@ def test_a_batch_given_up_that_is_stored_all_the_same_costs_no_epoch() -> None:
     one = core(delivery_timeout_ms=100.0)
     first, second = in_flight(one, 2)
     first.created_ms, second.created_ms = 0.0, 50.0
-    (outcome,) = one.expired(100.0)
+    (outcome,) = one.expired(100.0, NetworkErrors(lambda: 0.0))
     assert "they may be stored all the same" in str(outcome.error)
     assert one.stored(first, 1, -1) == [], "it was told already"
     assert [len(outcome.parts) for outcome in one.stored(second, 2, -1)] == [1]
@@ -201,7 +159,7 @@ def test_what_follows_a_lost_batch_finds_out_whether_it_was_stored() -> None:
     first, second = in_flight(one, 2)
     one.lost([first, second], ConnectionLost("gone"), 0.0)
     first.created_ms, second.created_ms = 0.0, 50.0
-    assert [outcome.parts for outcome in one.expired(100.0)] == [first.parts]
+    assert [outcome.parts for outcome in one.expired(100.0, NetworkErrors(lambda: 0.0))] == [first.parts]
     again = take_one(one, 1e9)
     assert (again.base_sequence, again.identity) == (2, Identity(9, 0)), "the old numbers, to find out"
     refuse(one, again, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -257,8 +215,8 @@ def test_a_split_batch_keeps_its_numbers() -> None:
     one = core(batch_size=2_000)
     one.in_hurry = True
     one.add(TOPIC, 0, [part(list(range(7)), 0.0)])
-    verdict, _ = refuse(one, take_one(one), Code.MESSAGE_TOO_LARGE)
-    assert verdict is Verdict.SPLIT
+    action, _ = refuse(one, take_one(one), Code.MESSAGE_TOO_LARGE)
+    assert action is Action.SPLIT
     halves = []
     for _ in range(2):
         half = take_one(one, 1e9)
@@ -290,7 +248,8 @@ def test_a_whole_batch_that_is_too_large_is_decoded_and_later_ones_before_they_a
     first, second = whole_part(list(range(70)), 0.0), whole_part(list(range(70, 140)), 0.0)
     one.add(TOPIC, 0, [first, second])
     refuse(one, take_one(one), Code.MESSAGE_TOO_LARGE)
-    records, held_bytes = [], 0
+    records: list[Any] = []
+    held_bytes = 0
     while (batches := one.take(BROKER, 1e9)) != []:
         (batch,) = batches
         assert not any(each.is_whole for each in batch.parts)
@@ -311,7 +270,7 @@ def test_records_that_were_never_sent_expire() -> None:
     add(one, 1, now_ms=10.0)
     add(one, 2, now_ms=60.0)
     assert one.expires_at() == 110.0
-    (outcome,) = one.expired(110.0)
+    (outcome,) = one.expired(110.0, NetworkErrors(lambda: 0.0))
     assert isinstance(outcome.error, DeliveryExpired)
     assert "they are not stored; nobody leads the partition" in str(outcome.error)
     assert numbers(outcome.parts[0]) == [1]
@@ -337,24 +296,24 @@ def test_what_is_abandoned_in_flight_may_still_be_answered() -> None:
     assert one.stored(first, 1, -1) == []
     assert one.is_empty
     add(one, 8)
-    assert (take_one(one).identity, one.expired(0.0)) == (Identity(9, 1), [])
+    assert (take_one(one).identity, one.expired(0.0, NetworkErrors(lambda: 0.0))) == (Identity(9, 1), [])
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict"),
+    ("code", "action"),
     [
-        (Code.NONE, Verdict.STORED),
-        (Code.DUPLICATE_SEQUENCE_NUMBER, Verdict.STORED),
-        (Code.NOT_LEADER_OR_FOLLOWER, Verdict.MOVE),
-        (Code.UNKNOWN_TOPIC_OR_PARTITION, Verdict.MOVE),
-        (Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.RETRY),
-        (Code.UNSUPPORTED_COMPRESSION_TYPE, Verdict.FAIL),
-        (Code.PRODUCER_FENCED, Verdict.FAIL),
-        (12345, Verdict.FAIL),
+        (Code.NONE, Action.NONE),
+        (Code.DUPLICATE_SEQUENCE_NUMBER, Action.STORED),
+        (Code.NOT_LEADER_OR_FOLLOWER, Action.REFRESH),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, Action.REFRESH),
+        (Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Action.RETRY),
+        (Code.UNSUPPORTED_COMPRESSION_TYPE, Action.FAIL),
+        (Code.PRODUCER_FENCED, Action.FAIL),
+        (12345, Action.FAIL),
     ],
 )
-def test_error_codes_have_verdicts(code: int, verdict: Verdict) -> None:
-    assert verdict_on(code) is verdict
+def test_error_codes_of_produce_responses_have_actions(code: int, action: Action) -> None:
+    assert action_for(code, Call.PRODUCE) is action
 
 
 # ---- parts
@@ -391,7 +350,7 @@ def test_runs_keep_within_the_limit_but_for_single_records() -> None:
 def test_parts_of_different_columns_are_joined() -> None:
     first, second = part([1], 0.0), part([2, 3], 0.0)
     first.wall_ms, second.wall_ms = 100, 200
-    second.source = Source.of(
+    second.source = ColumnSource.of(
         pa.record_batch(
             {
                 "key": pa.array([b"a", None]),
@@ -399,7 +358,8 @@ def test_parts_of_different_columns_are_joined() -> None:
                 "timestamp": pa.array([7, None], pa.int64()),
                 "headers": pa.array([[{"key": "h", "value": b""}], []], HEADERS),
             }
-        )
+        ),
+        0,
     )
     columns, _ = joined([first, second])
     assert columns.column("timestamp").to_pylist() == [100, 7, 200]

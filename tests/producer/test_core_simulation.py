@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.producer.errors import DeliveryExpired
+from ottla.model.errors import DeliveryExpired
 from tests.producer.simulated_cluster import Simulation
 
 SEEDS = range(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
-from ottla.producer import BufferFull, DeliveryExpired, Producer, ProducerClosed
+from ottla.model.errors import DeliveryExpired, KafkaError, OttlaError, ProducerClosed
+from ottla.producer import BufferFull, Producer
 from tests.producer.reading import values
 
 TIMEOUT_S = 60
@@ -123,7 +124,7 @@ def test_many_faults_at_random(broker: EmbeddedBroker, topic: str, seed: int) ->
             broker.fail("Produce", error, times=8, when=at_random)
         broker.drop("Produce", times=4, when=at_random)
         broker.drop("Produce", times=4, handled=True, when=at_random)
-        broker.delay("Produce", 20, times=10, when=at_random)
+        broker.delay("Produce", 0.02, times=10, when=at_random)
         broker.fail("Metadata", Code.REQUEST_TIMED_OUT, times=2)
         send_numbers(one, topic)
         one.flush(TIMEOUT_S)
@@ -265,7 +266,7 @@ def test_a_full_buffer_is_told_after_max_block(broker: EmbeddedBroker, topic: st
     with producer(broker, buffer_memory=10_000, max_block_ms=50) as one:
         sent = [one.send(topic, b"v")]
         one.flush(TIMEOUT_S)
-        broker.delay("Produce", 600_000, times=-1)
+        broker.delay("Produce", 600, times=-1)
         with pytest.raises(BufferFull, match=r"buffer.memory=10,000.*max.block.ms=50"):
             sent += [one.send(topic, bytes(500)) for _ in range(25)]
         with pytest.raises(ProducerClosed):
@@ -277,7 +278,7 @@ def test_a_full_buffer_tells_what_was_accepted_of_a_batch(broker: EmbeddedBroker
     table = pa.table({"value": pa.array([bytes(1_000)] * 500)})
     with producer(broker, buffer_memory=50_000, max_block_ms=100) as one:
         one.send(topic, b"v", partition=0).result(TIMEOUT_S)
-        rule = broker.delay("Produce", 1_000, times=-1)
+        rule = broker.delay("Produce", 1, times=-1)
         with pytest.raises(BufferFull, match="rows were accepted, the next were not") as caught:
             one.send_batch(topic, table, partition=0)
         rule.left = 0
@@ -290,23 +291,33 @@ def test_a_full_buffer_tells_what_was_accepted_of_a_batch(broker: EmbeddedBroker
 
 
 def test_records_expire_when_no_broker_takes_them(broker: EmbeddedBroker, topic: str) -> None:
-    with producer(broker, delivery_timeout_ms=300, request_timeout_ms=200, linger_ms=0) as one:
+    with producer(broker, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0) as one:
         assert one.send(topic, b"0", partition=0).result(TIMEOUT_S).offset == 0
         broker.fail("Produce", Code.NOT_ENOUGH_REPLICAS, times=-1)
         sent = [one.send(topic, b"v", partition=0) for _ in range(10)]
         for delivery in sent:
             error = delivery.exception(TIMEOUT_S)
             assert isinstance(error, DeliveryExpired)
-            assert "delivery.timeout.ms=300; they are not stored" in str(error)
+            assert "delivery.timeout.ms=2000; they are not stored" in str(error)
         broker.clear_faults()
         assert one.send(topic, b"1", partition=0).result(TIMEOUT_S).offset == 1
     assert values(broker.bootstrap, topic)[0] == [b"0", b"1"]
 
 
+def test_columns_expire_too_although_nothing_else_is_sent(broker: EmbeddedBroker, topic: str) -> None:
+    table = pa.table({"value": [b"v"]})
+    with producer(broker, delivery_timeout_ms=1_000, request_timeout_ms=500, linger_ms=0) as one:
+        one.send_batch(topic, table, partition=0).result(TIMEOUT_S)
+        time.sleep(0.3)  # so that the thread that watches the time has nothing to do
+        broker.fail("Produce", Code.NOT_ENOUGH_REPLICAS, times=-1)
+        with pytest.raises(DeliveryExpired, match="they are not stored"):
+            one.send_batch(topic, table, partition=0).result(TIMEOUT_S)
+
+
 def test_a_broker_that_never_answers_costs_its_connection(broker: EmbeddedBroker, topic: str) -> None:
     with producer(broker, request_timeout_ms=200) as one:
         assert one.send(topic, b"0", partition=0).result(TIMEOUT_S).offset == 0
-        rule = broker.delay("Produce", 600_000, times=1)
+        rule = broker.delay("Produce", 600, times=1)
         assert one.send(topic, b"1", partition=0).result(TIMEOUT_S).offset == 1
         assert rule.struck == 1
     assert values(broker.bootstrap, topic)[0] == [b"0", b"1"]
@@ -324,7 +335,7 @@ def test_retries_have_an_end(broker: EmbeddedBroker, topic: str) -> None:
 def test_a_close_with_a_time_limit_gives_up(broker: EmbeddedBroker, topic: str) -> None:
     one = producer(broker)
     one.send(topic, b"v").result(TIMEOUT_S)
-    broker.delay("Produce", 600_000, times=-1)
+    broker.delay("Produce", 600, times=-1)
     sent = [one.send(topic, b"v") for _ in range(5)]
     with pytest.raises(ProducerClosed, match="closed before the records were acknowledged"):
         one.close(0.1)
@@ -334,14 +345,14 @@ def test_a_close_with_a_time_limit_gives_up(broker: EmbeddedBroker, topic: str) 
 def test_a_close_by_another_thread_ends_a_send_that_waits(broker: EmbeddedBroker, topic: str) -> None:
     one = producer(broker, buffer_memory=20_000)
     one.send(topic, b"v").result(TIMEOUT_S)
-    broker.delay("Produce", 600_000, times=-1)
+    broker.delay("Produce", 600, times=-1)
     caught: list[BaseException] = []
     waits = threading.Event()
 
     def fill() -> None:
         try:
             for _ in range(1_000):
-                if one._dispatcher.memory.used > 15_000:
+                if one._engine.state.memory.used > 15_000:
                     waits.set()
                 one.send(topic, bytes(1_000))
         except OttlaError as error:
@@ -402,7 +413,7 @@ def test_a_cluster_that_restarts_under_load_is_survived(topic: str, broker: Embe
 
 
 def test_records_that_expire_say_why_their_broker_was_not_reached() -> None:
-    settings = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 500}
+    settings: dict[str, Any] = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 500}
     with (
         EmbeddedBroker(properties={"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}) as broker,
         Producer(bootstrap_servers=f"127.0.0.1:{broker.port}", **settings) as sender,
@@ -414,7 +425,11 @@ def test_records_that_expire_say_why_their_broker_was_not_reached() -> None:
 
 
 def test_a_topic_is_not_waited_for_longer_than_a_delivery_may_take(broker: EmbeddedBroker) -> None:
-    settings = {"delivery_timeout_ms": 300, "request_timeout_ms": 200, "allow_auto_create_topics": False}
+    settings: dict[str, Any] = {
+        "delivery_timeout_ms": 300,
+        "request_timeout_ms": 200,
+        "allow_auto_create_topics": False,
+    }
     with Producer(bootstrap_servers=broker.bootstrap, **settings) as sender:
         error = sender.send("never-made", b"v").exception(TIMEOUT_S / 2)
     assert isinstance(error, DeliveryExpired)
@@ -424,7 +439,7 @@ def test_a_topic_is_not_waited_for_longer_than_a_delivery_may_take(broker: Embed
 def test_a_table_may_be_larger_than_the_memory_and_that_less_than_a_batch(broker: EmbeddedBroker) -> None:
     table = pa.table({"value": [b"%06d" % number * 20 for number in range(5_000)]})
     broker.create_topic("small-memory")
-    settings = {"buffer_memory": 100_000, "batch_size": 1_000_000}
+    settings: dict[str, Any] = {"buffer_memory": 100_000, "batch_size": 1_000_000}
     with Producer(bootstrap_servers=broker.bootstrap, **settings) as sender:
         assert sender.send_batch("small-memory", table).result(TIMEOUT_S).num_rows == 5_000
     assert values(broker.bootstrap, "small-memory") == {0: table["value"].to_pylist()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from itertools import pairwise
@@ -11,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.model.errors import ConfigError
-from ottla.producer import Delivery, Producer, ProducerClosed, RecordMetadata, RecordTooLarge
+from ottla.model.errors import ConfigError, ProducerClosed, RecordTooLarge
+from ottla.producer import BatchDelivery, Delivery, Producer, RecordMetadata
 from ottla.records.columns import HEADERS
 from ottla.records.hashes import key_partition
 from tests.producer.reading import Read, read_topic, values
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 TIME = 1_700_000_000_000
 
 
@@ -46,10 +47,41 @@ def test_values_may_be_text_bytes_or_nothing(broker: EmbeddedBroker, topic: str)
     assert values(broker.bootstrap, topic)[1] == ["é".encode(), b"b", b"c", b"d", None, b"", b""]
 
 
+def test_serializers_make_bytes_of_keys_and_values_and_are_not_called_for_none(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    seen: list[object] = []
+
+    def by_key(_topic: str, key: bytes | None, value: bytes | None, _count: int) -> int:
+        seen.append((key, value))
+        return 1
+
+    with producer(broker, key_serializer=str, value_serializer=json.dumps, partitioner=by_key) as one:
+        one.send(topic, {"a": 1}, 7)
+        one.send(topic, None, None)
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            one.send(topic, object())
+    assert seen == [(b"7", b'{"a": 1}'), (None, None)]
+    assert [(record.key, record.value) for record in read_topic(broker.bootstrap, topic)[1]] == seen
+
+
+def test_a_serializer_must_be_a_function_that_returns_bytes(broker: EmbeddedBroker, topic: str) -> None:
+    with pytest.raises(ConfigError, match="key_serializer='utf-8'"):
+        producer(broker, key_serializer="utf-8")
+    with producer(broker, value_serializer=len) as one, pytest.raises(ConfigError, match="of type int"):
+        one.send(topic, b"v")
+
+
+def test_a_producer_says_what_it_is(broker: EmbeddedBroker) -> None:
+    with producer(broker, client_id="billing") as one:
+        assert repr(one) == f"<Producer 'billing' to {broker.bootstrap}>"
+    assert repr(one) == f"<Producer 'billing' to {broker.bootstrap}, closed>"
+
+
 def test_headers_may_be_a_dict(broker: EmbeddedBroker, topic: str) -> None:
     with producer(broker) as one:
         one.send(topic, b"1", partition=0)
-        one.send(topic, b"2", partition=0, headers={"a": b"1", "b": "text"})
+        one.send(topic, b"2", partition=0, headers={"a": b"1", "b": "text"})  # type: ignore[arg-type]
     found = read_topic(broker.bootstrap, topic)[0]
     assert [record.headers for record in found] == [(), (("a", b"1"), ("b", b"text"))]
 
@@ -358,19 +390,19 @@ def test_columns_that_cannot_be_sent_are_refused(
         with pytest.raises(ConfigError, match=message):
             one.send_batch(topic, pa.table(columns), **options)
         with pytest.raises(ConfigError, match=r"not as list: for one record use send\(\)"):
-            one.send_batch(topic, [b"v"])  # type: ignore[arg-type]
+            one.send_batch(topic, [b"v"])
 
 
 def test_columns_are_told_by_a_callback(broker: EmbeddedBroker, topic: str) -> None:
     done = threading.Event()
     told: list[int] = []
 
+    def note(delivery: BatchDelivery) -> None:
+        told.append(delivery.result().num_rows)
+        done.set()
+
     with producer(broker) as one:
-        one.send_batch(
-            topic,
-            pa.table({"value": [b"1", b"2"]}),
-            on_delivery=lambda delivery: (told.append(delivery.result().num_rows), done.set()),
-        )
+        one.send_batch(topic, pa.table({"value": [b"1", b"2"]}), on_delivery=note)
         assert done.wait(TIMEOUT_S)
     assert told == [2]
 
@@ -431,7 +463,7 @@ def test_librdkafka_reads_what_was_sent(broker: EmbeddedBroker, topic: str) -> N
     consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
     try:
         consumer.assign([confluent.TopicPartition(topic, partition, 0)])
-        found = []
+        found: list[Any] = []
         while len(found) < 100:
             messages = consumer.consume(100, TIMEOUT_S)
             assert messages, "nothing came"

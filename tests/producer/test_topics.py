@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.model.errors import ConfigError
 from ottla.producer import Producer
-from ottla.producer.partitioners import Choice, TopicPartitioner
+from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tests.blocking_client import BlockingClient
 from tests.producer.reading import values
@@ -15,7 +18,7 @@ from tests.producer.reading import values
 TIMEOUT_S = 60
 
 
-def producer(broker: EmbeddedBroker, **properties: object) -> Producer:
+def producer(broker: EmbeddedBroker, **properties: Any) -> Producer:
     return Producer(bootstrap_servers=broker.bootstrap, retry_backoff_ms=5, **properties)
 
 
@@ -69,8 +72,10 @@ def test_many_topics_share_a_producer(broker: EmbeddedBroker, topic: str) -> Non
         assert found == [b"%d" % turn for turn in range(50)]
 
 
-@pytest.mark.parametrize("choice", [Choice(), Choice(is_round_robin=True)], ids=["sticky", "round robin"])
-def test_partitions_that_nobody_leads_are_passed_over(choice: Choice) -> None:
+@pytest.mark.parametrize(
+    "choice", [PartitionerChoice(), PartitionerChoice(is_round_robin=True)], ids=["sticky", "round robin"]
+)
+def test_partitions_that_nobody_leads_are_passed_over(choice: PartitionerChoice) -> None:
     columns = pa.record_batch({"value": [b"v"] * 4})
     one = TopicPartitioner("t", choice, 0)
     used: set[int] = set()
@@ -78,3 +83,39 @@ def test_partitions_that_nobody_leads_are_passed_over(choice: Choice) -> None:
         chosen = one.assigned(columns, 4, available=(1, 3))
         used |= {chosen} if isinstance(chosen, int) else set(chosen.tolist())
     assert used == {1, 3}
+
+
+def test_a_record_for_a_partition_that_was_just_added_is_sent(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker, linger_ms=0) as one:
+        one.send(topic, b"v", partition=0).result(TIMEOUT_S)
+        grow(broker, topic, 5)
+        assert one.send(topic, b"v", partition=4).result(TIMEOUT_S).partition == 4
+        grow(broker, topic, 7)
+        assert one.send_batch(topic, pa.table({"value": [b"v"]}), partition=5).result(TIMEOUT_S).num_rows == 1
+        grow(broker, topic, 8)
+        columns = pa.table({"value": [b"v", b"v"], "partition": [0, 7]})
+        assert one.send_batch(topic, columns).result(TIMEOUT_S)["partition"].to_pylist() == [0, 7]
+
+
+def test_a_batch_stays_behind_a_row_for_a_partition_that_was_just_added(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    with producer(broker, linger_ms=60_000) as one:
+        one.send(topic, b"v", partition=0)
+        one.flush(TIMEOUT_S)
+        grow(broker, topic, 4)
+        one.send(topic, b"first", partition=3)
+        one.send_batch(topic, pa.table({"value": [b"second"]}), partition=3)
+    assert values(broker.bootstrap, topic)[3] == [b"first", b"second"]
+
+
+def test_a_partition_that_is_still_not_there_fails_its_record_alone(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    with producer(broker) as one:
+        one.send(topic, b"v", partition=0).result(TIMEOUT_S)
+        wrong, right = one.send(topic, b"v", partition=99), one.send(topic, b"v", partition=1)
+        assert right.result(TIMEOUT_S).partition == 1
+        assert isinstance(wrong.exception(TIMEOUT_S), ConfigError)
+        with pytest.raises(ConfigError, match="has 3: 0 to 2"):
+            one.send_batch(topic, pa.table({"value": [b"v"]}), partition=3)

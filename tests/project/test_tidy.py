@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,13 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -37,34 +43,48 @@ def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(mark, ast.Name) and mark.id == "kernel" for mark in function.decorator_list)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_module_is_one_idea_of_bearable_length(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
+def test_modules_are_one_idea_of_bearable_length() -> None:
+    lengths = {relative(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_functions_are_short_unless_they_are_kernels(path: Path) -> None:
-    lengths = {function.name: body_lines(function) for function in functions(path) if not is_kernel(function)}
-    long = {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX}
-    assert not long
+def test_functions_are_short_unless_they_are_kernels() -> None:
+    lengths = {
+        f"{relative(path)}:{function.lineno} {function.name}": body_lines(function)
+        for path in SOURCES
+        for function in functions(path)
+        if not is_kernel(function)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 def test_files_are_named_by_nouns_of_the_domain() -> None:
     assert [relative(path) for path in SOURCES if path.stem in HOMELESS_NAMES] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_module_says_what_it_owns(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
+def test_modules_say_what_they_own() -> None:
+    assert [relative(path) for path in SOURCES if not ast.get_docstring(parsed(path))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_raised_errors_have_their_text_put_together(path: Path) -> None:
+def test_raised_errors_have_their_text_put_together() -> None:
     """`raise E("… %s", x)` is a logging habit that leaves the placeholder in the message."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            texts = [arg.value for arg in node.exc.args if isinstance(arg, ast.Constant)]
-            assert not any(isinstance(text, str) and re.search(r"%[sdr]", text) for text in texts)
+    assert [
+        f"{relative(path)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and has_placeholder(node.exc)
+    ] == []
+
+
+def has_placeholder(call: ast.Call) -> bool:
+    texts = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    return any(isinstance(text, str) and re.search(r"%[sdr]", text) for text in texts)
+
+
+def test_what_tests_share_is_in_no_test_file() -> None:
+    from_test_file = re.compile(r"^from tests\.(?:\w+\.)*test_\w+ import", re.MULTILINE)
+    sources = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    assert [relative(path) for path, text in sources.items() if from_test_file.search(text)] == []
 
 
 def test_only_the_project_decorators_call_numba() -> None:

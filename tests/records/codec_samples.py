@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import cramjam
 import pytest
@@ -30,7 +31,7 @@ payloads = st.one_of(
 )
 
 
-def unpacked(codec: Codec, data: bytes, magic: int = 2) -> bytes:
+def unpacked(codec: Codec, data: Any, magic: int = 2) -> bytes:
     return decompress(codec, data, limit=ROOM, magic=magic).tobytes()
 
 

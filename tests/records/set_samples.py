@@ -10,7 +10,7 @@ from tests.naive.record_set import (
     record,
     wrapper,
 )
-from tests.naive.test_record_set import TIME
+from tests.naive.spec_examples import TIME
 from tests.records.codec_samples import COMPRESSING
 
 

@@ -22,8 +22,11 @@ from ottla.records.slabs import SlabPool
 from tests.naive import record_set
 from tests.naive.comparison import assert_agreement, records_of
 from tests.naive.record_set import Record
+from tests.naive.spec_examples import MESSAGES, TIME
 from tests.naive.strategies import TIMESTAMPS, VALUES
-from tests.naive.test_record_set import MESSAGES, TIME
+
+Row = tuple[Any, ...]
+"""Key, value, timestamp, headers."""
 
 LIMIT = 1 << 61
 PAIRS = [
@@ -38,7 +41,7 @@ headers = st.lists(st.tuples(st.text(max_size=4), VALUES), max_size=3)
 rows = st.lists(st.tuples(VALUES, VALUES, st.none() | TIMESTAMPS, headers), max_size=12)
 
 
-def table(rows: list[tuple], *, with_headers: bool = True) -> pa.RecordBatch:
+def table(rows: list[Row], *, with_headers: bool = True) -> pa.RecordBatch:
     """Columns of (key, value, timestamp, headers)."""
     columns = {
         "key": pa.array([row[0] for row in rows], pa.binary()),
@@ -51,7 +54,7 @@ def table(rows: list[tuple], *, with_headers: bool = True) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def wanted(rows: list[tuple], magic: int, first: int = 0) -> list[Record]:
+def wanted(rows: list[Row], magic: int, first: int = 0) -> list[Record]:
     """What a reader should see of them."""
     found = []
     for n, (key, value, timestamp, pairs) in enumerate(rows, first):
@@ -77,7 +80,7 @@ def values_of(columns: pa.RecordBatch | pa.Table, **options: Any) -> list[bytes 
     rows=rows, batch_bytes=st.sampled_from([1, 70, 150, 400, 1 << 20]), first=st.sampled_from([0, 5, 1 << 40])
 )
 def test_any_columns_survive_the_round_trip(
-    magic: int, codec: Codec, rows: list[tuple], batch_bytes: int, first: int
+    magic: int, codec: Codec, rows: list[Row], batch_bytes: int, first: int
 ) -> None:
     columns = table(rows, with_headers=magic == 2)
     views = encode(columns, magic=magic, codec=codec, batch_bytes=batch_bytes, stamp=Stamp(base_offset=first))
@@ -89,7 +92,7 @@ def test_any_columns_survive_the_round_trip(
 
 
 @given(rows=rows)
-def test_the_bytes_are_those_of_the_naive_encoder(rows: list[tuple]) -> None:
+def test_the_bytes_are_those_of_the_naive_encoder(rows: list[Row]) -> None:
     data = joined(encode(table(rows)))
     if not rows:
         assert data == b""
@@ -110,7 +113,7 @@ def test_the_bytes_are_those_of_the_naive_encoder(rows: list[tuple]) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @given(rows=rows)
-def test_messages_are_those_of_the_naive_encoder(magic: int, rows: list[tuple]) -> None:
+def test_messages_are_those_of_the_naive_encoder(magic: int, rows: list[Row]) -> None:
     data = joined(encode(table(rows, with_headers=False), magic=magic))
     naive = [
         record_set.message(magic, n, key, value, timestamp=-1 if timestamp is None else timestamp)
@@ -129,7 +132,7 @@ def test_messages_of_the_spec_are_written(encoded: str, record: Record) -> None:
 
 @each_pair
 def test_what_was_decoded_can_be_encoded_again(magic: int, codec: Codec) -> None:
-    original = [(b"k%d" % n, b"v" * n, TIME + n, []) for n in range(30)]
+    original: list[Row] = [(b"k%d" % n, b"v" * n, TIME + n, []) for n in range(30)]
     first = decode(joined(encode(table(original, with_headers=False), magic=magic, codec=codec))).batch
     again = decode(joined(encode(first, magic=magic, codec=codec))).batch
     assert again.equals(first)
@@ -216,12 +219,17 @@ def test_a_request_has_no_base_offset() -> None:
 def test_lengths_around_every_varint_width_are_right(size: int) -> None:
     if size > 10_000 and not kernel.JIT:
         size = 20_000
-    rows = [(None, b"a", 0, []), (None, bytes(size), 0, []), (bytes(size), b"b", 0, []), (None, b"c", 0, [])]
+    rows: list[Row] = [
+        (None, b"a", 0, []),
+        (None, bytes(size), 0, []),
+        (bytes(size), b"b", 0, []),
+        (None, b"c", 0, []),
+    ]
     assert assert_agreement(joined(encode(table(rows)))).records == wanted(rows, 2)
 
 
 def test_times_far_apart_fit_into_one_batch() -> None:
-    rows = [(None, None, at, []) for at in (0, LIMIT - 1, -LIMIT + 1, -1, 7)]
+    rows: list[Row] = [(None, None, at, []) for at in (0, LIMIT - 1, -LIMIT + 1, -1, 7)]
     assert assert_agreement(joined(encode(table(rows)))).records == wanted(rows, 2)
 
 
@@ -493,7 +501,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 )
 def test_stamps_that_do_not_fit_their_fields_are_refused(name: str, value: int) -> None:
     with pytest.raises(ConfigError, match=f"{name} {value} is not within"):
-        Stamp(**{name: value})
+        Stamp(**{name: value})  # type: ignore[arg-type]
 
 
 def test_a_default_time_that_does_not_fit_is_refused() -> None:

@@ -11,6 +11,7 @@ import gzip
 import io
 import struct
 from types import SimpleNamespace
+from typing import Any
 
 import cramjam
 import pyarrow as pa
@@ -205,7 +206,7 @@ def test_aiokafka_and_we_read_each_other(codec: Codec, data: bytes) -> None:
 
 
 @pytest.fixture
-def kafka_python(monkeypatch: pytest.MonkeyPatch):
+def kafka_python(monkeypatch: pytest.MonkeyPatch) -> Any:
     peer = pytest.importorskip("kafka.codec")
 
     def lz4_encode(data: bytes) -> bytes:
@@ -228,12 +229,12 @@ def kafka_python(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("data", [b"x", TEXT], ids=["one", "text"])
-def test_kafka_python_and_we_read_each_other(kafka_python, codec: Codec, data: bytes) -> None:
+def test_kafka_python_and_we_read_each_other(kafka_python: Any, codec: Codec, data: bytes) -> None:
     assert unpacked(codec, getattr(kafka_python, f"{codec.label}_encode")(data)) == data
     assert bytes(getattr(kafka_python, f"{codec.label}_decode")(bytes(compress(codec, data)))) == data
 
 
-def test_kafka_pythons_lz4_of_format_0_is_ours(kafka_python) -> None:
+def test_kafka_pythons_lz4_of_format_0_is_ours(kafka_python: Any) -> None:
     theirs = kafka_python.lz4_encode_old_kafka(TEXT)
     ours = bytes(compress(Codec.LZ4, TEXT, magic=0))
     assert ours == theirs

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.errors import CorruptRecord
-from ottla.records import compression
+from ottla.records import compression, entries
 from ottla.records.compression import (
     Arena,
     Codec,
@@ -23,6 +23,8 @@ from ottla.records.compression import (
     decompress,
     decompress_into,
 )
+from ottla.records.reader import decode
+from tests.naive import record_set
 from tests.records.codec_samples import (
     COMPRESSING,
     MIB,
@@ -37,7 +39,7 @@ def bomb(codec: Codec, size: int) -> bytes:
     if codec is Codec.SNAPPY:
         return snappy_bomb(size)
     data = np.zeros(size, np.uint8)
-    return bytes(cramjam.lz4.compress(data, level=1) if codec is Codec.LZ4 else compress(codec, data))
+    return bytes(cramjam.lz4.compress(data.data, level=1) if codec is Codec.LZ4 else compress(codec, data))
 
 
 def snappy_bomb(size: int) -> bytes:
@@ -183,3 +185,44 @@ def test_snappy_of_absurdly_many_blocks_is_refused() -> None:
             header + struct.pack(">i", 1) * 1 + b"\0" + (struct.pack(">i", 1) + b"\0") * 20_000,
             limit=1 << 20,
         )
+
+
+def test_a_small_batch_of_millions_of_records_is_refused_by_its_header() -> None:
+    count = entries.RECORDS_MAX + 1
+    content = record_set.record(0) * count
+    packed = record_set.batch([content], count=count, last_delta=count - 1, codec=Codec.ZSTD)
+    assert len(packed) < 10_000
+    decode(record_set.batch([record_set.record(0)]))  # which loads the kernels
+    tracemalloc.start()
+    with pytest.raises(CorruptRecord, match=f"{count:,} records in one batch, above the limit") as refused:
+        decode(packed)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < MIB
+    assert refused.value.next_offset == count
+
+
+def many(magic: int, count: int, first: int) -> bytes:
+    """A compressed batch, or a compressed message."""
+    if magic == 2:
+        records = [record_set.record(number, value=b"v") for number in range(count)]
+        return record_set.batch(records, base_offset=first, codec=Codec.ZSTD)
+    start = 0 if magic else first
+    inner = [record_set.message(magic, start + number, None, b"v") for number in range(count)]
+    return record_set.wrapper(magic, first + count - 1, inner, Codec.GZIP)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_is_around_a_batch_of_too_many_records_is_read(
+    magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 500
+    monkeypatch.setattr(entries, "RECORDS_MAX", limit)
+    large = many(magic, 2 * limit, limit)
+    data = many(magic, limit, 0) + large + many(magic, 3, 3 * limit)
+    sound = decode(data)
+    assert (sound.batch.num_rows, sound.next_offset) == (limit, limit)
+    with pytest.raises(CorruptRecord, match=f"records .*in one batch, above the limit of {limit}"):
+        decode(data[sound.valid_bytes :], from_offset=limit)
+    rest = decode(data[sound.valid_bytes + len(large) :], from_offset=3 * limit)
+    assert rest.batch["offset"].to_pylist() == [3 * limit, 3 * limit + 1, 3 * limit + 2]

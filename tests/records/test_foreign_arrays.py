@@ -138,7 +138,7 @@ def test_an_offset_that_is_none_is_refused(offset: object) -> None:
 
 def test_other_kinds_of_input_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="RecordBatch or Table, not as dict"):
-        encode({"value": [b"v"]})  # type: ignore[arg-type]
+        encode({"value": [b"v"]})
     with pytest.raises(ConfigError, match="contiguous"):
         decode(np.zeros(100, np.uint8)[::2])
     with pytest.raises(ConfigError, match="unknown compression 'brotli'"):

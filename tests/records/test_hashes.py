@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import ConfigError
 from ottla.records import hashes
-from tests.kernels.test_hashes import JAVA, MURMUR2
 from tests.naive import hashes as naive
+from tests.naive.spec_examples import JAVA, MURMUR2
 
 texts = st.lists(st.none() | st.text(max_size=12), max_size=8)
 keys = st.lists(st.none() | st.binary(max_size=20), max_size=8)

@@ -139,3 +139,27 @@ def test_a_slice_of_columns_gives_its_rows() -> None:
     (piece,) = MessageSet.of(messages).decoded(headers=True)
     assert [one.message for one in to_messages(piece.batch.slice(2, 3))] == messages[2:5]
     assert to_columns([]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        (Message(b"hello"), "87a77ab20000ffffffff0000000568656c6c6f"),
+        (Message(b"v", b"k"), "1fecd70a0000000000016b0000000176"),
+        (Message(b"v", b"k", 1500000000000), "bf070c1c01000000015d3ef79800000000016b0000000176"),
+    ],
+)
+def test_a_message_has_the_bytes_of_the_old_formats(message: Message, data: str) -> None:
+    """As Kafka's class of this name; the bytes are those that kafka-python's codec reads."""
+    assert message.to_bytes().hex() == data
+    assert (message.size, message.crc) == (len(data) // 2, int(data[:8], 16))
+    assert (message.magic, message.attributes) == (int(data[8:10], 16), 0)
+    stored = MessageSet.of([message], magic=message.magic)
+    assert bytes(stored.data[12:]) == message.to_bytes()
+
+
+def test_a_row_has_its_message() -> None:
+    row = MessageAndMetadata[bytes, bytes](9, b"k", b"v", 5, TimestampType.LOG_APPEND_TIME)
+    raw = row.raw_message
+    assert raw == Message(b"v", b"k", 5, (), TimestampType.LOG_APPEND_TIME)
+    assert (raw.magic, raw.attributes) == (1, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ from tests.naive.record_set import (
     sealed_message,
     wrapper,
 )
+from tests.naive.spec_examples import MESSAGES
 from tests.naive.strategies import ABORTED, record_sets
-from tests.naive.test_record_set import MESSAGES
 from tests.records.codec_samples import COMPRESSING
 from tests.records.set_samples import mixed_set, records
 
@@ -57,7 +58,7 @@ def test_a_record_set_that_was_cut_gives_its_whole_entries(data: bytes, cut: int
     ),
 )
 def test_damage_is_seen_where_the_oracle_sees_it(
-    data: bytes, places: list[tuple[int, int]], options: dict
+    data: bytes, places: list[tuple[int, int]], options: dict[str, Any]
 ) -> None:
     damaged = bytearray(data or b"\0")
     for place, value in places:
@@ -99,6 +100,7 @@ def test_a_mixed_set_cut_at_any_byte_gives_the_complete_prefix() -> None:
     for length in range(0, len(data), 1 if kernel.JIT else 5):
         outcome = assert_agreement(data[:length])
         assert outcome.records == whole[: len(outcome.records)]
+        assert outcome.valid_bytes is not None
         assert outcome.valid_bytes <= length
         assert outcome.damage is None
 
@@ -312,6 +314,8 @@ def test_data_over_the_limit_are_read_in_several_calls(codec: Codec) -> None:
         outcome = assert_agreement(data[at:], from_offset=start, headers=True, decompressed_bytes_max=limit)
         assert outcome.damage is None
         found += outcome.records
+        assert outcome.valid_bytes is not None
+        assert outcome.next_offset is not None
         at, start, calls = at + outcome.valid_bytes, outcome.next_offset, calls + 1
     assert found == whole
     assert calls == 5
@@ -337,6 +341,8 @@ def test_columns_over_the_size_that_arrow_can_index_are_read_in_several_calls(
     while at < len(data):
         outcome = read(data[at:], from_offset=start)
         found += outcome.records
+        assert outcome.valid_bytes is not None
+        assert outcome.next_offset is not None
         at, start, calls = at + outcome.valid_bytes, outcome.next_offset, calls + 1
     assert found == whole
     assert calls == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from ottla import EmbeddedBroker, Producer
 from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
+from tests.naming import name_after_test
 
 Filled = Callable[..., None]
 Reads = Callable[..., list[list[dict[str, Any]]]]
@@ -49,9 +49,8 @@ def read(broker: EmbeddedBroker) -> Reads:
     def load(**options: str) -> list[list[dict[str, Any]]]:
         source = OttlaDataSource({"kafka.bootstrap.servers": broker.bootstrap, **options})
         reader = source.reader(source.schema())
-        return [
-            [row for batch in reader.read(one) for row in batch.to_pylist()] for one in reader.partitions()
-        ]
+        tasks: list[Any] = [list(reader.read(partition)) for partition in reader.partitions()]
+        return [[row for batch in batches for row in batch.to_pylist()] for batches in tasks]
 
     return load
 
@@ -63,7 +62,7 @@ def values(tasks: list[list[dict[str, Any]]]) -> list[int]:
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     """A new topic with three partitions, named after the test. It keeps records of 1970."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
+    name = name_after_test(request)
     broker.create_topic(name, 3, config={"retention.ms": "-1"})
     return name
 

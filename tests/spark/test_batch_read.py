@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer
-from ottla.spark.data_loss import DataLost
-from ottla.spark.range_reader import freeze_once
+from ottla.model.errors import DataLost
+from ottla.spark.range_reader import settle_in
 from tests.spark.conftest import Filled, Reads, values
 
 
@@ -141,10 +141,10 @@ def test_rows_in_spark_are_those_of_its_own_connector(
 
 
 def test_a_worker_freezes_what_it_has_imported() -> None:
-    freeze_once.cache_clear()
+    settle_in.cache_clear()
     gc.unfreeze()
     try:
-        freeze_once()
+        settle_in()
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()

@@ -10,14 +10,14 @@ from ottla.spark.stream_planner import StreamPlanner
 from ottla.zookeeper import paths
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ZooKeeperServer
+from tests.real_servers import FAST, require_zookeeper
 from tests.spark.conftest import Filled
-from tests.zookeeper.conftest import FAST, require_server
 
 
 def test_offsets_come_from_zookeeper_and_go_there(
     broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
 ) -> None:
-    require_server()
+    require_zookeeper()
     fill(topic, range(30))
     path = paths.offset("classic", topic, 1)
     with (

@@ -1,12 +1,11 @@
 """Drivers and workers are killed at random moments of random batches: every record is there once.
 
-OTTLA_SPARK_KILLS says how many are killed, OTTLA_SPARK_SEED which and when.
+`make soak` kills many more; OTTLA_SEED decides which and when.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -20,12 +19,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from ottla import EmbeddedBroker
+from tests.scale import seeded, sized
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
 from tests.spark.process_tree import below, children, kill, kill_with_all_below
 
-KILLS = int(os.environ.get("OTTLA_SPARK_KILLS") or 9)
-SEED = int(os.environ.get("OTTLA_SPARK_SEED") or random.SystemRandom().randrange(1 << 32))
+KILLS = sized(3, 30)
 DEADLINE_S = 480 + 30 * KILLS
 LOOK_S = 0.01
 
@@ -86,8 +85,7 @@ def reaches(driver: Driver, checkpoint: Path, batch: int, deadline: float) -> bo
 def test_every_record_is_there_once_whoever_is_killed(
     broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
 ) -> None:
-    print(f"OTTLA_SPARK_KILLS={KILLS} OTTLA_SPARK_SEED={SEED}")  # noqa: T201  (of a failing test)
-    chance = random.Random(SEED)
+    chance = seeded()
     victims = ["driver"] * max(1, KILLS // 3) + ["worker"] * (KILLS - max(1, KILLS // 3))
     chance.shuffle(victims)
     command = [sys.executable, killed_driver.__file__, broker.bootstrap, topic, str(tmp_path)]

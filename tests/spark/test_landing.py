@@ -13,11 +13,11 @@ import pytest
 
 import ottla.spark
 from ottla import ConfigError, EmbeddedBroker
+from ottla.model.errors import DataLost
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.data_loss import DataLost
 from ottla.spark.landing import land_task, landing
 from ottla.spark.landing_files import LandedFile, is_there, landed, within
-from ottla.spark.range_planner import OffsetRange
+from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode
 from tests.spark.conftest import Filled
 
@@ -37,7 +37,7 @@ def lander(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> Lander:
         given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **options}
         told = landing({"path": str(tmp_path), **given}, mode)
         task = tuple(
-            OffsetRange(TopicAndPartition(topic, partition), start, end) for partition, start, end in ranges
+            TaskRange(TopicAndPartition(topic, partition), start, end) for partition, start, end in ranges
         )
         return [row for batch in land_task(task, told) for row in batch.to_pylist()]
 
@@ -130,12 +130,12 @@ def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
 def test_what_files_have_in_common() -> None:
     files = [LandedFile(0, 10, Path("a")), LandedFile(10, 20, Path("b"))]
     place = TopicAndPartition("t", 0)
-    assert is_there(files, OffsetRange(place, 12, 20))
-    assert not is_there(files, OffsetRange(place, 5, 15))
-    assert within(files, OffsetRange(place, 10, 30)) == files[1:]
-    assert within(files, OffsetRange(place, 20, 30)) == []
+    assert is_there(files, TaskRange(place, 12, 20))
+    assert not is_there(files, TaskRange(place, 5, 15))
+    assert within(files, TaskRange(place, 10, 30)) == files[1:]
+    assert within(files, TaskRange(place, 20, 30)) == []
     with pytest.raises(ConfigError):
-        within(files, OffsetRange(place, 5, 30))
+        within(files, TaskRange(place, 5, 30))
 
 
 @pytest.mark.timeout(280)

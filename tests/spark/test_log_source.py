@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ ROWS, TIME_0 = 4000, 1_000_000
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a broker that is gone: two partitions in segments of 16 kB, and another topic."""
     root = tmp_path_factory.mktemp("kafka")
     with EmbeddedBroker(root) as broker:

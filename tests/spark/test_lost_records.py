@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla import Admin, CorruptRecord, EmbeddedBroker, Producer
+from ottla.model.errors import DataLost
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.data_loss import DataLost
 from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.source_options import Mode, source_options
 from ottla.spark.stream_planner import StreamPlanner
@@ -37,7 +37,7 @@ class Query:
     def plan(self) -> list[Any]:
         end = self.planner.latest_offset(self.at, None, takes_all=True)
         self.at, start = end, self.at
-        return self.reader.partitions(start, end)  # type: ignore[no-any-return]
+        return self.reader.partitions(start, end)
 
     def read(self, tasks: list[Any]) -> list[int]:
         batches = chain.from_iterable(self.reader.read(task) for task in tasks)

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from ottla.fetching.config import OffsetReset
+from ottla.fetching.fetch_config import OffsetReset
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.admission import Limits
+from ottla.spark.admission import BatchLimits
 from ottla.spark.positions import AtOffsets, AtTime, AtTimes, Edge, Partitions, TopicPattern, Topics
 from ottla.spark.range_planner import TaskSizes
 from ottla.spark.source_options import Mode, SourceOptions, source_options
@@ -46,7 +46,7 @@ def test_defaults_are_those_of_sparks_connector() -> None:
     batch, stream = parsed(Mode.BATCH), parsed(Mode.STREAM)
     assert (batch.starting, batch.ending) == (Edge.EARLIEST, Edge.LATEST)
     assert stream.starting is Edge.LATEST
-    assert stream.limits == Limits(None, None, 15 * 60 * 1000)
+    assert stream.limits == BatchLimits(None, None, 15 * 60 * 1000)
     assert stream.fails_on_data_loss
     assert stream.fetch.auto_offset_reset is OffsetReset.NONE
     assert not stream.fetch.include_headers
@@ -85,7 +85,7 @@ def test_sizes_and_durations() -> None:
         maxTriggerDelay="2m",
     )
     assert got.task_sizes == TaskSizes(4, 1000, 0)
-    assert got.limits == Limits(10, 5, 120_000)
+    assert got.limits == BatchLimits(10, 5, 120_000)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from deltalake import DeltaTable
 from ottla import ConfigError, EmbeddedBroker, Producer
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark import Pipeline
-from ottla.spark.pipeline.state import State
+from ottla.spark.pipeline.state import PipelineState
 
 DAY_MS = 86_400_000
 COMPACT_AFTER = 2
@@ -47,14 +46,6 @@ def forget_last_batch(state: Path) -> None:
 
 def run_online(spark: Any, pipeline: Pipeline, state: Path) -> None:
     assert pipeline.online(spark, state, trigger={"availableNow": True}).awaitTermination(250)
-
-
-@pytest.fixture
-def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
-    """A new topic with three partitions; its records, which are of 1970, are kept."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", request.node.name).strip("-")
-    broker.create_topic(name, 3, config={"retention.ms": "-1"})
-    return name
 
 
 @pytest.fixture
@@ -226,7 +217,7 @@ def test_a_schema_is_inferred_once(
     producer.send(topic, b"{broken", partition=0)
     producer.flush()
     run_online(spark, pipeline("on"), state)
-    assert State(state).schema() == "`id` bigint, `name` string"
+    assert PipelineState(state).schema() == "`id` bigint, `name` string"
     producer.send(topic, b'{"id": "two", "name": "b"}', partition=0)
     producer.send(topic, b'{"id": 3, "more": 7}', partition=0)
     producer.flush()

@@ -16,7 +16,7 @@ from ottla.spark.pipeline.offsets import bounded
 from ottla.spark.pipeline.ranges import ending, starting
 
 ROOT = Path(__file__).parents[2]
-GOOD = {
+GOOD: dict[str, Any] = {
     "source": {"bootstrap": "h:9092", "topics": ["t"]},
     "sink": {"format": "console"},
 }

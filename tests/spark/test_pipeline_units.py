@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -59,7 +60,7 @@ def killed_after(calls: int, act: Callable[[], object]) -> bool:
 
     names = ("replace", "unlink", "fsync")
     with (
-        patch.multiple(os, **{name: counted(getattr(os, name)) for name in names}),
+        patch.multiple(os, **dict[str, Any]({name: counted(getattr(os, name)) for name in names})),
         patch.object(Path, "unlink", counted(Path.unlink)),
     ):
         try:

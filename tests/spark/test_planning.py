@@ -10,11 +10,11 @@ import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.admission import Limits, backlog, is_held_back, limited
+from ottla.spark.admission import BatchLimits, backlog, is_held_back, limited
 from ottla.spark.data_loss import Bounds, ranges_between
 from ottla.spark.offset_json import from_spark, start_in, to_spark
 from ottla.spark.positions import check_complete
-from ottla.spark.range_planner import OffsetRange, TaskSizes, plan
+from ottla.spark.range_planner import TaskRange, TaskSizes, plan
 
 A, B, C = (TopicAndPartition("a", 0), TopicAndPartition("a", 1), TopicAndPartition("b", 0))
 
@@ -71,17 +71,17 @@ def test_every_batch_makes_progress_until_all_is_read(seed: int) -> None:
 
 
 def test_a_small_batch_waits_but_not_for_ever() -> None:
-    limits = Limits(None, 10, 1000)
+    limits = BatchLimits(None, 10, 1000)
     assert is_held_back(9, 999, limits)
     assert not is_held_back(10, 0, limits)
     assert not is_held_back(9, 1000, limits)
-    assert not is_held_back(0, 0, Limits())
+    assert not is_held_back(0, 0, BatchLimits())
 
 
 # --- tasks
 
 
-def covered(tasks: list[tuple[OffsetRange, ...]]) -> dict[TopicAndPartition, list[int]]:
+def covered(tasks: list[tuple[TaskRange, ...]]) -> dict[TopicAndPartition, list[int]]:
     got: dict[TopicAndPartition, list[int]] = {}
     for task in tasks:
         for one in task:
@@ -90,16 +90,16 @@ def covered(tasks: list[tuple[OffsetRange, ...]]) -> dict[TopicAndPartition, lis
 
 
 def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
-    quiet = [OffsetRange(TopicAndPartition("quiet", number), 5, 15) for number in range(100)]
-    busy = OffsetRange(A, 0, 1_000_000)
-    tasks = plan([*quiet, busy, OffsetRange(B, 3, 3)], TaskSizes(min_records=500))
+    quiet = [TaskRange(TopicAndPartition("quiet", number), 5, 15) for number in range(100)]
+    busy = TaskRange(A, 0, 1_000_000)
+    tasks = plan([*quiet, busy, TaskRange(B, 3, 3)], TaskSizes(min_records=500))
     assert (busy,) in tasks
     assert len(tasks) == 3
     assert Counter(one for task in tasks for one in task) == Counter([*quiet, busy])
 
 
 def test_nothing_is_merged_if_not_wanted() -> None:
-    ranges = [OffsetRange(TopicAndPartition("t", number), 0, 1) for number in range(5)]
+    ranges = [TaskRange(TopicAndPartition("t", number), 0, 1) for number in range(5)]
     assert len(plan(ranges, TaskSizes(min_records=0))) == 5
     assert len(plan(ranges, TaskSizes(min_partitions=5))) == 5
     assert len(plan(ranges, TaskSizes(min_partitions=3))) == 3
@@ -107,22 +107,22 @@ def test_nothing_is_merged_if_not_wanted() -> None:
 
 
 def test_large_ranges_are_split_as_asked() -> None:
-    ranges = [OffsetRange(A, 0, 90), OffsetRange(B, 10, 20)]
+    ranges = [TaskRange(A, 0, 90), TaskRange(B, 10, 20)]
     by_count = plan(ranges, TaskSizes(min_partitions=10))
     assert len(by_count) == 10
     assert max(one.size for task in by_count for one in task) == 10
     assert len(plan(ranges, TaskSizes(max_records=20, min_records=0))) == 6
-    assert len(plan([OffsetRange(A, 0, 3)], TaskSizes(min_partitions=10))) == 3
+    assert len(plan([TaskRange(A, 0, 3)], TaskSizes(min_partitions=10))) == 3
 
 
 def test_tasks_are_sized_by_bytes() -> None:
     sizes = TaskSizes(max_bytes=1000)
-    ranges = [OffsetRange(A, 0, 90), OffsetRange(B, 10, 20)]
+    ranges = [TaskRange(A, 0, 90), TaskRange(B, 10, 20)]
     tasks = plan(ranges, sizes, {A: 100.0, B: 5000.0})
     assert sorted(one.size for task in tasks for one in task) == [1] * 10 + [10] * 9
     assert len(tasks) == 19
     assert len(plan(ranges, sizes, {A: 1.0, B: 1.0})) == 1
-    few = [OffsetRange(TopicAndPartition("t", number), 0, 6) for number in range(10)]
+    few = [TaskRange(TopicAndPartition("t", number), 0, 6) for number in range(10)]
     assert len(plan(few, sizes, dict.fromkeys((one.topic_partition for one in few), 50.0))) == 3
     assert plan(ranges, sizes, {}) == [tuple(ranges)]  # nobody tells how large they are
 
@@ -132,7 +132,7 @@ def test_every_offset_is_in_one_task_and_no_task_has_a_partition_twice(seed: int
     chance = random.Random(seed)
     for _ in range(200):
         ranges = [
-            OffsetRange(TopicAndPartition("t", number), start, start + chance.choice([0, 1, 7, 90, 400]))
+            TaskRange(TopicAndPartition("t", number), start, start + chance.choice([0, 1, 7, 90, 400]))
             for number, start in enumerate(chance.choices(range(50), k=chance.randrange(8)))
         ]
         sizes = TaskSizes(
@@ -156,23 +156,30 @@ def test_every_offset_is_in_one_task_and_no_task_has_a_partition_twice(seed: int
 
 def test_what_is_there_is_read_whole() -> None:
     found = ranges_between({A: 5}, {A: 9, B: 4}, Bounds({A: 0, B: 0}, {A: 20, B: 4}))
-    assert found.ranges == [OffsetRange(A, 5, 9), OffsetRange(B, 0, 4)]
+    assert found.ranges == [TaskRange(A, 5, 9), TaskRange(B, 0, 4)]
     assert not found.losses
 
 
 @pytest.mark.parametrize(
     ("start", "end", "earliest", "latest", "left", "words"),
     [
-        ({A: 5, B: 1}, {A: 9}, {A: 0}, {A: 9}, [OffsetRange(A, 5, 9)], "a-1: it was at offset 1"),
+        ({A: 5, B: 1}, {A: 9}, {A: 0}, {A: 9}, [TaskRange(A, 5, 9)], "a-1: it was at offset 1"),
         ({A: 5}, {A: 9}, {}, {}, [], "not there any more"),
-        ({A: 5}, {A: 9}, {A: 7}, {A: 9}, [OffsetRange(A, 7, 9)], "offsets 5 to 6"),
+        ({A: 5}, {A: 9}, {A: 7}, {A: 9}, [TaskRange(A, 7, 9)], "offsets 5 to 6"),
         ({A: 5}, {A: 9}, {A: 12}, {A: 12}, [], "offsets 5 to 8"),
-        ({A: 50}, {A: 9}, {A: 0}, {A: 12}, [OffsetRange(A, 0, 9)], "made anew"),
-        ({A: 5}, {A: 9}, {A: 0}, {A: 7}, [OffsetRange(A, 5, 7)], "the log ends at 7"),
-        ({}, {A: 9}, {A: 3}, {A: 9}, [OffsetRange(A, 3, 9)], "is new, and begins at offset 3"),
+        ({A: 50}, {A: 9}, {A: 0}, {A: 12}, [TaskRange(A, 0, 9)], "made anew"),
+        ({A: 5}, {A: 9}, {A: 0}, {A: 7}, [TaskRange(A, 5, 7)], "the log ends at 7"),
+        ({}, {A: 9}, {A: 3}, {A: 9}, [TaskRange(A, 3, 9)], "is new, and begins at offset 3"),
     ],
 )
-def test_what_is_lost_is_told(start, end, earliest, latest, left, words) -> None:
+def test_what_is_lost_is_told(
+    start: dict[TopicAndPartition, int],
+    end: dict[TopicAndPartition, int],
+    earliest: dict[TopicAndPartition, int],
+    latest: dict[TopicAndPartition, int],
+    left: list[TaskRange],
+    words: str,
+) -> None:
     found = ranges_between(start, end, Bounds(earliest, latest))
     assert found.ranges == left
     assert len(found.losses) == 1

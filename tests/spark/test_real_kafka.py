@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,24 +15,21 @@ from ottla.spark.row_identity import TaskIdentity
 from ottla.spark.source_options import Mode, source_options
 from ottla.spark.stream_planner import StreamPlanner
 from ottla.spark.writer import close_producer, send_rows, sink_options
-from tools.peers import KAFKA_4, RealKafka, Unavailable
+from tools.peers import KAFKA_4, RealKafka
 
+TOPIC = "streamed"
 SCHEMA = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[RealKafka]:
-    try:
-        with RealKafka(KAFKA_4) as one:
-            yield one
-            close_engine()
-            close_producer()
-    except Unavailable as error:
-        pytest.skip(f"Kafka {KAFKA_4} cannot be run here: {error}")
+@pytest.fixture(scope="module", params=[KAFKA_4])
+def kafka(request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka]) -> Iterator[RealKafka]:
+    yield real_kafka(request.param)
+    close_engine()
+    close_producer()
 
 
 def send(kafka: RealKafka, numbers: range) -> None:
-    given = sink_options({"kafka.bootstrap.servers": kafka.bootstrap, "topic": "t"}, SCHEMA)
+    given = sink_options({"kafka.bootstrap.servers": kafka.bootstrap, "topic": TOPIC}, SCHEMA)
     texts = [str(number) for number in numbers]
     batch = pa.record_batch({"key": texts, "value": texts})
     assert send_rows([batch], given, TaskIdentity("q", 0, 0)) == len(numbers)
@@ -40,7 +37,7 @@ def send(kafka: RealKafka, numbers: range) -> None:
 
 def test_a_query_goes_on_while_partitions_are_added(kafka: RealKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic("t", 2)])["t"].result()
+    admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result()
     options = source_options(
         {**_options(kafka), "startingOffsets": "earliest", "partition.metadata.cache.ttl.ms": "0"},
         Mode.STREAM,
@@ -59,12 +56,12 @@ def test_a_query_goes_on_while_partitions_are_added(kafka: RealKafka) -> None:
     try:
         send(kafka, range(100))
         at = batch(planner.initial_offset())
-        admin.create_partitions([NewPartitions("t", 4)])["t"].result()
+        admin.create_partitions([NewPartitions(TOPIC, 4)])[TOPIC].result()
         send(kafka, range(100, 300))
         while len(seen) < 300:
             at = batch(at)
         assert sorted(seen) == list(range(300))
-        assert sorted(at["t"]) == ["0", "1", "2", "3"]
+        assert sorted(at[TOPIC]) == ["0", "1", "2", "3"]
         again = StreamPlanner(source_options({**_options(kafka), "startingOffsets": "group"}, Mode.STREAM))
         assert planner.latest_offset(at, None, takes_all=True) is at
         assert again.initial_offset() == at
@@ -74,4 +71,4 @@ def test_a_query_goes_on_while_partitions_are_added(kafka: RealKafka) -> None:
 
 
 def _options(kafka: RealKafka) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "group.id": "shadow"}
+    return {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": TOPIC, "group.id": "shadow"}

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ottla.records.columns import HEADERS
-from ottla.spark.row_identity import NAME, RepeatFilter, TaskIdentity, placed, with_identity
+from ottla.spark.row_identity import NAME, RepeatFilter, TaskIdentity, partitioned_by_identity, with_identity
 
 
-def batch(identities: list[str | None]) -> pa.RecordBatch:
+def batch(identities: Sequence[str | None]) -> pa.RecordBatch:
     rows = [[("other", b"x")] + ([(NAME, one.encode())] if one is not None else []) for one in identities]
     lists = pa.array([[{"key": key, "value": value} for key, value in row] for row in rows], HEADERS)
     return pa.record_batch({"offset": pa.array(range(len(identities)), pa.int64()), "headers": lists})
 
 
-def kept(rows: RepeatFilter, identities: list[str | None]) -> list[int]:
+def kept(rows: RepeatFilter, identities: Sequence[str | None]) -> list[int]:
     return rows.first_seen(batch(identities)).column("offset").to_pylist()
 
 
@@ -67,9 +68,14 @@ def test_a_row_always_goes_to_the_same_partition() -> None:
     headers = with_identity(None, TaskIdentity("q", 1, 2), 0, 100)
     keys = pa.array([b"k" if number % 2 else None for number in range(100)])
     columns = pa.record_batch({"key": keys, "value": keys, "headers": headers})
-    first = placed("t", columns, 7)
-    again = np.concatenate([placed("t", columns.slice(0, 33), 7), placed("t", columns.slice(33), 7)])
+    first = partitioned_by_identity("t", columns, 7)
+    again = np.concatenate(
+        [
+            partitioned_by_identity("t", columns.slice(0, 33), 7),
+            partitioned_by_identity("t", columns.slice(33), 7),
+        ]
+    )
     assert (first == again).all()
     assert len(set(first[1::2].tolist())) == 1
     assert len(set(first[0::2].tolist())) == 7
-    assert (placed("t", columns.drop_columns(["key"]), 7)[0::2] == first[0::2]).all()
+    assert (partitioned_by_identity("t", columns.drop_columns(["key"]), 7)[0::2] == first[0::2]).all()

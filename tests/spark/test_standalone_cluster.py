@@ -22,6 +22,7 @@ from ottla.spark.session import worker_python
 from tests.spark import cluster_program
 from tests.spark.conftest import Filled, Reads, values
 from tests.spark.process_tree import below, kill, kill_with_all_below
+from tests.waiting import wait_for
 
 HOME = Path(pyspark.__file__).parent
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -105,10 +106,9 @@ def test_a_program_goes_on_when_an_executor_is_killed(
     broker.create_topic("copy", 2)
     program = cluster.submit(cluster_program.__file__, broker.bootstrap, topic, "copy", str(tmp_path))
     deadline = time.monotonic() + DEADLINE_S
-    while not (tmp_path / "state" / "offsets" / "3").exists():
-        assert program.poll() is None, cluster.said()
-        assert time.monotonic() < deadline, cluster.said()
-        time.sleep(0.02)
+    third = tmp_path / "state" / "offsets" / "3"
+    wait_for(lambda: program.poll() is not None or third.exists(), cluster.said, DEADLINE_S)
+    assert program.poll() is None, cluster.said()
     executors = cluster.executors()
     assert len(executors) == 2
     kill(executors[0])

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ottla import EmbeddedBroker
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MonotonicClock
-from ottla.client.config import ClientConfig
+from ottla.model.errors import DataLost
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata
-from ottla.spark.data_loss import DataLost
-from ottla.spark.range_planner import OffsetRange
+from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode, source_options
 from ottla.spark.stream_planner import StreamPlanner
 from tests.spark.conftest import Filled
@@ -133,7 +133,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_beginning(
     fill(f"{topic}-more", range(5), 1)
     end = go_on(one, at)
     assert end[f"{topic}-more"] == {"0": 5}
-    assert one.tasks(at, end) == [(OffsetRange(TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
+    assert one.tasks(at, end) == [(TaskRange(TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
 
 
 def test_a_topic_made_anew_is_loss_or_is_read_from_its_beginning(

@@ -11,7 +11,7 @@ import pytest
 
 from ottla import EmbeddedBroker, Producer
 from ottla.admin import Admin, NewPartitions
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets
 from ottla.spark import lag
@@ -35,7 +35,7 @@ class Table:
             writer = writer.trigger(availableNow=True)
         return writer.start(str(self.root / "table"))
 
-    def run(self, **options: str) -> Any:
+    def run(self, **options: Any) -> Any:
         """Everything that there is; the query, which is done."""
         query = self.start(**options)
         assert query.awaitTermination(200)

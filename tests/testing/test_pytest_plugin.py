@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ottla import ConfigError, EmbeddedBroker, KafkaError
 from ottla.testing.real_cluster import RealCluster
 from ottla.wire.api.metadata import MetadataRequest
 from tests.blocking_client import BlockingClient
-from tools.peers import KAFKA_4, RealKafka, Unavailable
+from tools.peers import KAFKA_4, RealKafka
 
 pytest_plugins = ["pytester"]
 
@@ -36,8 +37,11 @@ ROUND_TRIP = """
 """
 
 
+Run = Callable[..., pytest.RunResult]
+
+
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest with the plugin and without any other, as warnings-are-errors users do."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
@@ -76,8 +80,10 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
     assert {name for name in loaded if name.startswith("ottla")} == {
         "ottla",
         "ottla.model",
+        "ottla.model.committed_positions",
         "ottla.model.errors",
         "ottla.model.error_codes",
+        "ottla.model.offset_spec",
         "ottla.model.topic_partition",
         "ottla.model.version",
         "ottla.testing",
@@ -85,7 +91,7 @@ def test_loading_the_plugin_loads_nothing_heavy() -> None:
     }
 
 
-def test_a_run_that_asks_for_no_broker_gets_none(pytester: pytest.Pytester, run) -> None:
+def test_a_run_that_asks_for_no_broker_gets_none(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
         """
         import sys, threading
@@ -108,7 +114,7 @@ def test_the_plugin_is_registered() -> None:
     assert "@pytest.mark.kafka_topic(partitions=1" in run.stdout
 
 
-def test_one_broker_for_the_run_and_a_topic_for_each_test(pytester: pytest.Pytester, run) -> None:
+def test_one_broker_for_the_run_and_a_topic_for_each_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(
         """
@@ -135,7 +141,7 @@ def test_one_broker_for_the_run_and_a_topic_for_each_test(pytester: pytest.Pytes
     run().assert_outcomes(passed=4)
 
 
-def test_topics_as_the_marker_or_the_test_wants_them(pytester: pytest.Pytester, run) -> None:
+def test_topics_as_the_marker_or_the_test_wants_them(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -172,7 +178,7 @@ def test_topics_as_the_marker_or_the_test_wants_them(pytester: pytest.Pytester, 
     result.stdout.fnmatch_lines(["*unexpected keyword argument 'shards'*"])
 
 
-def test_settings_of_the_embedded_broker(pytester: pytest.Pytester, run) -> None:
+def test_settings_of_the_embedded_broker(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeini(
         """
         [pytest]
@@ -201,20 +207,20 @@ def test_settings_of_the_embedded_broker(pytester: pytest.Pytester, run) -> None
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("kafka_brokers=none", "*kafka_brokers = none: a number from 1 on is wanted*"),
-        ("kafka_brokers=0", "*kafka_brokers = 0: a number from 1 on is wanted*"),
-        ("kafka_properties=num.partitions", "*kafka_properties, 'num.partitions': NAME=VALUE is wanted*"),
+        ("kafka_brokers=none", "*kafka_brokers = none: give a number from 1 on*"),
+        ("kafka_brokers=0", "*kafka_brokers = 0: give a number from 1 on*"),
+        ("kafka_properties=num.partitions", "*kafka_properties, 'num.partitions': give NAME=VALUE*"),
         ("kafka_properties=num.partition=2", "*num.partition is not a property of a broker*num.partitions*"),
     ],
 )
-def test_wrong_settings_are_named(pytester: pytest.Pytester, run, setting: str, complaint: str) -> None:
+def test_wrong_settings_are_named(pytester: pytest.Pytester, run: Run, setting: str, complaint: str) -> None:
     pytester.makepyfile("def test_it(kafka_broker): pass")
     result = run("-o", setting)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([complaint])
 
 
-def test_faults_and_dead_brokers_end_with_their_test(pytester: pytest.Pytester, run) -> None:
+def test_faults_and_dead_brokers_end_with_their_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
         """
         from confluent_kafka.admin import AdminClient
@@ -271,13 +277,15 @@ ANYWHERE = """
 """
 
 
-def test_the_same_tests_on_the_embedded_broker(pytester: pytest.Pytester, run) -> None:
+def test_the_same_tests_on_the_embedded_broker(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(ANYWHERE)
     run().assert_outcomes(passed=5)
 
 
-def test_the_same_tests_on_another_cluster(pytester: pytest.Pytester, run, cluster: EmbeddedBroker) -> None:
+def test_the_same_tests_on_another_cluster(
+    pytester: pytest.Pytester, run: Run, cluster: EmbeddedBroker
+) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(ANYWHERE)
     result = run("-s", "--kafka-bootstrap", cluster.bootstrap)
@@ -286,20 +294,20 @@ def test_the_same_tests_on_another_cluster(pytester: pytest.Pytester, run, clust
     assert topics_of(cluster.bootstrap) == set()
 
 
-def test_the_same_tests_on_apache_kafka(pytester: pytest.Pytester, run) -> None:
+@pytest.mark.parametrize("version", [KAFKA_4])
+def test_the_same_tests_on_apache_kafka(
+    pytester: pytest.Pytester, run: Run, real_kafka: Callable[[str], RealKafka], version: str
+) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(ANYWHERE)
-    try:
-        kafka = RealKafka(KAFKA_4)
-    except Unavailable as reason:
-        pytest.skip(f"Apache Kafka {KAFKA_4}: {reason}")
-    with kafka:
-        result = run("--kafka-bootstrap", kafka.bootstrap)
-        result.assert_outcomes(passed=2, skipped=3)
-        assert topics_of(kafka.bootstrap) == set()
+    bootstrap = real_kafka(version).bootstrap
+    before = topics_of(bootstrap)
+    result = run("--kafka-bootstrap", bootstrap)
+    result.assert_outcomes(passed=2, skipped=3)
+    assert topics_of(bootstrap) == before
 
 
-def test_a_cluster_that_does_not_answer_is_named(pytester: pytest.Pytester, run) -> None:
+def test_a_cluster_that_does_not_answer_is_named(pytester: pytest.Pytester, run: Run) -> None:
     with EmbeddedBroker() as broker:
         gone = broker.bootstrap
     pytester.makepyfile("def test_it(kafka_broker): pass")
@@ -324,5 +332,8 @@ def test_addresses_need_a_port(text: str) -> None:
 
 
 def test_too_many_replicas_are_refused_by_the_cluster(cluster: EmbeddedBroker) -> None:
-    with pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"):
-        RealCluster(cluster.bootstrap).create_topic("x", replication_factor=3)
+    with (
+        closing(RealCluster(cluster.bootstrap)) as real,
+        pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"),
+    ):
+        real.create_topic("x", replication_factor=3)

@@ -7,7 +7,7 @@ from ottla.wire import client_connection, server_connection
 from ottla.wire.client_connection import Answer, ClientConnection
 from ottla.wire.primitives import Buffer
 from ottla.wire.server_connection import Call, ServedApis, ServerConnection
-from ottla.wire.versions import Origin, PeerVersions, VersionRange
+from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
 
 # What one of our brokers might accept: enough APIs for the tests, flexible and older versions.
 SERVED = ServedApis(
@@ -22,10 +22,10 @@ SERVED = ServedApis(
         18: VersionRange(0, 3),
     }
 )
-VERSIONS = PeerVersions(SERVED.ranges, Origin.ADVERTISED)
+VERSIONS = PeerVersions(SERVED.ranges, VersionsOrigin.ADVERTISED)
 
 ClientEvent = Answer | client_connection.Disconnected
-ServerEvent = Call | server_connection.Disconnected
+ServerEvent = Call | server_connection.LongCall | server_connection.ClientDisconnected
 
 
 def joined(parts: Iterable[Buffer]) -> bytes:

@@ -1,10 +1,11 @@
 """Kafka's own bytes, and random messages, for the tests of the schema.
 
-`tests/golden/messages.jsonl` was written by Kafka's Java message classes (kafka-clients 4.1.1; 3.9.1 for
-the versions that 4.0 dropped). Each line: API, direction, version, the bytes that Kafka made, and the
-values that were set, bytes in hex. Variants: `default` sets nothing; `null` sets every nullable field to
-null; `full` sets everything, tagged fields too, with two elements per array; `long` needs lengths of more
-than one varint byte; `foreign` sets one field that the version lacks, where `bytes` may be "refused".
+`tests/golden/messages.jsonl` was written by Kafka's Java message classes (kafka-clients 4.4.0; 3.9.1 for
+the versions that 4.0 dropped); `golden_messages` makes it. Each line: API, direction, version, the bytes
+that Kafka made, and the values that were set, bytes in hex. Variants: `default` sets nothing; `null` sets
+every nullable field to null; `full` sets everything, tagged fields too, with two elements per array; `long`
+needs lengths of more than one varint byte; `foreign` sets one field that the version lacks, where `bytes`
+may be "refused".
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from hypothesis import strategies as st
 
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import Field, Struct
-from ottla.wire.primitives import Codec, Fixed, Uuid
+from ottla.wire.primitives import FieldCodec, Fixed, Uuid
 from ottla.wire.registry import apis
-from ottla.wire.schema import Message, boolean, fields, float64
+from ottla.wire.schema import ProtocolMessage, boolean, fields, float64
 from ottla.wire.strings import Blob, String
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl"
@@ -31,7 +32,7 @@ KINDS_BY_NAME = {kind.__name__: kind for kind in KINDS}
 
 
 class Row(NamedTuple):
-    kind: type[Message]
+    kind: type[ProtocolMessage]
     version: int
     variant: str
     data: bytes | None
@@ -44,7 +45,7 @@ class Row(NamedTuple):
         )
 
     @property
-    def message(self) -> Message:
+    def message(self) -> ProtocolMessage:
         """The declared object with the row's values."""
         return build(self.kind, self.values)
 
@@ -91,7 +92,7 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 @cache
-def messages(kind: type, version: int) -> st.SearchStrategy[Any]:
+def messages(kind: Any, version: int) -> st.SearchStrategy[Any]:
     """Objects that set only what `version` can carry."""
     present = [field for field in fields(kind) if field.exists(version)]
     return st.builds(kind, **{field.name: _field(field, version) for field in present})
@@ -103,11 +104,11 @@ def _field(field: Field, version: int) -> st.SearchStrategy[Any]:
     return st.none() | values if nullable else values
 
 
-def _codec(codec: Codec[Any], version: int) -> st.SearchStrategy[Any]:
+def _codec(codec: FieldCodec[Any], version: int) -> st.SearchStrategy[Any]:
     if isinstance(codec, Array):
         return st.lists(_codec(codec._element, version), max_size=3)
     if isinstance(codec, Struct):
-        return messages(codec._kind, version)
+        return messages(codec._kind, version)  # type: ignore[arg-type]  # classes are hashable
     if isinstance(codec, String):
         return st.text(max_size=5) | st.text(min_size=125, max_size=130)
     if isinstance(codec, Blob):
@@ -115,7 +116,7 @@ def _codec(codec: Codec[Any], version: int) -> st.SearchStrategy[Any]:
     return _fixed(codec)
 
 
-def _fixed(codec: Codec[Any]) -> st.SearchStrategy[Any]:
+def _fixed(codec: FieldCodec[Any]) -> st.SearchStrategy[Any]:
     if isinstance(codec, Uuid):
         return st.binary(min_size=16, max_size=16)
     if codec is boolean:

@@ -2,6 +2,7 @@
 
 import struct
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 FIRE_AND_FORGET = ProduceRequest(acks=0, timeout_ms=1)
 
 
-def ready(**options: int) -> ClientConnection:
+def ready(**options: Any) -> ClientConnection:
     return ClientConnection(client_id="c", versions=VERSIONS, **options)
 
 
@@ -105,11 +106,11 @@ def test_an_unknown_correlation_id_and_an_unasked_answer_are_faults() -> None:
     client = ready()
     client.send(HEARTBEAT)
     feed(client, reply(77, 4, HeartbeatResponse()))
-    with pytest.raises(RemoteProtocolError, match="correlation id 77 came, which nobody waits for"):
+    with pytest.raises(RemoteProtocolError, match="correlation id 77 came, which no request has"):
         client.next_event()
     idle = ready()
     feed(idle, reply(5, 4, HeartbeatResponse()))
-    with pytest.raises(RemoteProtocolError, match="correlation id 5 came, nothing was asked"):
+    with pytest.raises(RemoteProtocolError, match="id 5 came, but no request waits for an answer"):
         idle.next_event()
 
 
@@ -315,8 +316,8 @@ def test_every_row_of_the_table_happens(state: ClientState, what: ClientInput) -
     ("state", "what"),
     [
         pair
-        for pair in product(ClientState, set(ClientInput) - NOT_THE_CALLERS)
-        if pair[1] not in TRANSITIONS[pair[0]]
+        for pair in product(ClientState, ClientInput)
+        if pair[1] not in NOT_THE_CALLERS and pair[1] not in TRANSITIONS[pair[0]]
     ],
 )
 def test_what_is_not_in_the_table_is_refused(state: ClientState, what: ClientInput) -> None:

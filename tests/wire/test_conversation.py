@@ -3,6 +3,7 @@
 import struct
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.offset_fetch import OffsetFetchResponse
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 from ottla.wire.client_connection import Answer, ClientConnection
-from ottla.wire.negotiation import Discovery, Link, Question
+from ottla.wire.negotiation import Discovery, ProbeLink, Question
 from ottla.wire.schema import Request, Response
 from ottla.wire.server_connection import Call, ServedApis, ServerConnection
 from ottla.wire.versions import GENERATIONS, PeerVersions, VersionRange
@@ -46,7 +47,7 @@ def produced(acks: int, size: int) -> ProduceRequest:
     return ProduceRequest(acks=acks, topic_data=[ProduceTopic(name="t", partition_data=rows)])
 
 
-Turn = tuple[Request, Response]
+Turn = tuple[Request[Any], Response]
 turns = st.one_of(
     st.builds(
         lambda n: (HeartbeatRequest(generation_id=n), HeartbeatResponse(error_code=n)), st.integers(0, 99)
@@ -198,7 +199,7 @@ def discover(broker: Broker) -> tuple[PeerVersions, int, ClientConnection]:
     connections: list[ClientConnection] = []
     plan = discovery.start()
     while isinstance(plan, Question):
-        if plan.link is Link.NEW:
+        if plan.link is ProbeLink.NEW:
             connections.append(ClientConnection(client_id="c"))
         connection = connections[-1]
         back = broker(joined(connection.send(plan.request, version=plan.version).parts))
@@ -277,4 +278,4 @@ def test_a_half_received_call_is_no_event() -> None:
         server, joined(ClientConnection(client_id="c", versions=VERSIONS).send(produced(1, 5000)).parts)[:-1]
     )
     assert server.next_event() is None
-    assert not isinstance(server.next_event(), server_connection.Disconnected)
+    assert not isinstance(server.next_event(), server_connection.ClientDisconnected)

@@ -6,7 +6,9 @@ import pytest
 
 from ottla.model.errors import LocalProtocolError
 from ottla.wire.schema import decode, encode
-from tests.wire.messages import KINDS, Row, rows_of
+from tests.wire.golden_messages import golden_lines
+from tests.wire.messages import GOLDEN, KINDS, Row, rows_of
+from tools.peer_cache import Unavailable
 
 WHOLE = ["default", "null", "full", "long"]
 
@@ -33,6 +35,14 @@ def test_fields_that_a_version_lacks_are_dropped_or_refused_as_kafka_does() -> N
     """Covers `ignorable` of each field in each version."""
     for row in rows_of("foreign"):
         assert _encoded(row) == row.data, row.label
+
+
+def test_the_golden_file_is_what_kafkas_classes_write() -> None:
+    try:
+        lines = golden_lines()
+    except Unavailable as missing:
+        pytest.skip(f"Kafka's message classes are not asked: {missing}")
+    assert lines == GOLDEN.read_text().splitlines()
 
 
 def _encoded(row: Row) -> bytes | None:

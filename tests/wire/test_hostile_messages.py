@@ -15,7 +15,7 @@ from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.api.fetch import FetchRequest, FetchTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
-from ottla.wire.schema import Message, decode, decode_prefix, encode
+from ottla.wire.schema import ProtocolMessage, decode, decode_prefix, encode
 from tests.wire.messages import KINDS, Row, messages, rows_of
 
 HUGE_COUNTS = [
@@ -30,7 +30,7 @@ AMPLIFICATION = 250
 ALLOWANCE_BYTES = 20_000
 
 
-def attempt(kind: type[Message], version: int, data: bytes) -> Message | None:
+def attempt(kind: type[ProtocolMessage], version: int, data: bytes) -> ProtocolMessage | None:
     try:
         return decode(kind, version, data)
     except RemoteProtocolError as error:
@@ -43,16 +43,18 @@ def attempt(kind: type[Message], version: int, data: bytes) -> Message | None:
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_values_survive_the_round_trip_in_every_version(
-    kind: type[Message], data: st.DataObject
+    kind: type[ProtocolMessage], data: st.DataObject
 ) -> None:
     for version in range(kind.API.version_newest + 1):
-        message = data.draw(messages(kind, version))
+        message = data.draw(messages(kind, version))  # type: ignore[arg-type]  # classes are hashable
         assert decode(kind, version, b"".join(encode(message, version))) == message
 
 
 @settings(max_examples=400, deadline=None)
 @given(kind=st.sampled_from(KINDS), data=st.binary(max_size=200), draw=st.data())
-def test_random_bytes_are_read_or_refused(kind: type[Message], data: bytes, draw: st.DataObject) -> None:
+def test_random_bytes_are_read_or_refused(
+    kind: type[ProtocolMessage], data: bytes, draw: st.DataObject
+) -> None:
     attempt(kind, draw.draw(st.integers(0, kind.API.version_newest)), data)
 
 
@@ -140,7 +142,7 @@ def test_the_densest_valid_message_costs_a_bounded_multiple_of_its_size() -> Non
 PRODUCE_9 = b"\x00\x00\x01\x00\x00\x00\x01\x02\x02t\x02\x00\x00\x00\x05\x03ab\0\0\0"
 
 
-def refused(kind: type[Message], version: int, data: bytes) -> str:
+def refused(kind: type[ProtocolMessage], version: int, data: bytes) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
         decode(kind, version, data)
     return str(caught.value)

@@ -12,10 +12,19 @@ from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordina
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from ottla.wire.negotiation import TRANSITIONS, Asked, Discovery, Link, Outcome, Plan, Question, Settled
+from ottla.wire.negotiation import (
+    TRANSITIONS,
+    Discovery,
+    Plan,
+    Probe,
+    ProbeLink,
+    ProbeOutcome,
+    Question,
+    VersionsSettled,
+)
 from ottla.wire.schema import Response, encode
 from ottla.wire.transitions import advance
-from ottla.wire.versions import Origin
+from ottla.wire.versions import VersionsOrigin
 
 NEWEST = ApiVersionsRequest.API.version_newest
 LIST = ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, min_version=0, max_version=11)])
@@ -45,15 +54,15 @@ def report(discovery: Discovery, outcome: str | Response) -> Plan:
 def test_the_first_question_is_api_versions_in_our_newest_version() -> None:
     _, plan = started()
     names = ApiVersionsRequest(client_software_name="ottla", client_software_version="1.2")
-    assert plan == Question(names, NEWEST, Link.NEW)
+    assert plan == Question(names, NEWEST, ProbeLink.NEW)
 
 
 def test_an_answer_settles_it() -> None:
     discovery, _ = started()
     plan = discovery.answered(LIST)
-    assert isinstance(plan, Settled)
+    assert isinstance(plan, VersionsSettled)
     assert plan.versions.version_for(FetchRequest.API) == 11
-    assert plan.versions.origin is Origin.ADVERTISED
+    assert plan.versions.origin is VersionsOrigin.ADVERTISED
 
 
 @pytest.mark.parametrize(
@@ -72,8 +81,8 @@ def test_a_refusal_is_followed_by_the_offered_version_on_the_same_connection(
     discovery, _ = started()
     plan = discovery.answered(refusal(*offers))
     assert isinstance(plan, Question)
-    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, version, Link.SAME)
-    assert isinstance(discovery.answered(LIST), Settled)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, version, ProbeLink.SAME)
+    assert isinstance(discovery.answered(LIST), VersionsSettled)
 
 
 GENERATIONS = {
@@ -91,11 +100,11 @@ def test_silent_and_closing_brokers_are_told_apart_by_probes(
     discovery, plan = started()
     for outcome in outcomes:
         assert isinstance(plan, Question)
-        assert plan.link is Link.NEW
+        assert plan.link is ProbeLink.NEW
         encode(plan.request, plan.version)
         plan = report(discovery, outcome)
-    assert isinstance(plan, Settled)
-    assert (plan.versions.generation, plan.versions.origin) == (generation, Origin.PROBED)
+    assert isinstance(plan, VersionsSettled)
+    assert (plan.versions.generation, plan.versions.origin) == (generation, VersionsOrigin.PROBED)
 
 
 @pytest.mark.parametrize("verdict", ["closed", "silent"])
@@ -118,8 +127,8 @@ def test_a_single_close_may_be_a_restart_so_the_question_is_put_again() -> None:
     discovery, _ = started()
     plan = discovery.closed()
     assert isinstance(plan, Question)
-    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, Link.NEW)
-    assert isinstance(discovery.answered(LIST), Settled)
+    assert (type(plan.request), plan.version, plan.link) == (ApiVersionsRequest, 0, ProbeLink.NEW)
+    assert isinstance(discovery.answered(LIST), VersionsSettled)
 
 
 def test_a_broker_that_refuses_its_own_offer_is_given_up() -> None:
@@ -143,8 +152,8 @@ def test_an_answer_to_something_else_is_the_drivers_mistake() -> None:
 
 def test_a_pin_settles_it_without_a_question() -> None:
     _, plan = started(pin="0.8.2")
-    assert isinstance(plan, Settled)
-    assert (plan.versions.generation, plan.versions.origin) == ("0.8.2", Origin.PINNED)
+    assert isinstance(plan, VersionsSettled)
+    assert (plan.versions.generation, plan.versions.origin) == ("0.8.2", VersionsOrigin.PINNED)
     with pytest.raises(ConfigError, match="known are"):
         Discovery(software_version="1.2", pin="7.0")
 
@@ -152,7 +161,7 @@ def test_a_pin_settles_it_without_a_question() -> None:
 def test_nothing_can_be_reported_before_the_start_or_after_the_end() -> None:
     discovery = Discovery(software_version="1.2")
     with pytest.raises(
-        LocalProtocolError, match="Asked 'nothing': 'closed' is not possible; possible: start"
+        LocalProtocolError, match="Probe 'nothing': 'closed' is not possible; possible: start"
     ):
         discovery.closed()
     discovery.start()
@@ -163,8 +172,8 @@ def test_nothing_can_be_reported_before_the_start_or_after_the_end() -> None:
         discovery.answered(LIST)
 
 
-@pytest.mark.parametrize(("asked", "outcome"), list(product(Asked, Outcome)))
-def test_the_table_decides_every_outcome_of_every_question(asked: Asked, outcome: Outcome) -> None:
+@pytest.mark.parametrize(("asked", "outcome"), list(product(Probe, ProbeOutcome)))
+def test_the_table_decides_every_outcome_of_every_question(asked: Probe, outcome: ProbeOutcome) -> None:
     if outcome in TRANSITIONS[asked]:
         assert advance(TRANSITIONS, asked, outcome) is TRANSITIONS[asked][outcome]
     else:
@@ -175,15 +184,15 @@ def test_the_table_decides_every_outcome_of_every_question(asked: Asked, outcome
 def test_every_question_ends_after_finitely_many_outcomes() -> None:
     """No cycles: discovery costs at most a handful of connections."""
 
-    def depth(asked: Asked) -> int:
+    def depth(asked: Probe) -> int:
         return 1 + max((depth(after) for after in TRANSITIONS[asked].values()), default=0)
 
-    assert depth(Asked.NOTHING) <= 9
-    assert set(TRANSITIONS) == set(Asked)
+    assert depth(Probe.NOTHING) <= 9
+    assert set(TRANSITIONS) == set(Probe)
 
 
 def test_a_version_that_brokers_refuse_is_made_acceptable() -> None:
     """KIP-511 allows letters, digits, dots and dashes; a local version has a plus."""
     plan = Discovery(software_version="0.1.0.dev3+gabc").start()
     assert isinstance(plan, Question)
-    assert plan.request.client_software_version == "0.1.0.dev3-gabc"
+    assert plan.request.client_software_version == "0.1.0.dev3-gabc"  # type: ignore[attr-defined]

@@ -109,18 +109,18 @@ def test_an_ignorable_value_is_dropped() -> None:
             "HeartbeatRequest v0: generation_id: cannot send 2147483648",
         ),
         (FetchRequest(max_wait_ms=1 << 40), 12, "FetchRequest v12: max_wait_ms: cannot send 1099511627776"),
-        (FetchRequest(topics=None), 12, "FetchRequest v12: topics: cannot send None: not nullable"),
+        (FetchRequest(topics=None), 12, "FetchRequest v12: topics: cannot send None: not nullable"),  # type: ignore[arg-type]
         (MetadataRequest(topics=None), 0, "MetadataRequest v0: topics: cannot send None: not nullable"),
-        (HeartbeatRequest(group_id=None), 0, "group_id: cannot send None: not nullable"),
+        (HeartbeatRequest(group_id=None), 0, "group_id: cannot send None: not nullable"),  # type: ignore[arg-type]
         (HeartbeatRequest(group_id="x" * 32768), 0, "32768 bytes of UTF-8, at most 32767"),
         (HeartbeatRequest(group_id="x" * 32768), 4, "32768 bytes of UTF-8, at most 32767"),
         (HeartbeatRequest(group_id="\ud800"), 4, "group_id: cannot send '\\ud800'"),
-        (HeartbeatRequest(group_id=b"g"), 4, "group_id: cannot send b'g'"),
-        (MetadataRequest(topics=[], allow_auto_topic_creation=None), 4, "creation: cannot send None"),
+        (HeartbeatRequest(group_id=b"g"), 4, "group_id: cannot send b'g'"),  # type: ignore[arg-type]
+        (MetadataRequest(topics=[], allow_auto_topic_creation=None), 4, "creation: cannot send None"),  # type: ignore[arg-type]
         (FetchRequest(topics=[FetchTopic(topic_id=b"short")]), 13, "topics.topic_id: cannot send b'short'"),
-        (JoinGroupRequest(protocols=[JoinGroupProtocol(metadata="text")]), 0, "metadata: cannot send 'text'"),
-        (JoinGroupRequest(protocols=[JoinGroupProtocol(metadata=None)]), 0, "metadata: cannot send None"),
-        (FetchRequest(topics=[None]), 12, "FetchRequest v12: cannot send"),
+        (JoinGroupRequest(protocols=[JoinGroupProtocol(metadata="text")]), 0, "metadata: cannot send 'text'"),  # type: ignore[arg-type]
+        (JoinGroupRequest(protocols=[JoinGroupProtocol(metadata=None)]), 0, "metadata: cannot send None"),  # type: ignore[arg-type]
+        (FetchRequest(topics=[None]), 12, "FetchRequest v12: cannot send"),  # type: ignore[list-item]
     ],
 )
 def test_what_cannot_be_sent(message: Any, version: int, text: str) -> None:

@@ -3,6 +3,7 @@
 import struct
 import weakref
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -10,17 +11,20 @@ from ottla.model.errors import ConfigError, LocalProtocolError, RemoteProtocolEr
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 from ottla.wire.client_connection import ClientConnection
+from ottla.wire.schema import Request
 from ottla.wire.server_connection import (
     TRANSITIONS,
     Call,
-    Disconnected,
+    ClientDisconnected,
+    LongCall,
     ServedApis,
     ServerConnection,
     ServerInput,
     ServerState,
+    encoded_answer,
 )
 from ottla.wire.transitions import advance
 from ottla.wire.versions import VersionRange
@@ -29,7 +33,7 @@ from tests.wire.loopback import SERVED, VERSIONS, calls, feed, joined, server_ev
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-def requests(*messages: HeartbeatRequest | FetchRequest | ProduceRequest | ApiVersionsRequest) -> bytes:
+def requests(*messages: Request[Any]) -> bytes:
     """The bytes of a client that sends these in their best versions."""
     client = ClientConnection(client_id="c", versions=VERSIONS)
     return b"".join(joined(client.send(message).parts) for message in messages)
@@ -57,6 +61,21 @@ def correlation_ids(data: bytes) -> list[int]:
 def test_a_call_carries_header_and_message() -> None:
     (call,) = calls(opened(), requests(HEARTBEAT))
     assert call[:-1] == (0, HeartbeatRequest.API, 4, 0, "c", HEARTBEAT, True)
+
+
+def test_a_request_with_thousands_of_elements_is_decoded_by_the_driver() -> None:
+    """It has its place among the calls, and the next one is handed out."""
+    server = opened()
+    wanted = MetadataRequest(topics=[MetadataTopic(name=str(number)) for number in range(5000)])
+    long, short = server_events(server, requests(wanted, HEARTBEAT))
+    assert isinstance(long, LongCall)
+    assert isinstance(short, Call)
+    server.respond(short, HeartbeatResponse())
+    assert not server.take_output()
+    call = server.call_of(long.frame, long.sequence)
+    assert call.message == wanted
+    server.finish(call.sequence, encoded_answer(call, MetadataResponse()))
+    assert correlation_ids(joined(server.take_output())) == [0, 1]
 
 
 def test_answers_leave_in_the_order_of_the_calls() -> None:
@@ -224,7 +243,7 @@ def test_what_was_sent_before_the_close_is_still_handed_out() -> None:
         seen.append(type(event))
         if isinstance(event, Call):
             server.respond(event, ProduceResponse())
-    assert seen == [Call, Call, Call, Disconnected]
+    assert seen == [Call, Call, Call, ClientDisconnected]
     assert server.state is ServerState.CLOSED
 
 
@@ -284,7 +303,7 @@ def act(server: ServerConnection, call: Call, what: ServerInput) -> None:
         case ServerInput.EOF:
             server.eof()
         case ServerInput.DRAINED:
-            assert list(server_events(server))[-1] == Disconnected()
+            assert list(server_events(server))[-1] == ClientDisconnected()
         case ServerInput.FAULT:
             calls_or_nothing = requests(HEARTBEAT) + struct.pack(">i", -1)
             with pytest.raises(RemoteProtocolError):

@@ -1,5 +1,7 @@
 """Choosing a version for each API: what a peer advertises, fixed generations, pins."""
 
+from typing import Any
+
 import pytest
 
 from ottla.model.errors import ConfigError, LocalProtocolError
@@ -12,7 +14,15 @@ from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request
-from ottla.wire.versions import GENERATIONS, Origin, PeerVersions, VersionRange, advertised, pinned, probed
+from ottla.wire.versions import (
+    GENERATIONS,
+    PeerVersions,
+    VersionRange,
+    VersionsOrigin,
+    advertised,
+    pinned,
+    probed,
+)
 
 PRODUCE, FETCH, METADATA = ProduceRequest.API, FetchRequest.API, MetadataRequest.API
 
@@ -62,7 +72,7 @@ def test_an_absent_api_names_the_broker_and_the_key() -> None:
 def test_unknown_keys_do_no_harm() -> None:
     versions = peer((9999, 0, 3), (-7, 0, 0), (1, 0, 11))
     assert versions.version_for(FETCH) == 11
-    assert versions.origin is Origin.ADVERTISED
+    assert versions.origin is VersionsOrigin.ADVERTISED
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,7 @@ def test_the_clamp_needs_both_apis() -> None:
     ],
 )
 def test_generations_have_the_versions_of_their_brokers(
-    kind: type[Request], by_generation: dict[str, int]
+    kind: type[Request[Any]], by_generation: dict[str, int]
 ) -> None:
     ranges = {name: table[kind.API.key] for name, table in GENERATIONS.items() if kind.API.key in table}
     assert ranges == {name: VersionRange(0, newest) for name, newest in by_generation.items()}
@@ -111,7 +121,7 @@ def test_generations_have_the_versions_of_their_brokers(
     [("0.8.0", "0.8.0"), ("0.8.2", "0.8.2"), ("0.8.2.2", "0.8.2"), ("0.9", "0.9"), ("0.9.0.1", "0.9")],
 )
 def test_a_pin_may_be_the_generation_or_an_exact_release(pin: str, generation: str) -> None:
-    assert (pinned(pin).generation, pinned(pin).origin) == (generation, Origin.PINNED)
+    assert (pinned(pin).generation, pinned(pin).origin) == (generation, VersionsOrigin.PINNED)
 
 
 @pytest.mark.parametrize("pin", ["", "0.8", "0.90", "0.10.2", "2.8", "latest"])

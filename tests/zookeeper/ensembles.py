@@ -12,7 +12,7 @@ from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.session import SessionLimits, SessionState, ZooKeeperSession
-from zookeeper.flags import WAIT_S, Notes
+from tests.zookeeper.flags import WAIT_S, Notes
 
 
 class Ensemble(Protocol):

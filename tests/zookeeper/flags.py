@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 _Told = TypeVar("_Told")
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 """Longest wait for something that must happen; reached only when a test fails."""
 
 

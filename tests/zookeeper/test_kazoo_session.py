@@ -13,13 +13,13 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import AccessDenied, ConnectionLost, NoNode, SessionClosed
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.session import SessionState, WatchEvent, WatchKind
-from zookeeper.flags import Notes
+from ottla.zookeeper.zookeeper_errors import AccessDenied, NoNode, SessionClosed, ZooKeeperConnectionLost
+from tests.zookeeper.flags import Notes
 
-WAIT_MS = 20_000
+WAIT_MS = 120_000
 
 
 @pytest.mark.parametrize(("asked_ms", "granted_ms"), [(200, 400), (5000, 5000), (900_000, 60_000)])
@@ -33,14 +33,15 @@ def test_the_granted_timeout_is_told(
         assert session.session_timeout_ms == granted_ms
 
 
-def test_nobody_there_is_said_in_time() -> None:
+def test_nobody_there_is_said_in_time(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         session = KazooZooKeeperSession(KazooSettings(address, connection_timeout_ms=100))
-        with pytest.raises(ConnectionLost, match=rf"at {address} answered within 100 ms"):
+        with pytest.raises(ZooKeeperConnectionLost, match=rf"at {address} answered within 100 ms"):
             session.connect()
     assert session.state is SessionState.LOST
+    assert caplog.records == []  # nor does kazoo repeat it for every attempt
     with pytest.raises(SessionClosed):
         session.get("/")
 
@@ -79,7 +80,7 @@ def test_a_mute_server_costs_the_request_timeout_and_no_more(zookeeper_server: Z
         session.ensure("/mute")
         zookeeper_server.pause()
         try:
-            with pytest.raises(ConnectionLost, match="no answer within 200 ms; whether it was done"):
+            with pytest.raises(ZooKeeperConnectionLost, match="no answer within 200 ms; whether it was done"):
                 session.get("/mute")
         finally:
             zookeeper_server.resume()
@@ -110,7 +111,7 @@ def test_a_request_under_way_when_the_server_dies_is_lost(zookeeper_server: ZooK
         try:
             request = pool.submit(session.exists, "/")
             zookeeper_server.kill()
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ZooKeeperConnectionLost):
                 request.result(WAIT_MS / 1000)
         finally:
             zookeeper_server.start()
@@ -153,7 +154,7 @@ def test_close_ends_every_thread_also_without_a_server(zookeeper_server: ZooKeep
 @pytest.mark.parametrize("name", ["session_timeout_ms", "connection_timeout_ms", "request_timeout_ms"])
 def test_timeouts_are_positive(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is 0"):
-        KazooSettings("h", **{name: 0})
+        KazooSettings("h", **{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_wrong_connect_string_is_refused_when_made() -> None:

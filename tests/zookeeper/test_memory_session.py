@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from ottla.zookeeper.errors import ConnectionLost, NoNode, SessionLost, ZooKeeperError
-from ottla.zookeeper.memory_session import Delivery, MemorySession, MemoryZooKeeper
+from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper, WatchDelivery
 from ottla.zookeeper.session import CreateMode, SessionState, WatchEvent, WatchKind
+from ottla.zookeeper.zookeeper_errors import NoNode, SessionLost, ZooKeeperConnectionLost, ZooKeeperError
 
 
 def connected(ensemble: MemoryZooKeeper) -> MemorySession:
@@ -21,7 +21,7 @@ def test_a_lost_answer_hides_a_change_that_was_made() -> None:
     ensemble = MemoryZooKeeper()
     session = connected(ensemble)
     session.lose_next_answer()
-    with pytest.raises(ConnectionLost, match="before the answer"):
+    with pytest.raises(ZooKeeperConnectionLost, match="before the answer"):
         session.create("/a", b"", CreateMode.EPHEMERAL)
     assert session.state is SessionState.SUSPENDED
     assert ensemble.tree.ephemerals(session.session_id) == ("/a",)
@@ -32,7 +32,7 @@ def test_a_lost_answer_hides_a_change_that_was_made() -> None:
 def test_a_lost_answer_hides_an_error_too() -> None:
     session = connected(MemoryZooKeeper())
     session.lose_next_answer()
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ZooKeeperConnectionLost):
         session.get("/none")
     session.resume()
     with pytest.raises(NoNode):
@@ -74,7 +74,7 @@ def test_a_suspended_client_that_closes_leaves_its_session_to_the_servers() -> N
 
 
 def test_events_wait_for_delivery_or_for_the_next_operation() -> None:
-    ensemble = MemoryZooKeeper(Delivery.ON_DEMAND)
+    ensemble = MemoryZooKeeper(WatchDelivery.ON_DEMAND)
     watcher, writer = connected(ensemble), connected(ensemble)
     told: list[WatchEvent] = []
     watcher.exists("/a", told.append)
@@ -107,7 +107,7 @@ def test_ephemerals_of_a_dead_session_go_in_one_change() -> None:
 def run(seed: int) -> list[object]:
     """Random operations and faults; everything that could be seen of them."""
     choose = random.Random(seed)
-    ensemble = MemoryZooKeeper(choose.choice(list(Delivery)))
+    ensemble = MemoryZooKeeper(choose.choice(list(WatchDelivery)))
     sessions = [connected(ensemble) for _ in range(3)]
     seen: list[object] = []
     for _ in range(150):

@@ -23,8 +23,6 @@ from ottla.zookeeper import paths
         (paths.entity_config("clients", "c"), "/config/clients/c"),
         (paths.entity_config("brokers", "<default>"), "/config/brokers/<default>"),
         (paths.config_change(), "/config/changes/config_change_"),
-        (paths.isr_change(), "/isr_change_notification/isr_change_"),
-        (paths.log_dir_event(), "/log_dir_event_notification/log_dir_event_"),
         (paths.delete_topic("t"), "/admin/delete_topics/t"),
         (paths.group("g"), "/consumers/g"),
         (paths.consumer_ids("g"), "/consumers/g/ids"),
@@ -53,10 +51,8 @@ def test_topic_that_kafka_refuses(name: str) -> None:
             make(name)
 
 
-def test_long_topics_of_old_brokers_are_read_but_not_made() -> None:
+def test_long_topics_of_old_brokers_are_read() -> None:
     assert paths.checked_topic("t" * 255)
-    with pytest.raises(ConfigError, match="1 to 249"):
-        paths.checked_topic("t" * 250, chars_max=paths.NEW_TOPIC_CHARS_MAX)
 
 
 @pytest.mark.parametrize("group_id", ["", ".", "..", "a/b", "g h", "é", "g\n"])
@@ -130,12 +126,6 @@ def test_family_of_a_path() -> None:
     assert paths.lineage("/") == ()
     with pytest.raises(ConfigError):
         paths.child("/a", "b/c")
-
-
-def test_sequence_number() -> None:
-    assert paths.sequence_number("/config/changes/config_change_0000000012") == 12
-    with pytest.raises(ConfigError, match="sequential"):
-        paths.sequence_number("/config/changes/config_change_")
 
 
 def test_only_this_module_spells_kafkas_nodes() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.zookeeper import recipes
-from ottla.zookeeper.errors import ConnectionLost, NodeExists, SessionLost
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from ottla.zookeeper.session import CreateMode, SessionLimits
+from ottla.zookeeper.zookeeper_errors import NodeExists, SessionLost, ZooKeeperConnectionLost
 
 OWNER = "/consumers/g/owners/t/0"
 
@@ -34,7 +34,7 @@ def test_claim_survives_a_lost_answer(ensemble: MemoryZooKeeper) -> None:
     session = connected(ensemble)
     session.ensure("/consumers/g/owners/t")
     session.lose_next_answer()
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ZooKeeperConnectionLost):
         recipes.claim_ephemeral(session, OWNER, b"g_a-0")
     session.resume()
     recipes.claim_ephemeral(session, OWNER, b"g_a-0")

@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.java_runtime import JARS_VARIABLE, java_command, zookeeper_jars
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ServerSettings, ZooKeeperServer
-from zookeeper.conftest import FAST, require_server
+from ottla.zookeeper.zookeeper_errors import ServerFailed
+from tests.real_servers import FAST, require_zookeeper
 
-WAIT_MS = 20_000
+WAIT_MS = 120_000
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
     """Not started; a path that Java's property files cannot spell as it is."""
-    require_server()
+    require_zookeeper()
     made = ZooKeeperServer(tmp_path / "dätä \\ dir", settings=FAST)
     yield made
     made.stop()
@@ -150,7 +150,7 @@ def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
 def test_missing_pyspark_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(JARS_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(ServerFailed, match="pip install pyspark"):
+    with pytest.raises(ServerFailed, match=r"pip install 'ottla\[spark\]'"):
         zookeeper_jars()
     monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
     with pytest.raises(ServerFailed, match="holds no zookeeper"):

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import (
-    BadVersion,
-    ConnectionLost,
-    LimitExceeded,
-    NoChildrenForEphemerals,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionClosed,
-)
 from ottla.zookeeper.session import (
     CheckOperation,
     CreateMode,
@@ -29,8 +20,18 @@ from ottla.zookeeper.session import (
     WatchKind,
     ZooKeeperSession,
 )
-from zookeeper.ensembles import Ensemble, MemoryEnsemble, RealEnsemble
-from zookeeper.flags import Notes
+from ottla.zookeeper.zookeeper_errors import (
+    BadVersion,
+    LimitExceeded,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionClosed,
+    ZooKeeperConnectionLost,
+)
+from tests.zookeeper.ensembles import Ensemble, MemoryEnsemble, RealEnsemble
+from tests.zookeeper.flags import Notes
 
 
 @pytest.fixture(params=["memory", "real"])
@@ -319,7 +320,7 @@ def test_a_transaction_is_not_done_at_all(
     before = session.exists("/a"), session.exists("/a/b")
     changed = Notes[WatchEvent]()
     session.get("/a", changed)
-    operations = [
+    operations: list[Any] = [
         SetOperation("/a", b"1"),
         DeleteOperation("/a/b"),
         CreateOperation("/a/c"),
@@ -402,7 +403,7 @@ def test_a_cut_suspends_and_the_same_session_comes_back(ensemble: Ensemble) -> N
         ensemble.cut(session)
         assert session.state is SessionState.SUSPENDED
         assert session.session_id == session_id
-        with pytest.raises(ConnectionLost, match="nothing was sent"):
+        with pytest.raises(ZooKeeperConnectionLost, match="nothing was sent"):
             session.set("/mine", b"2")
         for notes, path in zip(armed, ("/mine", "/none", "/"), strict=True):
             assert notes.await_count(1) == event(WatchKind.INTERRUPTED, path)

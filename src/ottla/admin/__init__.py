@@ -1,9 +1,9 @@
-"""Administration of a cluster: topics, settings, records, groups of both kinds.
+"""Administration of a cluster: topics, settings, records, groups of both kinds, transactions.
 
-`Admin` is the face. Behind it: `access` (brokers, ZooKeeper, tries); `topics`, `configs`, `logs`, `groups`
-and `lag`, whose calls return an outcome for every name, so that nothing is lost of what fails in part;
-`zookeeper_topics` and `zookeeper_groups` for what old brokers have no calls for; `*_values`, what users give
-and get. Pure are `replica_assignment`, `old_topic_configs`, `member_protocol` and `lag_gauges`.
+Applications use `Admin`. Behind it: `access` (brokers, ZooKeeper, retries); `topic_admin`, `configs`,
+`logs`, `groups`, `lag` and `transactions`, whose calls return an outcome for every name; `zookeeper_topics`
+and `zookeeper_groups` for brokers that have no such calls; `*_values`, which users give and get. Pure are
+`replica_assignment`, `old_topic_configs` and `lag_gauges`.
 """
 
 from ottla.admin.admin import Admin
@@ -16,7 +16,6 @@ from ottla.admin.config_values import (
     client_resource,
     topic_resource,
 )
-from ottla.admin.errors import AdminErrors, Unsupported
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -26,31 +25,36 @@ from ottla.admin.group_values import (
     GroupMember,
     OffsetMove,
     PartitionLag,
+    StoredOffset,
 )
 from ottla.admin.lag_gauges import lag_exposition
-from ottla.admin.logs import END_OF_LOG, At, LogOffset
+from ottla.admin.logs import MAX_TIMESTAMP, LogOffset
 from ottla.admin.topic_values import (
     ClusterDescription,
-    CreatedTopic,
     NewPartitions,
     NewTopic,
     PartitionDescription,
+    TopicCreation,
     TopicDescription,
+)
+from ottla.admin.transaction_values import (
+    OpenTransaction,
+    PartitionProducer,
+    TransactionDescription,
+    TransactionListing,
 )
 from ottla.model.topic_partition import TopicAndPartition
 
 __all__ = [
-    "END_OF_LOG",
+    "MAX_TIMESTAMP",
     "Admin",
-    "AdminErrors",
-    "At",
     "ClusterDescription",
     "CommittedOffset",
     "ConfigEntry",
     "ConfigKind",
     "ConfigResource",
     "ConfigSource",
-    "CreatedTopic",
+    "TopicCreation",
     "GroupDescription",
     "GroupKind",
     "GroupLag",
@@ -60,11 +64,15 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetMove",
+    "OpenTransaction",
     "PartitionDescription",
     "PartitionLag",
+    "PartitionProducer",
+    "StoredOffset",
     "TopicAndPartition",
     "TopicDescription",
-    "Unsupported",
+    "TransactionDescription",
+    "TransactionListing",
     "broker_resource",
     "client_resource",
     "lag_exposition",

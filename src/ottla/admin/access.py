@@ -1,7 +1,7 @@
-"""What every administrative call stands on: brokers and ZooKeeper, reached at the first need, and tries.
+"""ClusterAccess: brokers and ZooKeeper for Admin's calls, connected when first used, and retries.
 
-`ClusterAccess` owns the metadata, the connections and the ZooKeeper session of one Admin. Whoever asks for
-something that brokers may lack asks `has` first, and takes ZooKeeper's way if not.
+It owns the metadata, the connections and the ZooKeeper session of one Admin. A call that brokers may not have
+asks `has` first, and otherwise works through ZooKeeper.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.admin.config import AdminConfig
-from ottla.admin.errors import Unsupported, only
+from ottla.admin.admin_config import AdminConfig
+from ottla.admin.admin_errors import only
+from ottla.client.attempts import attempts
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
-from ottla.client.retry import Action, Backoff, action_about, attempts
+from ottla.client.reactions import Action, action_about
+from ottla.client.retry import Backoff
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.cluster_view import ClusterView
 from ottla.model.error_codes import Code
@@ -29,6 +31,7 @@ from ottla.model.errors import (
     OttlaError,
     RemoteProtocolError,
     RequestTimedOut,
+    Unsupported,
 )
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.schema import Api
@@ -45,7 +48,7 @@ _OUTCOME_UNKNOWN = {Code.REQUEST_TIMED_OUT, Code.NETWORK_EXCEPTION}
 
 
 class ClusterAccess:
-    """Belongs to one thread at a time."""
+    """Used by one thread at a time."""
 
     def __init__(self, config: AdminConfig, *, clock: Clock = MONOTONIC) -> None:
         self.config = config
@@ -58,16 +61,17 @@ class ClusterAccess:
         self._spoken: PeerVersions | None = None
         self._is_closed = False
 
-    # --- what is reached
+    # --- connections
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """Of a cluster that has answered once. Raises BrokerUnreachable after one try of every address."""
+        """The metadata of a cluster that has answered. Raises BrokerUnreachable after one try of each
+        address, at the latest after default.api.timeout.ms."""
         if self._metadata is None:
             self._check_open()
             metadata = ClusterMetadata(self._client(), self._clock)
             try:
-                metadata.refresh((), reason="administration begins")
+                metadata.refresh((), reason="administration begins", deadline=self.deadline())
             except BaseException:
                 metadata.close()
                 raise
@@ -76,7 +80,7 @@ class ClusterAccess:
 
     @property
     def pool(self) -> ConnectionPool:
-        """Connections by broker."""
+        """The connections to brokers."""
         if self._pool is None:
             self._pool = ConnectionPool(self._client(), self.metadata, clock=self._clock)
         return self._pool
@@ -86,12 +90,13 @@ class ClusterAccess:
         """Whether zookeeper.connect is set."""
         return bool(self.config.zookeeper_connect)
 
-    def zookeeper(self, wish: str, lack: str) -> ZooKeeperSession:
-        """The session. Raises Unsupported if zookeeper.connect is not set: `wish` fails because of `lack`."""
+    def zookeeper(self, purpose: str, reason: str) -> ZooKeeperSession:
+        """Return the session. Raises Unsupported with `purpose` and `reason` if zookeeper.connect is not
+        set."""
         if not self.has_zookeeper:
             raise Unsupported(
-                f"{wish}: {lack}, and zookeeper.connect is not set; give zookeeper_connect='HOST:PORT' of "
-                "the brokers' ZooKeeper, and it is done there as Kafka's own tools of that time do"
+                f"{purpose}: {reason}, and zookeeper.connect is not set; give zookeeper_connect='HOST:PORT' "
+                "of the brokers' ZooKeeper, and it is done there, as Kafka's tools of that time did"
             )
         if self._session is None:
             self._check_open()
@@ -117,35 +122,45 @@ class ClusterAccess:
         if client.bootstrap:
             return client
         session = self.zookeeper("finding the brokers", "bootstrap.servers is not set")
-        told = ZooKeeperMetadata(session, protocol=client.security.protocol)
-        return replace(client, bootstrap=told.bootstrap())
+        metadata = ZooKeeperMetadata(session, protocol=client.security.protocol)
+        return replace(client, bootstrap=metadata.bootstrap())
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is something to close."""
+        return self._metadata is not None or self._session is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConnectionLost("this Admin is closed: make another")
+            raise ConnectionLost("this Admin is closed: make another one")
 
     # --- what brokers can do
 
     def version(self, api: Api) -> int | None:
-        """The version in which brokers take a call; None if they do not have it.
+        """Return the version of a call that brokers accept; None if they do not have it.
 
-        One broker speaks for all: while a cluster is being upgraded a call may be refused yet.
+        One broker is asked for all: during an upgrade of the cluster the call may still be refused.
         """
         theirs = self._versions()
         return theirs.version_for(api) if api.key in theirs.ranges else None
 
     def has(self, api: Api) -> bool:
-        """Whether brokers have a call."""
+        """Whether brokers have this call."""
         return self.version(api) is not None
 
-    def lack(self, api: Api) -> str:
-        """That they have not, for messages."""
+    def no_such_call(self, api: Api) -> str:
+        """Return a text that says that brokers do not have this call."""
         theirs = self._versions()
         generation = f" {theirs.generation}" if theirs.generation else ""
         return f"the broker{generation} has no {api.name} call"
 
     def _versions(self) -> PeerVersions:
-        """While nobody can be reached, what was true before: the call itself is tried for a while."""
+        """The versions of a broker; the last known ones if no broker can be reached."""
         try:
             self._spoken = self.pool.to_any().versions
         except ConnectionLost:
@@ -153,36 +168,41 @@ class ClusterAccess:
                 raise
         return self._spoken
 
-    def view(self, topics: Iterable[str] | None, wish: str) -> ClusterView:
-        """`view_once`, tried again for a while."""
+    def view(self, topics: Iterable[str] | None, purpose: str) -> ClusterView:
+        """Call `view_once` with retries."""
         names = None if topics is None else list(topics)
-        return only(self.settle([wish], lambda _: {wish: self.view_once(names, wish)}, is_repeatable=True))
+        return only(
+            self.settle([purpose], lambda _: {purpose: self.view_once(names, purpose)}, is_repeatable=True)
+        )
 
-    def view_once(self, topics: Iterable[str] | None, wish: str) -> ClusterView:
-        """The cluster with these topics, or all, as it is now; a topic that is not there carries error 3.
+    def view_once(self, topics: Iterable[str] | None, purpose: str) -> ClusterView:
+        """Look up the cluster with these topics, or with None all. A topic that does not exist has error 3.
 
-        Brokers before 0.11 make the topics that they are asked for. They are asked for all, or ZooKeeper is.
+        Brokers before 0.11 create a topic that is requested by name, so all topics are requested, or
+        ZooKeeper is asked.
         """
         version = self.version(MetadataRequest.API)
         if version is not None and version >= _CREATION_IS_ASKED_SINCE:
             metadata = self.metadata
             return (
-                metadata.refresh_all(reason=wish) if topics is None else metadata.refresh(topics, reason=wish)
+                metadata.refresh_all(reason=purpose)
+                if topics is None
+                else metadata.refresh(topics, reason=purpose)
             )
         if self.has_zookeeper:
-            session = self.zookeeper(wish, "")
-            told = ZooKeeperMetadata(session, protocol=self.config.client.security.protocol)
-            return told.view(topics, now_ms=self._clock.now_ms())
-        return self.metadata.refresh_all(reason=wish)
+            session = self.zookeeper(purpose, "")
+            registered = ZooKeeperMetadata(session, protocol=self.config.client.security.protocol)
+            return registered.view(topics, now_ms=self._clock.now_ms())
+        return self.metadata.refresh_all(reason=purpose)
 
-    # --- trying
+    # --- retries
 
     def deadline(self) -> Deadline:
-        """The end of a call that begins now."""
+        """The time limit of a call that begins now."""
         return Deadline(self._clock, self.config.api_timeout_ms)
 
     def tries(self, deadline: Deadline) -> Iterable[int]:
-        """0, 1, 2, … with pauses, until the deadline."""
+        """Yield 0, 1, 2, … with pauses, until the deadline."""
         return attempts(self._backoff, deadline, self._chance)
 
     def settle(
@@ -192,23 +212,23 @@ class ClusterAccess:
         *,
         is_repeatable: bool,
     ) -> dict[K, V | OttlaError]:
-        """Try until every key has a result or a final error; after default.api.timeout.ms not any more.
+        """Call `attempt` until every key has a result or a final error, at most default.api.timeout.ms.
 
-        `is_repeatable`: doing it twice is the same as once, so that it is tried again where nobody knows
-        whether it was done. Raises what `attempt` raises, unless some keys had an outcome before.
+        `is_repeatable`: doing it twice has the same effect as doing it once, so it is also repeated if it is
+        unknown whether it was done. Raises what `attempt` raises, unless some keys had an outcome before.
         """
         pending = list(keys)
         outcomes: dict[K, V | OttlaError] = {}
         failure: OttlaError | None = None
         if not pending:
             return outcomes
-        _ = self.pool  # a cluster that cannot be reached at all is told at once
+        _ = self.pool  # a cluster that cannot be reached at all fails at once
         for _ in self.tries(self.deadline()):
             try:
-                failure, told = None, dict(attempt(pending))
+                failure, results = None, dict(attempt(pending))
             except OttlaError as error:
-                failure, told = error, dict.fromkeys(pending, error)
-            outcomes.update({key: told[key] if key in told else _left_out(key) for key in pending})
+                failure, results = error, dict.fromkeys(pending, error)
+            outcomes.update({key: results[key] if key in results else _left_out(key) for key in pending})
             again = [key for key in pending if _is_temporary(outcomes[key], is_repeatable=is_repeatable)]
             if not again:
                 break
@@ -230,7 +250,7 @@ class ClusterAccess:
     # --- the end
 
     def close(self) -> None:
-        """Close what was opened. May be called twice."""
+        """Close all connections. May be called twice."""
         self._is_closed = True
         for opened in (self._pool, self._metadata, self._session):
             if opened is not None:
@@ -243,11 +263,11 @@ def _left_out(key: object) -> OttlaError:
 
 
 def _is_temporary(outcome: object, *, is_repeatable: bool) -> bool:
-    """Whether another try may help, and does no harm."""
+    """Whether a retry may help and does no harm."""
     if not isinstance(outcome, OttlaError) or action_about(outcome) is Action.FAIL:
         return False
     if isinstance(outcome, KafkaError):
-        # Nobody makes a topic while we wait: an unknown one is told at once.
+        # Nobody creates the topic while we wait: fail at once.
         if outcome.code == Code.UNKNOWN_TOPIC_OR_PARTITION:
             return False
         return is_repeatable or outcome.code not in _OUTCOME_UNKNOWN

@@ -1,16 +1,16 @@
-"""Admin: the face of this package. What its calls have in common is in `errors` and in docs/admin.md."""
+"""Admin: manages a cluster. What its calls have in common is in `admin_errors` and docs/admin.md."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Self, overload
+from typing import overload
 
 from ottla.admin.access import ClusterAccess
-from ottla.admin.config import AdminConfig
+from ottla.admin.admin_config import AdminConfig
+from ottla.admin.admin_errors import all_results, answered, checked, many, only
 from ottla.admin.config_values import ConfigEntry, ConfigResource
 from ottla.admin.configs import ConfigCalls
-from ottla.admin.errors import all_results, answered, checked, many, only
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -21,45 +21,75 @@ from ottla.admin.group_values import (
 )
 from ottla.admin.groups import GroupCalls
 from ottla.admin.lag import LagCalls
-from ottla.admin.logs import At, LogCalls, LogOffset, Moment
+from ottla.admin.logs import LogCalls, LogOffset, log_time
+from ottla.admin.topic_admin import TopicCalls
 from ottla.admin.topic_values import (
     ClusterDescription,
     ConfigValue,
-    CreatedTopic,
     NewPartitions,
     NewTopic,
+    TopicCreation,
     TopicDescription,
 )
-from ottla.admin.topics import TopicCalls
-from ottla.client.properties import merged
+from ottla.admin.transaction_values import (
+    OpenTransaction,
+    PartitionProducer,
+    TransactionDescription,
+    TransactionListing,
+)
+from ottla.admin.transactions import TransactionCalls, TransactionFilter
+from ottla.model.closing import Closing
 from ottla.model.cluster_view import NO_CONTROLLER
 from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.forgotten import stop_if_forgotten
+from ottla.model.offset_spec import OffsetSpec, parse_offset_spec
+from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 
 Offsets = dict[TopicAndPartition, CommittedOffset]
 
 
-class Admin:
-    """Topics, settings, records and groups of a cluster. For one thread at a time; connects when it must.
+class Admin(Closing):
+    """Manages topics, settings, records and groups of a cluster. Connects with the first call.
 
-    Settings are Kafka's names, dotted in `properties` or snake_case as keywords: bootstrap_servers,
-    zookeeper_connect, or both. Calls raise ConfigError for wrong arguments, BrokerUnreachable and
-    AuthenticationFailed, Unsupported where the cluster has no way, KafkaError with what a broker answers for
-    one thing, AdminErrors for many.
+        >>> from ottla import Admin, EmbeddedBroker
+        >>> from ottla.admin import NewTopic
+        >>> with EmbeddedBroker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
+        ...     _ = admin.create_topics(NewTopic("orders", partitions=3))
+        ...     print(admin.list_topics(), len(admin.describe_topics("orders").partitions))
+        ('orders',) 3
+
+    Settings are Kafka's, dotted in `properties` or as keywords with underscores: bootstrap_servers,
+    zookeeper_connect, or both. Use it in one thread at a time.
+
+    A call takes one thing or many. For one thing it returns its result, or raises its KafkaError. For many it
+    returns a dict, or raises AdminErrors, which has the errors and the results. Calls also raise ConfigError
+    for wrong arguments, Unsupported if the cluster cannot do it, BrokerUnreachable, AuthenticationFailed.
     """
 
-    def __init__(self, properties: Mapping[str, object] | None = None, **more: object) -> None:
-        self._access = ClusterAccess(AdminConfig.from_properties(merged(properties, more)))
+    def __init__(self, properties: Mapping[str, object] | None = None, **settings: object) -> None:
+        config = AdminConfig.from_properties(merged(properties, settings))
+        self._address = ",".join(map(str, config.client.bootstrap)) or f"ZooKeeper {config.zookeeper_connect}"
+        self._access = ClusterAccess(config)
         self._topics = TopicCalls(self._access)
         self._configs = ConfigCalls(self._access)
         self._logs = LogCalls(self._access)
         self._groups = GroupCalls(self._access)
         self._lags = LagCalls(self._groups, self._logs)
+        self._transactions = TransactionCalls(self._access, self._logs)
+        access = self._access
+        self._forgotten = stop_if_forgotten(
+            self, f"Admin of {self._address}", access.close, is_running=lambda: access.is_connected
+        )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._access.is_closed else "connected" if self._access.is_connected else "idle"
+        return f"<Admin of {self._address}: {state}>"
 
     # --- cluster
 
     def describe_cluster(self) -> ClusterDescription:
-        """The brokers, the controller and the cluster's id."""
+        """Return the brokers, the controller and the cluster's id."""
         view = self._access.view((), "describing the cluster")
         return ClusterDescription(
             cluster_id=view.cluster_id,
@@ -70,27 +100,27 @@ class Admin:
     # --- topics
 
     @overload
-    def create_topics(self, topics: NewTopic, *, validate_only: bool = ...) -> CreatedTopic: ...
+    def create_topics(self, topics: NewTopic, *, validate_only: bool = ...) -> TopicCreation: ...
     @overload
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = ...
-    ) -> dict[str, CreatedTopic]: ...
+    ) -> dict[str, TopicCreation]: ...
     def create_topics(
         self, topics: NewTopic | Iterable[NewTopic], *, validate_only: bool = False
-    ) -> CreatedTopic | dict[str, CreatedTopic]:
-        """Make topics, and wait until their partitions have leaders; `validate_only` makes none."""
+    ) -> TopicCreation | dict[str, TopicCreation]:
+        """Create topics, and wait until their partitions have leaders; `validate_only` only checks them."""
         if isinstance(topics, NewTopic):
             return only(self._topics.create([topics], validate_only=validate_only))
         return all_results(self._topics.create(checked(topics, NewTopic), validate_only=validate_only))
 
     def delete_topics(self, topics: str | Iterable[str]) -> None:
-        """Delete topics. Brokers before 0.10.1 do it some time after this call."""
+        """Delete topics. Brokers before 0.10.1 do so some time after this call."""
         answered(topics, str, self._topics.delete)
 
     def create_partitions(
         self, partitions: NewPartitions | Iterable[NewPartitions], *, validate_only: bool = False
     ) -> None:
-        """Give topics more partitions, and wait until they have leaders."""
+        """Add partitions to topics, and wait until they have leaders."""
         if isinstance(partitions, NewPartitions):
             only(self._topics.add_partitions([partitions], validate_only=validate_only))
         else:
@@ -99,7 +129,7 @@ class Admin:
             )
 
     def list_topics(self, *, include_internal: bool = True) -> tuple[str, ...]:
-        """The names of all topics."""
+        """Return the names of all topics, sorted."""
         names = self._topics.names()
         return tuple(name for name in sorted(names) if include_internal or not names[name])
 
@@ -110,7 +140,7 @@ class Admin:
     def describe_topics(
         self, topics: str | Iterable[str] | None = None
     ) -> TopicDescription | dict[str, TopicDescription]:
-        """Partitions with leader, replicas and in-sync replicas; of all topics if none are named."""
+        """Return the partitions of topics with leader, replicas and in-sync replicas; by default of all."""
         if topics is None:
             return all_results(self._topics.describe(None))
         return answered(topics, str, self._topics.describe)
@@ -126,10 +156,10 @@ class Admin:
     def describe_configs(
         self, resources: ConfigResource | Iterable[ConfigResource]
     ) -> dict[str, ConfigEntry] | dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Settings by name. Brokers before 0.11 tell, through ZooKeeper, only what is set."""
-        found: dict[str, ConfigEntry] | dict[ConfigResource, dict[str, ConfigEntry]]
-        found = answered(resources, ConfigResource, self._configs.describe)
-        return found
+        """Return settings by name. For brokers before 0.11 only those that are set, from ZooKeeper."""
+        configs: dict[str, ConfigEntry] | dict[ConfigResource, dict[str, ConfigEntry]]
+        configs = answered(resources, ConfigResource, self._configs.describe)
+        return configs
 
     def alter_configs(
         self,
@@ -138,7 +168,7 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make the same changes to one or many: a value sets, None returns to the default, the rest stays."""
+        """Change settings of one or many resources: None returns to the default; other settings stay."""
         answered(
             resources,
             ConfigResource,
@@ -149,13 +179,13 @@ class Admin:
 
     @overload
     def list_offsets(  # type: ignore[overload-overlap]  # one partition
-        self, partitions: TopicAndPartition, at: Moment = ..., *, committed_only: bool = ...
+        self, partitions: TopicAndPartition, at: OffsetSpec = ..., *, committed_only: bool = ...
     ) -> LogOffset: ...
     @overload
     def list_offsets(
         self,
-        partitions: str | Iterable[str | TopicAndPartition] | Mapping[TopicAndPartition, Moment],
-        at: Moment = ...,
+        partitions: str | Iterable[str | TopicAndPartition] | Mapping[TopicAndPartition, OffsetSpec],
+        at: OffsetSpec = ...,
         *,
         committed_only: bool = ...,
     ) -> dict[TopicAndPartition, LogOffset]: ...
@@ -164,49 +194,62 @@ class Admin:
         partitions: TopicAndPartition
         | str
         | Iterable[str | TopicAndPartition]
-        | Mapping[TopicAndPartition, Moment],
-        at: Moment = At.LATEST,
+        | Mapping[TopicAndPartition, OffsetSpec],
+        at: OffsetSpec = "latest",
         *,
         committed_only: bool = False,
     ) -> LogOffset | dict[TopicAndPartition, LogOffset]:
-        """The first offset, the end, or the first offset from a time on, of partitions or whole topics.
+        """Return the offset at "earliest", "latest" or a time, of partitions or of whole topics.
 
-        A mapping gives each partition a moment of its own. `committed_only`: the end is that of what
-        transactions have committed. Brokers before 0.10.1 find times by whole segments.
+        A time is a datetime with a time zone or a timedelta before now: the offset is that of the first
+        record at that time or later, None if there is none. "max-timestamp" is the record with the largest
+        timestamp. A mapping gives each partition its own time. With `committed_only` the end is that of
+        committed transactions. Brokers before 0.10.1 find times only by whole segments.
         """
+        now_ms = _now_ms()
         if isinstance(partitions, TopicAndPartition):
-            return only(self._logs.offsets({partitions: at}, committed_only=committed_only))
+            times = {partitions: log_time(at, now_ms)}
+            return only(self._logs.offsets(times, committed_only=committed_only))
         failed: dict[str, OttlaError] = {}
         if isinstance(partitions, Mapping):
             checked(partitions, TopicAndPartition)
-            moments = dict(partitions)
+            times = {topic_partition: log_time(spec, now_ms) for topic_partition, spec in partitions.items()}
         else:
-            places, failed = self._places(partitions, "offsets of logs")
-            moments = dict.fromkeys(places, at)
-        return all_results(self._logs.offsets(moments, committed_only=committed_only), failed)
+            time_ms = log_time(at, now_ms)
+            topic_partitions, failed = self._expand(partitions, "offsets of logs")
+            times = dict.fromkeys(topic_partitions, time_ms)
+        return all_results(self._logs.offsets(times, committed_only=committed_only), failed)
 
-    def delete_records(self, before: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
-        """Delete what lies before an offset (END_OF_LOG: everything); where each log begins now."""
+    def delete_records(self, before: Mapping[TopicAndPartition, OffsetSpec]) -> dict[TopicAndPartition, int]:
+        """Delete the records before an offset or a time, all with "latest"; return the new first offsets.
+
+        Records before a time are those before the first record that has it or a later one.
+        """
         checked(before, TopicAndPartition)
-        return all_results(self._logs.delete_records(before))
+        now_ms = _now_ms()
+        ends = {
+            topic_partition: parse_offset_spec(spec, now_ms, name="before")
+            for topic_partition, spec in before.items()
+        }
+        return all_results(self._logs.delete_records(ends))
 
-    def _places(
-        self, partitions: str | Iterable[str | TopicAndPartition], wish: str
+    def _expand(
+        self, partitions: str | Iterable[str | TopicAndPartition], purpose: str
     ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
-        """Topics as all their partitions, and the errors of those that are not there."""
+        """Return the partitions, those of topics too, and errors of missing topics."""
         listed = [partitions] if isinstance(partitions, str) else list(partitions)
-        topics = [one for one in listed if isinstance(one, str)]
-        named = many((one for one in listed if not isinstance(one, str)), TopicAndPartition)
-        found, failed = self._logs.partitions(topics, wish)
-        return list(dict.fromkeys(named + found)), failed
+        topics = [name for name in listed if isinstance(name, str)]
+        named = many((name for name in listed if not isinstance(name, str)), TopicAndPartition)
+        of_topics, failed = self._logs.partitions(topics, purpose)
+        return list(dict.fromkeys(named + of_topics)), failed
 
     # --- groups
 
     def list_groups(self) -> tuple[GroupListing, ...]:
-        """All groups, of both kinds where zookeeper.connect is set. AdminErrors is by broker."""
-        found = all_results(self._groups.listings())
-        listed = {one for some in found.values() for one in some}
-        return tuple(sorted(listed, key=lambda one: (one.group_id, one.kind.value)))
+        """Return all groups; classic ones too with zookeeper.connect. AdminErrors has errors by broker."""
+        listings = all_results(self._groups.listings())
+        groups = {group for some in listings.values() for group in some}
+        return tuple(sorted(groups, key=lambda group: (group.group_id, group.kind.value)))
 
     @overload
     def describe_groups(self, groups: str, *, kind: GroupKind | None = ...) -> GroupDescription: ...  # type: ignore[overload-overlap]  # one name
@@ -217,11 +260,15 @@ class Admin:
     def describe_groups(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> GroupDescription | dict[str, GroupDescription]:
-        """State, members, and who reads what."""
+        """Return the state of groups, their members and assignments."""
         return answered(groups, str, lambda some: self._groups.describe(some, kind))
 
+    def groups_named(self, group: str) -> dict[GroupKind, GroupDescription]:
+        """Return the groups of this name: with a coordinator, in ZooKeeper, both, or none."""
+        return self._groups.named(group)
+
     def delete_groups(self, groups: str | Iterable[str], *, kind: GroupKind | None = None) -> None:
-        """Delete groups without members, with their offsets."""
+        """Delete groups without members, and their offsets."""
         answered(groups, str, lambda some: self._groups.delete(some, kind))
 
     @overload
@@ -231,7 +278,7 @@ class Admin:
     def group_offsets(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> Offsets | dict[str, Offsets]:
-        """What groups have committed. A group that has nothing, or is not there, has no offsets."""
+        """Return the committed offsets of groups; empty for a group that does not exist."""
         if isinstance(groups, str):
             return only(self._groups.offsets([groups], kind))
         return all_results(self._groups.offsets(groups, kind))
@@ -239,7 +286,7 @@ class Admin:
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicAndPartition, int], *, kind: GroupKind | None = None
     ) -> None:
-        """Write the next offsets of a group that has no members."""
+        """Write the next offsets of a group without members."""
         checked(offsets, TopicAndPartition)
         all_results(self._groups.alter_offsets(group, offsets, kind))
 
@@ -247,27 +294,35 @@ class Admin:
         self,
         group: str,
         partitions: str | Iterable[str | TopicAndPartition],
-        to: Moment | None = None,
+        to: OffsetSpec | None = None,
         *,
         shift_by: int = 0,
         dry_run: bool = False,
         kind: GroupKind | None = None,
     ) -> dict[TopicAndPartition, OffsetMove]:
-        """Move a group without members to a moment, or by so many offsets, within what the logs have."""
+        """Move a group without members to an offset or a time, and then by `shift_by` offsets.
+
+        `to` is an offset, "earliest", "latest", a datetime with a time zone or a timedelta before now;
+        without it the group moves from where it is. Positions stay within the logs. With `dry_run` nothing
+        is written. Returns the offsets before and after, of one store: `kind` chooses it.
+        """
         if to is None and not shift_by:
-            raise ConfigError(f"group {group!r}: say where to, as in to=At.EARLIEST, or shift_by")
-        places, failed = self._places(partitions, "resetting offsets")
+            raise ConfigError(f"group {group!r}: say where to, as in to='earliest', or give shift_by")
+        target = None if to is None else parse_offset_spec(to, _now_ms(), name="to")
+        topic_partitions, failed = self._expand(partitions, "resetting offsets")
         all_results({}, failed)
         kind = kind or self._groups.kind_of(group)
-        moves = self._lags.moves(group, places, kind, to, shift_by)
+        moves = self._lags.moves(group, topic_partitions, kind, target, shift_by)
         if not dry_run:
-            self.alter_group_offsets(group, {place: move.after for place, move in moves.items()}, kind=kind)
+            self.alter_group_offsets(
+                group, {topic_partition: move.after for topic_partition, move in moves.items()}, kind=kind
+            )
         return moves
 
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicAndPartition], *, kind: GroupKind | None = None
     ) -> None:
-        """Forget what a group has committed of partitions that none of its members reads."""
+        """Delete committed offsets of partitions that no member of the group reads."""
         all_results(self._groups.delete_offsets(group, many(partitions, TopicAndPartition), kind))
 
     @overload
@@ -277,19 +332,68 @@ class Admin:
     def group_lag(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> GroupLag | dict[str, GroupLag]:
-        """How far groups are behind, partition by partition, with who reads it."""
+        """Return the lag of groups by partition, with the member that reads it.
+
+        Without `kind`, offsets of the same name in the other store are in `PartitionLag.stored` too.
+        """
         return answered(groups, str, lambda some: self._lags.lags(some, kind))
+
+    # --- transactions
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than: float | None = None,
+        pattern: str = "",
+    ) -> tuple[TransactionListing, ...]:
+        """Return the transactional ids that brokers know; AdminErrors has errors by broker.
+
+        `states` are Kafka's names, such as Ongoing; `longer_than` is in seconds; `pattern` is RE2's.
+        """
+        wanted = TransactionFilter(tuple(states), tuple(producer_ids), longer_than, pattern)
+        return self._transactions.all_listings(wanted)
+
+    @overload
+    def describe_transactions(self, ids: str) -> TransactionDescription: ...  # type: ignore[overload-overlap]  # one name
+    @overload
+    def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]: ...
+    def describe_transactions(
+        self, ids: str | Iterable[str]
+    ) -> TransactionDescription | dict[str, TransactionDescription]:
+        """Return state, producer and open partitions of transactional ids."""
+        return answered(ids, str, self._transactions.describe)
+
+    def describe_producers(
+        self, topic_partition: TopicAndPartition, *, broker_id: int | None = None
+    ) -> tuple[PartitionProducer, ...]:
+        """Return the producers that the partition's leader knows, or another replica."""
+        return only(self._transactions.producers([topic_partition], broker_id))
+
+    def find_hanging_transactions(
+        self,
+        partitions: str | Iterable[str | TopicAndPartition],
+        *,
+        longer_than: float = 900.0,
+        broker_id: int | None = None,
+    ) -> tuple[OpenTransaction, ...]:
+        """Return open transactions that no coordinator will end, silent for `longer_than` seconds."""
+        topic_partitions, failed = self._expand(partitions, "finding transactions")
+        all_results({}, failed)
+        return self._transactions.hanging(topic_partitions, longer_than * 1000, _now_ms(), broker_id)
+
+    def abort_transaction(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
+        """Abort what hangs in a partition: the transaction that began at this offset, or of this producer."""
+        self._transactions.abort(topic_partition, began)
 
     # --- the end
 
     def close(self) -> None:
         """Close all connections. May be called twice."""
+        self._forgotten.detach()
         self._access.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Whose settings, and what they are: frozen values."""
+"""Values about settings: whose they are, and what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.model.errors import ConfigError
 
 
 class ConfigKind(IntEnum):
-    """Whose settings; the numbers of the protocol. CLIENT (quotas by client id) is in ZooKeeper only."""
+    """Whose settings; the protocol's numbers. CLIENT (quotas by client id) exists in ZooKeeper only."""
 
     TOPIC = 2
     BROKER = 4
@@ -18,12 +18,19 @@ class ConfigKind(IntEnum):
 
     @property
     def entity_type(self) -> str:
-        """Its name below ZooKeeper's /config."""
+        """The name of its znode below /config."""
         return f"{self.name.lower()}s"
 
 
 class ConfigResource(NamedTuple):
-    """A topic, a broker by its id, or a client id. The broker "" stands for the defaults of all brokers."""
+    """A topic, a broker by its id, or a client id. The broker "" stands for the defaults of all brokers.
+
+    >>> from ottla.admin import Admin, topic_resource
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     admin.alter_configs(topic_resource("orders"), {"retention.ms": 60_000})
+    >>> topic_resource("orders").kind.name, topic_resource("orders").name
+    ('TOPIC', 'orders')
+    """
 
     kind: ConfigKind
     name: str
@@ -64,12 +71,12 @@ class ConfigSource(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ConfigSource:
-        """UNKNOWN for numbers that are newer than this library."""
+        """Return the source for a number; UNKNOWN for numbers that are newer than this library."""
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
 
 
-class ConfigSynonym(NamedTuple):
-    """Another place that the value could come from, in the order in which they are looked at."""
+class ConfigEntrySynonym(NamedTuple):
+    """Another source of the value; sources are listed in the order of precedence."""
 
     name: str
     value: str | None
@@ -78,16 +85,23 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. `value` is None where it is a secret, or unset."""
+    """A setting. `value` is None if it is a secret or not set.
+
+    >>> from ottla.admin import Admin, topic_resource
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     entry = admin.describe_configs(topic_resource("orders"))["retention.ms"]
+    >>> entry.value, entry.is_default
+    ('604800000', True)
+    """
 
     name: str
     value: str | None
     source: ConfigSource
     is_read_only: bool = False
     is_sensitive: bool = False
-    synonyms: tuple[ConfigSynonym, ...] = ()
+    synonyms: tuple[ConfigEntrySynonym, ...] = ()
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it has its default value."""
         return self.source is ConfigSource.DEFAULT_CONFIG

@@ -1,7 +1,7 @@
-"""Settings of topics, brokers and clients: read, and changed one by one.
+"""Reads and changes settings of topics, brokers and clients.
 
-Three generations: IncrementalAlterConfigs (2.3); AlterConfigs (0.11), which replaces everything, so that what
-is set is read first; and ZooKeeper's /config with a note in /config/changes.
+There are three generations: IncrementalAlterConfigs (2.3); AlterConfigs (0.11), which replaces all
+settings, so the present ones are read first; and ZooKeeper's /config with a note in /config/changes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
+from ottla.admin.admin_errors import each, response_error
 from ottla.admin.config_values import (
     ConfigEntry,
+    ConfigEntrySynonym,
     ConfigKind,
     ConfigResource,
     ConfigSource,
-    ConfigSynonym,
 )
-from ottla.admin.errors import Unsupported, each, told_error
 from ottla.admin.topic_values import ConfigValue, config_text
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
 from ottla.client.connection import Connection
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.errors import ConfigError, OttlaError, Unsupported
 from ottla.wire.api import alter_configs as replacing
 from ottla.wire.api import incremental_alter_configs as changing
 from ottla.wire.api.describe_configs import (
@@ -50,42 +50,42 @@ _SET_BY_KIND = {
 
 
 class ConfigCalls:
-    """Every call returns an outcome for every resource."""
+    """Each call returns an outcome for every resource."""
 
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
     def describe(self, resources: Iterable[ConfigResource]) -> Outcomes:
-        """All settings, with their defaults. Through ZooKeeper only what is set."""
-        kept, asked = self._by_way(resources, DescribeConfigsRequest)
-        found: Outcomes = each(kept, self._in_zookeeper)
-        return found | self._access.settle(asked, self._asked_to_describe, is_repeatable=True)
+        """Return all settings with their defaults. Through ZooKeeper only those that are set."""
+        in_zookeeper, in_kafka = self._by_location(resources, DescribeConfigsRequest)
+        outcomes: Outcomes = each(in_zookeeper, self._describe_in_zookeeper)
+        return outcomes | self._access.settle(in_kafka, self._describe_once, is_repeatable=True)
 
-    def _in_zookeeper(self, resource: ConfigResource) -> Entries:
-        found = self._keeper(resource, DescribeConfigsRequest).configs(
+    def _describe_in_zookeeper(self, resource: ConfigResource) -> Entries:
+        configs = self._zookeeper(resource, DescribeConfigsRequest).configs(
             resource.kind.entity_type, resource.name
         )
         source = _SET_BY_KIND.get(resource.kind, ConfigSource.UNKNOWN)
-        return {name: ConfigEntry(name, value, source) for name, value in sorted(found.items())}
+        return {name: ConfigEntry(name, value, source) for name, value in sorted(configs.items())}
 
-    def _asked_to_describe(self, resources: list[ConfigResource]) -> Outcomes:
+    def _describe_once(self, resources: list[ConfigResource]) -> Outcomes:
         return self._by_broker(resources, _described)
 
     def alter(self, resources: Iterable[ConfigResource], changes: Changes, *, validate_only: bool) -> Done:
-        """Set some, and return those that are None to their defaults."""
+        """Set settings; those with None return to their defaults."""
         if not changes:
             raise ConfigError("no changes are given: write {'retention.ms': 1000, 'flush.ms': None}")
         texts = {name: None if value is None else config_text(value) for name, value in changes.items()}
-        kept, asked = self._by_way(resources, replacing.AlterConfigsRequest)
+        in_zookeeper, in_kafka = self._by_location(resources, replacing.AlterConfigsRequest)
         outcomes: Done = each(
-            kept,
-            lambda one: self._keeper(one, replacing.AlterConfigsRequest).alter_configs(
-                one.kind.entity_type, one.name, texts, validate_only=validate_only
+            in_zookeeper,
+            lambda resource: self._zookeeper(resource, replacing.AlterConfigsRequest).alter_configs(
+                resource.kind.entity_type, resource.name, texts, validate_only=validate_only
             ),
         )
         outcomes |= self._access.settle(
-            asked,
-            lambda some: self._asked_to_alter(some, texts, validate_only=validate_only),
+            in_kafka,
+            lambda resources: self._alter_once(resources, texts, validate_only=validate_only),
             is_repeatable=True,
         )
         for resource, outcome in outcomes.items():
@@ -93,50 +93,54 @@ class ConfigCalls:
                 log.info("settings of %s changed: %s", resource, ", ".join(sorted(changes)))
         return outcomes
 
-    def _asked_to_alter(
+    def _alter_once(
         self, resources: list[ConfigResource], changes: Mapping[str, str | None], *, validate_only: bool
     ) -> Done:
         is_incremental = self._access.has(changing.IncrementalAlterConfigsRequest.API)
-        present = {} if is_incremental else self._asked_to_describe(resources)
-        outcomes: Done = {one: told for one, told in present.items() if isinstance(told, OttlaError)}
-        entries = {one: told for one, told in present.items() if not isinstance(told, OttlaError)}
+        present = {} if is_incremental else self._describe_once(resources)
+        outcomes: Done = {
+            resource: error for resource, error in present.items() if isinstance(error, OttlaError)
+        }
+        entries = {name: configs for name, configs in present.items() if not isinstance(configs, OttlaError)}
 
-        def ask(connection: Connection, asked: list[ConfigResource]) -> Done:
-            rows: list[changing.AlteredResource] | list[replacing.AlteredResource]
+        def ask(connection: Connection, some: list[ConfigResource]) -> Done:
+            rows: list[changing.IncrementalAlteredResource] | list[replacing.AlteredResource]
             if is_incremental:
-                change = _incremental_request(asked, changes)
+                change = _incremental_request(some, changes)
                 change.validate_only = validate_only
                 rows = connection.call(change).responses
             else:
-                whole = _replacing_request({one: entries[one] for one in asked}, changes)
+                whole = _replacing_request({resource: entries[resource] for resource in some}, changes)
                 whole.validate_only = validate_only
                 rows = connection.call(whole).responses
             return dict(_altered(row) for row in rows)
 
-        return outcomes | self._by_broker([one for one in resources if one not in outcomes], ask)
+        return outcomes | self._by_broker(
+            [resource for resource in resources if resource not in outcomes], ask
+        )
 
     # --- whom to ask
 
-    def _by_way(
+    def _by_location(
         self,
         resources: Iterable[ConfigResource],
         call: type[DescribeConfigsRequest | replacing.AlterConfigsRequest],
     ) -> tuple[list[ConfigResource], list[ConfigResource]]:
-        """Those that ZooKeeper has, and those that brokers have."""
+        """Return the resources whose settings are in ZooKeeper, and those whose settings brokers have."""
         has_call = self._access.has(call.API)
         listed = list(resources)
-        kept = [one for one in listed if not has_call or one.kind is ConfigKind.CLIENT]
-        return kept, [one for one in listed if one not in kept]
+        in_zookeeper = [resource for resource in listed if not has_call or resource.kind is ConfigKind.CLIENT]
+        return in_zookeeper, [resource for resource in listed if resource not in in_zookeeper]
 
-    def _keeper(
+    def _zookeeper(
         self, resource: ConfigResource, call: type[DescribeConfigsRequest | replacing.AlterConfigsRequest]
     ) -> ZooKeeperTopics:
-        wish = f"settings of {resource}"
+        purpose = f"settings of {resource}"
         if not self._access.has(call.API):
-            return ZooKeeperTopics(self._access.zookeeper(wish, self._access.lack(call.API)))
+            return ZooKeeperTopics(self._access.zookeeper(purpose, self._access.no_such_call(call.API)))
         return ZooKeeperTopics(
             self._access.zookeeper(
-                wish,
+                purpose,
                 "the quotas of clients are in ZooKeeper (in KRaft mode elsewhere, out of reach here)",
             )
         )
@@ -146,17 +150,17 @@ class ConfigCalls:
         resources: Iterable[ConfigResource],
         ask: Callable[[Connection, list[ConfigResource]], dict[ConfigResource, V | OttlaError]],
     ) -> dict[ConfigResource, V | OttlaError]:
-        """A broker tells of its own settings only; of anything else any broker does."""
+        """Ask each broker for its own settings, and any broker for all other resources."""
         by_broker: dict[int | None, list[ConfigResource]] = defaultdict(list)
-        for one in resources:
-            by_broker[_broker_id(one)].append(one)
+        for resource in resources:
+            by_broker[_broker_id(resource)].append(resource)
         outcomes: dict[ConfigResource, V | OttlaError] = {}
         pool = self._access.pool
-        for number, asked in by_broker.items():
+        for broker_id, some in by_broker.items():
             try:
-                outcomes |= ask(pool.to_any() if number is None else pool.to(number), asked)
+                outcomes |= ask(pool.to_any() if broker_id is None else pool.to(broker_id), some)
             except OttlaError as error:
-                outcomes |= dict.fromkeys(asked, error)
+                outcomes |= dict.fromkeys(some, error)
         return outcomes
 
 
@@ -164,7 +168,7 @@ def _broker_id(resource: ConfigResource) -> int | None:
     if resource.kind is not ConfigKind.BROKER or not resource.name:
         return None
     if not (resource.name.isascii() and resource.name.isdigit()):
-        raise ConfigError(f"{resource} is no broker: a broker is named by its number")
+        raise ConfigError(f"{resource} is not a broker: a broker is named by its number")
     return int(resource.name)
 
 
@@ -173,45 +177,46 @@ def _described(connection: Connection, resources: list[ConfigResource]) -> Outco
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
-                resource_type=int(one.kind), resource_name=one.name, configuration_keys=None
+                resource_type=int(resource.kind), resource_name=resource.name, configuration_keys=None
             )
-            for one in resources
+            for resource in resources
         ]
     )
     if version >= _SOURCES_SINCE:
         request.include_synonyms = True
     outcomes: Outcomes = {}
-    for told in connection.call(request, version=version).results:
-        resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
+    for response in connection.call(request, version=version).results:
+        resource = ConfigResource(ConfigKind(response.resource_type), response.resource_name)
         outcomes[resource] = (
-            told_error(told.error_code, told.error_message, str(resource))
-            if told.error_code
-            else {one.name: _entry(one, resource.kind, version) for one in told.configs}
+            response_error(response.error_code, response.error_message, str(resource))
+            if response.error_code
+            else {config.name: _entry(config, resource.kind, version) for config in response.configs}
         )
     return outcomes
 
 
 def _altered(
-    told: changing.AlteredResource | replacing.AlteredResource,
+    response: changing.IncrementalAlteredResource | replacing.AlteredResource,
 ) -> tuple[ConfigResource, OttlaError | None]:
-    resource = ConfigResource(ConfigKind(told.resource_type), told.resource_name)
-    code = told.error_code
-    return resource, told_error(code, told.error_message, str(resource)) if code else None
+    resource = ConfigResource(ConfigKind(response.resource_type), response.resource_name)
+    code = response.error_code
+    return resource, response_error(code, response.error_message, str(resource)) if code else None
 
 
-def _entry(told: DescribedConfig, kind: ConfigKind, version: int) -> ConfigEntry:
+def _entry(response: DescribedConfig, kind: ConfigKind, version: int) -> ConfigEntry:
     if version >= _SOURCES_SINCE:
-        source = ConfigSource.of(told.config_source)
+        source = ConfigSource.of(response.config_source)
     else:
-        source = ConfigSource.DEFAULT_CONFIG if told.is_default else _SET_BY_KIND[kind]
+        source = ConfigSource.DEFAULT_CONFIG if response.is_default else _SET_BY_KIND[kind]
     return ConfigEntry(
-        name=told.name,
-        value=told.value,
+        name=response.name,
+        value=response.value,
         source=source,
-        is_read_only=told.read_only,
-        is_sensitive=told.is_sensitive,
+        is_read_only=response.read_only,
+        is_sensitive=response.is_sensitive,
         synonyms=tuple(
-            ConfigSynonym(one.name, one.value, ConfigSource.of(one.source)) for one in told.synonyms
+            ConfigEntrySynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source))
+            for synonym in response.synonyms
         ),
     )
 
@@ -220,13 +225,17 @@ def _incremental_request(
     resources: Iterable[ConfigResource], changes: Mapping[str, str | None]
 ) -> changing.IncrementalAlterConfigsRequest:
     rows = [
-        changing.AlterConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
+        changing.IncrementalAlterConfig(
+            name=name, config_operation=_DELETE if value is None else _SET, value=value
+        )
         for name, value in changes.items()
     ]
     return changing.IncrementalAlterConfigsRequest(
         resources=[
-            changing.AlterResource(resource_type=int(one.kind), resource_name=one.name, configs=rows)
-            for one in resources
+            changing.IncrementalAlterResource(
+                resource_type=int(resource.kind), resource_name=resource.name, configs=rows
+            )
+            for resource in resources
         ]
     )
 
@@ -237,26 +246,26 @@ def _replacing_request(
     return replacing.AlterConfigsRequest(
         resources=[
             replacing.AlterResource(
-                resource_type=int(one.kind),
-                resource_name=one.name,
+                resource_type=int(resource.kind),
+                resource_name=resource.name,
                 configs=[
                     replacing.AlterConfig(name=name, value=value)
-                    for name, value in replaced_configs(str(one), entries, changes).items()
+                    for name, value in replaced_configs(str(resource), entries, changes).items()
                 ],
             )
-            for one, entries in present.items()
+            for resource, entries in present.items()
         ]
     )
 
 
-def replaced_configs(what: str, present: Entries, changes: Mapping[str, str | None]) -> dict[str, str]:
-    """All that is to be set after the changes, for a call that unsets what it does not name."""
-    own = {name: one for name, one in present.items() if one.source in _OWN_SOURCES}
-    for name, one in own.items():
-        if one.value is None and name not in changes:
+def replaced_configs(resource: str, present: Entries, changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return all settings after the changes, for a call that removes what it does not name."""
+    own = {name: entry for name, entry in present.items() if entry.source in _OWN_SOURCES}
+    for name, entry in own.items():
+        if entry.value is None and name not in changes:
             raise Unsupported(
-                f"{what}: {name} is a secret, and brokers before 2.3 replace all settings at once; "
+                f"{resource}: {name} is a secret, and brokers before 2.3 replace all settings at once; "
                 "give its value with the other changes"
             )
-    merged = {name: one.value for name, one in own.items()} | dict(changes)
+    merged = {name: entry.value for name, entry in own.items()} | dict(changes)
     return {name: value for name, value in merged.items() if value is not None}

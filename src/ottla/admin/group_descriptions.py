@@ -1,77 +1,78 @@
-"""What coordinators tell of groups, as values: of groups that assign among themselves, and of KIP-848's."""
+"""Coordinators' descriptions of groups as values: groups whose members assign, and those of KIP-848."""
 
 from __future__ import annotations
 
 import logging
 
 from ottla.admin.group_values import GroupDescription, GroupKind, GroupMember
-from ottla.admin.member_protocol import CONSUMER, decode_assignment, decode_subscription
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import RemoteProtocolError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.consumer_group_describe import DescribedConsumer, DescribedConsumerGroup
 from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.consumer_protocol import CONSUMER, decode_assignment, subscribed_topics
 
 log = logging.getLogger(__name__)
 
 
-def described_group(told: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    """Of an answer to DescribeGroups, in which members are bytes of their own making."""
+def described_group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """Describe a group from a DescribeGroups response; its members are bytes that the members wrote."""
     return GroupDescription(
-        group_id=told.group_id,
+        group_id=group.group_id,
         kind=GroupKind.KAFKA,
-        state=told.group_state,
-        protocol_type=told.protocol_type,
-        assignor=told.protocol_data,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
         coordinator=coordinator,
-        members=tuple(_member(one, told.protocol_type) for one in told.members),
+        members=tuple(_member(member, group.protocol_type) for member in group.members),
     )
 
 
-def _member(told: DescribedGroupMember, protocol_type: str) -> GroupMember:
+def _member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
     subscription: tuple[str, ...] = ()
     assignment: tuple[TopicAndPartition, ...] = ()
     if protocol_type == CONSUMER:
         try:
-            subscription = decode_subscription(told.member_metadata)
-            assignment = decode_assignment(told.member_assignment)
+            if member.member_metadata:  # empty while the group has not chosen an assignor
+                subscription = tuple(sorted(subscribed_topics(member.member_metadata)))
+            assignment = tuple(sorted(decode_assignment(member.member_assignment).partitions))
         except RemoteProtocolError as error:
-            log.warning("member %s has a format of its own: %s", told.member_id, error)
+            log.warning("member %s has a format of its own: %s", member.member_id, error)
     return GroupMember(
-        member_id=told.member_id,
-        client_id=told.client_id,
-        host=told.client_host.removeprefix("/"),
-        instance_id=told.group_instance_id,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        instance_id=member.group_instance_id,
         subscription=subscription,
         assignment=assignment,
     )
 
 
-def described_consumer_group(told: DescribedConsumerGroup, coordinator: BrokerNode) -> GroupDescription:
-    """Of an answer to ConsumerGroupDescribe, in which the coordinator assigns and knows everything."""
+def described_consumer_group(group: DescribedConsumerGroup, coordinator: BrokerNode) -> GroupDescription:
+    """Describe a group from a ConsumerGroupDescribe response, whose coordinator assigns and knows all."""
     return GroupDescription(
-        group_id=told.group_id,
+        group_id=group.group_id,
         kind=GroupKind.KAFKA,
-        state=told.group_state,
+        state=group.group_state,
         protocol_type=CONSUMER,
-        assignor=told.assignor_name,
+        assignor=group.assignor_name,
         coordinator=coordinator,
-        members=tuple(_consumer(one) for one in told.members),
+        members=tuple(_consumer(member) for member in group.members),
     )
 
 
-def _consumer(told: DescribedConsumer) -> GroupMember:
-    pattern = (told.subscribed_topic_regex,) if told.subscribed_topic_regex else ()
+def _consumer(member: DescribedConsumer) -> GroupMember:
+    pattern = (member.subscribed_topic_regex,) if member.subscribed_topic_regex else ()
     return GroupMember(
-        member_id=told.member_id,
-        client_id=told.client_id,
-        host=told.client_host.removeprefix("/"),
-        instance_id=told.instance_id,
-        subscription=(*sorted(told.subscribed_topic_names), *pattern),
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        instance_id=member.instance_id,
+        subscription=(*sorted(member.subscribed_topic_names), *pattern),
         assignment=tuple(
             sorted(
                 TopicAndPartition(topic.topic_name, number)
-                for topic in told.assignment.topic_partitions
+                for topic in member.assignment.topic_partitions
                 for number in topic.partitions
             )
         ),

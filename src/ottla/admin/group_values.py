@@ -1,17 +1,18 @@
-"""What is told about consumer groups: frozen values."""
+"""Values about consumer groups, as users get them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
+from typing import NamedTuple
 
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 
 
-class GroupKind(Enum):
+class GroupKind(StrEnum):
     """Where a group lives: with a coordinator among the brokers, or in ZooKeeper (the classic consumer)."""
 
     KAFKA = "kafka"
@@ -20,8 +21,14 @@ class GroupKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group that there is. What brokers do not tell in a list is "": `state` before 2.6, `group_type`
-    ("classic" or "consumer", KIP-848) before 3.8."""
+    """A group in a list. `state` is "" before 2.6, `group_type` ("classic" or "consumer", KIP-848) before
+    3.8.
+
+        >>> from ottla import Admin
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     [(group.group_id, group.state) for group in admin.list_groups()]
+        [('billing', 'Empty')]
+    """
 
     group_id: str
     kind: GroupKind
@@ -32,7 +39,17 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member and what it reads. Without an assignment it has none, or is not of the type "consumer"."""
+    """A member. Without an assignment it reads nothing, or its protocol type is not "consumer".
+
+    >>> from ottla import Admin, GroupConsumer
+    >>> settings = {"bootstrap.servers": "127.0.0.1:9092", "auto.offset.reset": "earliest"}
+    >>> with GroupConsumer("orders", settings, group_id="kitchen") as consumer:
+    ...     chunk = consumer.poll(timeout=30)
+    ...     with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...         (member,) = admin.describe_groups("kitchen").members
+    >>> member.subscription, [str(topic_partition) for topic_partition in member.assignment]
+    (('orders',), ['orders-0'])
+    """
 
     member_id: str
     client_id: str = ""
@@ -44,7 +61,15 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. `state` as Kafka names it: Stable, Empty, PreparingRebalance, … `assignor`: e.g. "range"."""
+    """A group. `state` is Kafka's name: Stable, Empty, PreparingRebalance, … `assignor` is for example
+    "range".
+
+        >>> from ottla import Admin
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     group = admin.describe_groups("billing")
+        >>> group.state, group.coordinator.broker_id, group.members
+        ('Empty', 0, ())
+    """
 
     group_id: str
     kind: GroupKind
@@ -57,7 +82,14 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset that a group reads from a partition, and what it wrote beside it."""
+    """The next offset that a group reads from a partition, and the note that it stored with it.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     for topic_partition, committed in admin.group_offsets("billing").items():
+    ...         print(topic_partition, committed.offset)
+    orders-0 1
+    """
 
     offset: int
     metadata: str = ""
@@ -67,12 +99,35 @@ class CommittedOffset:
 Offsets = Mapping[TopicAndPartition, CommittedOffset]
 
 
+class StoredOffset(NamedTuple):
+    """An offset of a group in one of the stores. `is_used`: whether live members use it; None if unknown.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     (row,) = admin.group_lag("billing").partitions
+    >>> row.stored
+    (StoredOffset(store=<GroupKind.KAFKA: 'kafka'>, offset=1, is_used=None),)
+    """
+
+    store: GroupKind
+    offset: int
+    is_used: bool | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """How far a group is behind in a partition. `lag` is None without a committed offset or a log's end.
 
-    `stored_in` says where the committed offset was found; `error` why the log's end is not known. `owner` is
-    what a classic group's znode has: member and stream.
+        >>> from ottla import Admin
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     for row in admin.group_lag("billing").partitions:
+        ...         print(row.topic_partition, row.committed, row.end, row.lag)
+        orders-0 1 3 2
+
+    `stored` has the offset of every store that has one, Kafka's first. `committed` is the one that live
+    members use; while that is not known, the largest. `stored_in` is its store. `error` says why the log's
+    end is not known. `owner` is the member and stream in a classic group's znode. `stopped` is why a member
+    of ottla cannot read the partition; "" if it can, or if it has not said so.
     """
 
     topic_partition: TopicAndPartition
@@ -82,18 +137,28 @@ class PartitionLag:
     stored_in: GroupKind | None = None
     error: OttlaError | None = None
     owner: str = ""
+    stored: tuple[StoredOffset, ...] = ()
+    stopped: str = ""
 
     @property
     def lag(self) -> int | None:
-        """Records behind the end, as offsets count them; never negative."""
-        if self.committed is None or self.end is None:
-            return None
-        return max(0, self.end - self.committed)
+        """The number of offsets behind the end; never negative."""
+        return self.behind(self.committed)
+
+    def behind(self, offset: int | None) -> int | None:
+        """The number of offsets from `offset` to the end; None if one of them is not known."""
+        return None if offset is None or self.end is None else max(0, self.end - offset)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The lag of a group, partition by partition, and as a whole."""
+    """The lag of a group, partition by partition, and as a whole.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     admin.group_lag("billing").total
+    2
+    """
 
     group: GroupDescription
     partitions: tuple[PartitionLag, ...]
@@ -101,12 +166,23 @@ class GroupLag:
     @property
     def total(self) -> int:
         """The sum over the partitions whose lag is known."""
-        return sum(one.lag or 0 for one in self.partitions)
+        return sum(partition.lag or 0 for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """What a reset does to one partition; `before` is None where nothing was committed."""
+    """The effect of a reset on a partition; `before` is None if nothing was committed.
+
+    `wanted` is what was asked for, `after` the nearest offset that the log has. `wanted` is None if no record
+    is as late as the time that was asked for; `after` is the log's end then.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     moves = admin.reset_group_offsets("billing", "orders", "latest", dry_run=True)
+    >>> {str(topic_partition): move for topic_partition, move in moves.items()}
+    {'orders-0': OffsetMove(before=1, after=3, wanted=3)}
+    """
 
     before: int | None
     after: int
+    wanted: int | None

@@ -1,11 +1,11 @@
-"""How far groups are behind, of both kinds, and where a reset would put them."""
+"""The lag of groups of both kinds, and the targets of resets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.admin.errors import all_results
+from ottla.admin.admin_errors import all_results
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -13,132 +13,197 @@ from ottla.admin.group_values import (
     GroupLag,
     GroupMember,
     OffsetMove,
+    Offsets,
     PartitionLag,
+    StoredOffset,
 )
 from ottla.admin.groups import GroupCalls, Outcomes
-from ottla.admin.logs import At, LogCalls, LogOffset, Moment
+from ottla.admin.logs import LogCalls, LogOffset
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
+from ottla.model.offset_spec import EARLIEST, LATEST, OffsetOrTime
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets.stop_note import stop_reason
 
-Committed = Mapping[TopicAndPartition, tuple[CommittedOffset, GroupKind]]
+Stored = Mapping[TopicAndPartition, tuple[StoredOffset, ...]]
 Ends = Mapping[TopicAndPartition, LogOffset | OttlaError]
 
 
-class _Wanted(NamedTuple):
-    """What a group's lag is made of, but for the ends of logs."""
+class _LagInput(NamedTuple):
+    """What a group's lag is computed from, without the ends of logs."""
 
     group: GroupDescription
-    committed: Committed
-    places: set[TopicAndPartition]
+    stored: Stored
+    topic_partitions: set[TopicAndPartition]
     owners: Mapping[TopicAndPartition, str]
+    stopped: Mapping[TopicAndPartition, str]
 
 
 class LagCalls:
-    """Composed of groups and logs."""
+    """Combines the calls about groups and logs."""
 
     def __init__(self, groups: GroupCalls, logs: LogCalls) -> None:
         self._groups = groups
         self._logs = logs
 
     def lags(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[GroupLag]:
-        """The lag of each group; the ends of all logs are asked for at once."""
+        """Return the lag of each group; the ends of all logs are requested together."""
         outcomes: Outcomes[GroupLag] = {}
-        wanted: dict[str, _Wanted] = {}
-        for name, told in self._groups.describe(groups, kind).items():
+        inputs: dict[str, _LagInput] = {}
+        for name, description in self._groups.describe(groups, kind).items():
             try:
-                if isinstance(told, OttlaError):
-                    raise told
-                wanted[name] = self._wanted(told)
+                if isinstance(description, OttlaError):
+                    raise description
+                inputs[name] = self._lag_input(description, is_only_kind=kind is not None)
             except OttlaError as error:
                 outcomes[name] = error
-        places = {place for one in wanted.values() for place in one.places}
-        ends = self._logs.offsets(dict.fromkeys(places, At.LATEST))
-        outcomes |= {name: _lag(one, ends) for name, one in wanted.items()}
+        topic_partitions = {
+            topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
+        }
+        ends = self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
+        outcomes |= {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
         return outcomes
 
-    def _wanted(self, group: GroupDescription) -> _Wanted:
-        """What was committed or is assigned; of a classic group also what nobody owns of its topics."""
-        committed = self._committed(group)
-        places = set(committed) | {place for member in group.members for place in member.assignment}
-        if group.kind is GroupKind.KAFKA:
-            return _Wanted(group, committed, places, {})
-        keeper = self._groups.classic()
-        found, _ = self._logs.partitions(keeper.topics(group.group_id), "lag")
-        owners = {place: str(owner) for place, owner in keeper.owners(group.group_id).items()}
-        return _Wanted(group, committed, places | set(found), owners)
+    def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
+        """Take committed and assigned partitions; of a group in ZooKeeper also those that no member owns.
 
-    def _committed(self, group: GroupDescription) -> Committed:
-        """As Kafka's own tools look: with the coordinator, then in ZooKeeper for classic groups."""
+        `is_only_kind`: a group of the same name in ZooKeeper is another one, and its offsets are left out.
+        """
         name = group.group_id
-        if group.kind is GroupKind.KAFKA:
-            return _marked(self._groups.offsets([name], GroupKind.KAFKA)[name], GroupKind.KAFKA)
-        kept = _marked(self._groups.offsets([name], GroupKind.ZOOKEEPER)[name], GroupKind.ZOOKEEPER)
-        return {**kept, **_marked(self._groups.offsets_in_kafka([name])[name], GroupKind.KAFKA)}
+        in_kafka = _known(self._groups.offsets_in_kafka([name])[name])
+        stopped = {
+            topic_partition: reason
+            for topic_partition, offset in in_kafka.items()
+            if (reason := stop_reason(offset.metadata)) and group.members
+        }
+        zookeeper = self._groups.classic_group(name)
+        if zookeeper is None or (is_only_kind and group.kind is GroupKind.KAFKA):
+            stored = {
+                topic_partition: _stored(offset, None, is_in_kafka=bool(group.members))
+                for topic_partition, offset in in_kafka.items()
+            }
+            return _LagInput(group, stored, set(stored) | _assigned(group), {}, stopped)
+        in_zookeeper = zookeeper.offsets(name)
+        written = zookeeper.written_by_owners(name)
+        is_in_kafka = group.kind is GroupKind.KAFKA and bool(group.members)
+        stored = {
+            topic_partition: _stored(
+                in_kafka.get(topic_partition),
+                in_zookeeper.get(topic_partition),
+                is_in_kafka=is_in_kafka,
+                is_in_zookeeper=topic_partition in written,
+            )
+            for topic_partition in {**in_kafka, **in_zookeeper}
+        }
+        all_partitions, _ = self._logs.partitions(zookeeper.topics(name), "lag")
+        owners = {topic_partition: str(owner) for topic_partition, owner in zookeeper.owners(name).items()}
+        partitions = {*stored, *_assigned(group), *all_partitions}
+        return _LagInput(group, stored, partitions, owners, stopped | zookeeper.stopped(name))
 
     # --- resets
 
     def moves(
         self,
         group: str,
-        places: Iterable[TopicAndPartition],
+        topic_partitions: Iterable[TopicAndPartition],
         kind: GroupKind,
-        to: Moment | None,
+        to: OffsetOrTime | None,
         shift_by: int,
     ) -> dict[TopicAndPartition, OffsetMove]:
-        """Where a reset puts each partition: within its log, and at its end where no record is so late."""
-        listed = list(places)
+        """Return the target of a reset for each partition: within its log; its end if no record is that
+        late."""
+        listed = list(topic_partitions)
         present = self._present(group, kind)
-        earliest = all_results(self._logs.offsets(dict.fromkeys(listed, At.EARLIEST)))
-        latest = all_results(self._logs.offsets(dict.fromkeys(listed, At.LATEST)))
-        timed = all_results(self._logs.offsets(dict.fromkeys(listed, to))) if to is not None else {}
+        earliest = all_results(self._logs.offsets(dict.fromkeys(listed, EARLIEST)))
+        latest = all_results(self._logs.offsets(dict.fromkeys(listed, LATEST)))
+        timed: dict[TopicAndPartition, LogOffset] = {}
+        if to is not None and to.offset is not None:
+            timed = dict.fromkeys(listed, LogOffset(to.offset))
+        elif to is not None:
+            timed = all_results(self._logs.offsets(dict.fromkeys(listed, to.time)))
         moves: dict[TopicAndPartition, OffsetMove | OttlaError] = {}
-        for place in listed:
-            before = present[place].offset if place in present else None
+        for topic_partition in listed:
+            before = present[topic_partition].offset if topic_partition in present else None
             if to is None and before is None:
-                moves[place] = ConfigError(
-                    f"group {group!r} has committed nothing of {place} to shift from: say where to"
+                moves[topic_partition] = ConfigError(
+                    f"group {group!r} has committed nothing of {topic_partition} to shift from: say where to"
                 )
                 continue
-            first, end = earliest[place].offset or 0, latest[place].offset or 0
-            target = timed[place].offset if to is not None else before
-            after = (end if target is None else target) + shift_by
-            moves[place] = OffsetMove(before, min(max(after, first), end))
+            first, end = earliest[topic_partition].offset or 0, latest[topic_partition].offset or 0
+            target = timed[topic_partition].offset if to is not None else before
+            wanted = None if target is None else target + shift_by
+            after = end + shift_by if wanted is None else wanted
+            moves[topic_partition] = OffsetMove(before, min(max(after, first), end), wanted)
         return all_results(moves)
 
     def _present(self, group: str, kind: GroupKind) -> Mapping[TopicAndPartition, CommittedOffset]:
-        told = self._groups.offsets([group], kind)[group]
-        if isinstance(told, OttlaError):
-            if kind is GroupKind.ZOOKEEPER and isinstance(told, KafkaError):
-                return {}  # it has no znode yet, and gets one
-            raise told
-        return told
+        offsets = self._groups.offsets([group], kind)[group]
+        if isinstance(offsets, OttlaError):
+            if kind is GroupKind.ZOOKEEPER and isinstance(offsets, KafkaError):
+                return {}  # the group has no znode yet; the reset creates it
+            raise offsets
+        return offsets
 
 
-def _marked(
-    told: Mapping[TopicAndPartition, CommittedOffset] | OttlaError, kind: GroupKind
-) -> dict[TopicAndPartition, tuple[CommittedOffset, GroupKind]]:
-    if isinstance(told, OttlaError):
-        raise told
-    return {place: (offset, kind) for place, offset in told.items()}
+def _known(offsets: Offsets | OttlaError) -> Offsets:
+    if isinstance(offsets, OttlaError):
+        raise offsets
+    return offsets
 
 
-def _lag(wanted: _Wanted, ends: Ends) -> GroupLag:
+def _assigned(group: GroupDescription) -> set[TopicAndPartition]:
+    return {topic_partition for member in group.members for topic_partition in member.assignment}
+
+
+def _stored(
+    in_kafka: CommittedOffset | None,
+    in_zookeeper: CommittedOffset | None,
+    *,
+    is_in_kafka: bool,
+    is_in_zookeeper: bool = False,
+) -> tuple[StoredOffset, ...]:
+    """Both stores' offsets of a partition, and which of them live members use.
+
+    Members of a coordinator use Kafka (`is_in_kafka`). Members in ZooKeeper may use either or both, and
+    nothing says which; but an offset that was written in ZooKeeper after the partition's owner claimed it
+    was written by that owner (`is_in_zookeeper`). Then a smaller offset in Kafka is a leftover.
+    """
+    stored = []
+    if in_kafka is not None:
+        is_left = is_in_zookeeper and in_zookeeper is not None and in_kafka.offset < in_zookeeper.offset
+        is_used = True if is_in_kafka else False if is_left else None
+        stored.append(StoredOffset(GroupKind.KAFKA, in_kafka.offset, is_used))
+    if in_zookeeper is not None:
+        is_used = True if is_in_zookeeper else False if is_in_kafka else None
+        stored.append(StoredOffset(GroupKind.ZOOKEEPER, in_zookeeper.offset, is_used))
+    return tuple(stored)
+
+
+def _counted(stored: Iterable[StoredOffset]) -> StoredOffset | None:
+    """The offset that counts: a used one; while that is not known, the largest."""
+    candidates = [offset for offset in stored if offset.is_used is not False]
+    return max(candidates, key=lambda one: (one.is_used is True, one.offset), default=None)
+
+
+def _lag(lag_input: _LagInput, ends: Ends) -> GroupLag:
     readers: dict[TopicAndPartition, GroupMember] = {
-        place: member for member in wanted.group.members for place in member.assignment
+        topic_partition: member for member in lag_input.group.members for topic_partition in member.assignment
     }
     rows = []
-    for place in sorted(wanted.places):
-        end = ends[place]
-        offset, kind = wanted.committed.get(place, (None, None))
+    for topic_partition in sorted(lag_input.topic_partitions):
+        end = ends[topic_partition]
+        stored = lag_input.stored.get(topic_partition, ())
+        counted = _counted(stored)
         rows.append(
             PartitionLag(
-                topic_partition=place,
-                committed=offset.offset if offset is not None else None,
+                topic_partition=topic_partition,
+                committed=counted.offset if counted is not None else None,
                 end=None if isinstance(end, OttlaError) else end.offset,
-                member=readers.get(place),
-                stored_in=kind,
+                member=readers.get(topic_partition),
+                stored_in=counted.store if counted is not None else None,
                 error=end if isinstance(end, OttlaError) else None,
-                owner=wanted.owners.get(place, ""),
+                owner=lag_input.owners.get(topic_partition, ""),
+                stopped=lag_input.stopped.get(topic_partition, ""),
+                stored=stored,
             )
         )
-    return GroupLag(wanted.group, tuple(rows))
+    return GroupLag(lag_input.group, tuple(rows))

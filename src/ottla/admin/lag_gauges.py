@@ -1,9 +1,9 @@
-"""Lag for Prometheus: gauges by the names that exporters for Kafka have made known.
+"""Lag for Prometheus: gauges with the names of kafka_exporter.
 
     kafka_consumergroup_lag{consumergroup="billing",topic="orders",partition="0",kind="kafka"} 6
 
-`kind` tells groups of one name apart, with a coordinator and in ZooKeeper. What is not known has no sample: a
-partition that nothing was committed of, or whose end nobody tells.
+`kind` distinguishes a group with a coordinator from one of the same name in ZooKeeper. Unknown values have no
+sample: a partition without a committed offset, or whose end could not be looked up.
 """
 
 from __future__ import annotations
@@ -15,35 +15,40 @@ from ottla.model.exposition import Labels, Metric, exposition
 
 
 def lag_exposition(lags: Iterable[GroupLag]) -> str:
-    """What a scrape reads, of groups of both kinds."""
+    """Return the text of a scrape, for groups of both kinds."""
     return exposition(lag_metrics(lags))
 
 
 def lag_metrics(lags: Iterable[GroupLag]) -> list[Metric]:
-    """The same as families: lag and position of every partition, and how many members a group has."""
+    """Return the metrics: lag and position of every partition, and the number of members of each group."""
     groups = list(lags)
-    rows = [(_place(lag, one), one) for lag in groups for one in lag.partitions]
+    rows = [(_labels(lag, partition), partition) for lag in groups for partition in lag.partitions]
     return [
         _gauge(
             "lag",
             "Records between a group's position and the end of the log.",
-            ((labels, one.lag) for labels, one in rows),
+            ((labels, partition.lag) for labels, partition in rows),
         ),
         _gauge(
             "current_offset",
             "A group's position: the next offset that it reads.",
-            ((labels, one.committed) for labels, one in rows),
+            ((labels, partition.committed) for labels, partition in rows),
+        ),
+        _gauge(
+            "stopped",
+            "1 for a partition that a member owns and cannot read.",
+            ((labels, 1 if partition.stopped else None) for labels, partition in rows),
         ),
         _gauge(
             "members",
-            "Members of a group that are up.",
+            "Running members of a group.",
             ((_group(lag), len(lag.group.members)) for lag in groups),
         ),
     ]
 
 
 def _gauge(name: str, text: str, samples: Iterable[tuple[Labels, int | None]]) -> Metric:
-    known: Iterator[tuple[Labels, int]] = ((one, value) for one, value in samples if value is not None)
+    known: Iterator[tuple[Labels, int]] = ((labels, value) for labels, value in samples if value is not None)
     return Metric(f"kafka_consumergroup_{name}", "gauge", text, list(known))
 
 
@@ -51,6 +56,6 @@ def _group(lag: GroupLag) -> dict[str, object]:
     return {"consumergroup": lag.group.group_id, "kind": lag.group.kind.value}
 
 
-def _place(lag: GroupLag, one: PartitionLag) -> Labels:
-    topic, partition = one.topic_partition
-    return _group(lag) | {"topic": topic, "partition": partition}
+def _labels(lag: GroupLag, partition: PartitionLag) -> Labels:
+    topic, number = partition.topic_partition
+    return _group(lag) | {"topic": topic, "partition": number}

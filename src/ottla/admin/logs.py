@@ -1,4 +1,4 @@
-"""Where logs begin and end, what offset a time has, and the deletion of records. One request a broker."""
+"""Offsets of logs by time, and deletion of records; one request per broker."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from enum import IntEnum
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
-from ottla.admin.errors import Unsupported
+from ottla.client.list_offsets import API as LIST_OFFSETS
+from ottla.client.list_offsets import MAX_TIMESTAMP_SINCE, OffsetAnswer, OffsetQuestion
+from ottla.client.offset_lookup import ask_offsets
 from ottla.model.cluster_view import EMPTY, NO_EPOCH, ClusterView
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, OttlaError
-from ottla.model.topic_partition import TopicAndPartition
+from ottla.model.errors import ConfigError, KafkaError, OttlaError, Unsupported
+from ottla.model.offset_spec import LATEST, OffsetOrTime, OffsetSpec, parse_offset_spec
+from ottla.model.topic_partition import TopicAndPartition, by_topic
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
-)
-from ottla.wire.api.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
 )
 
 log = logging.getLogger(__name__)
@@ -33,146 +28,150 @@ log = logging.getLogger(__name__)
 V = TypeVar("V")
 Outcomes = dict[TopicAndPartition, V | OttlaError]
 
-END_OF_LOG = -1
-"""Delete all records that there are."""
+MAX_TIMESTAMP = "max-timestamp"
+"""For `list_offsets`: the record with the largest timestamp."""
 
-_SINGLE_OFFSETS_SINCE = 1  # of ListOffsets
-_ISOLATION_SINCE = 2
-_LARGEST_TIMESTAMP_SINCE = 7
-
-
-class At(IntEnum):
-    """Special times; the numbers of the protocol."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-
-
-Moment = At | int | datetime
-"""A special time, milliseconds since 1970, or a moment; one without a time zone is of this machine's."""
+_MAX_TIMESTAMP_MS = -3  # as ListOffsets writes it
+_END_OF_LOG = -1  # as DeleteRecords writes it
 
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """`offset` is None where no record is of that time or later. None also for what brokers do not tell."""
+    """`offset` is None if no record has that time or a later one. The others are None if brokers do not
+    send them.
+
+        >>> from ottla import Admin, TopicAndPartition
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     admin.list_offsets(TopicAndPartition("orders", 0), at="latest").offset
+        3
+    """
 
     offset: int | None
     timestamp_ms: int | None = None
     leader_epoch: int | None = None
 
 
-def moment_ms(moment: Moment) -> int:
-    """As the protocol writes it. Raises ConfigError."""
-    number = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
-    if not isinstance(number, int) or number < At.MAX_TIMESTAMP:
+def log_time(spec: OffsetSpec, now_ms: int) -> int:
+    """Return the time that `spec` means, as ListOffsets writes it. Raises ConfigError for an offset."""
+    if spec == MAX_TIMESTAMP:
+        return _MAX_TIMESTAMP_MS
+    parsed = parse_offset_spec(spec, now_ms, name="at")
+    if parsed.offset is not None:
         raise ConfigError(
-            f"{moment!r:.100} is no time: give At.LATEST, At.EARLIEST, milliseconds since 1970 or a datetime"
+            f"at={spec!r}: this is an offset; give 'earliest', 'latest', '{MAX_TIMESTAMP}', a datetime with "
+            "a time zone, or a timedelta before now"
         )
-    return int(number)
+    return parsed.time
 
 
 class LogCalls:
-    """Every call returns an outcome for every partition."""
+    """Each call returns an outcome for every partition."""
 
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
     def partitions(
-        self, topics: Iterable[str], wish: str
+        self, topics: Iterable[str], purpose: str
     ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
-        """All partitions of topics, and the errors of topics that are not there."""
+        """Return all partitions of topics, and the errors of topics that do not exist."""
         names = list(topics)
-        places: list[TopicAndPartition] = []
+        topic_partitions: list[TopicAndPartition] = []
         failed: dict[str, OttlaError] = {}
-        view = self._access.view(names, wish) if names else EMPTY
+        view = self._access.view(names, purpose) if names else EMPTY
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.error:
                 code = topic.error if topic is not None else Code.UNKNOWN_TOPIC_OR_PARTITION
                 failed[name] = KafkaError(code, f"topic {name!r}")
             else:
-                places += [TopicAndPartition(name, one.index) for one in topic.partitions]
-        return places, failed
+                topic_partitions += [
+                    TopicAndPartition(name, partition.index) for partition in topic.partitions
+                ]
+        return topic_partitions, failed
 
     # --- offsets
 
     def offsets(
-        self, moments: Mapping[TopicAndPartition, Moment], *, committed_only: bool = False
+        self, times: Mapping[TopicAndPartition, int], *, committed_only: bool = False
     ) -> Outcomes[LogOffset]:
-        """The offset of a moment in each partition."""
-        times = {place: moment_ms(moment) for place, moment in moments.items()}
-        version = self._access.version(ListOffsetsRequest.API) or 0
-        if At.MAX_TIMESTAMP in times.values() and version < _LARGEST_TIMESTAMP_SINCE:
-            raise Unsupported("At.MAX_TIMESTAMP: brokers before 3.0 do not tell the largest timestamp")
+        """Look up the offset of a time in each partition; times are what `log_time` returns."""
+        version = self._access.version(LIST_OFFSETS) or 0
+        if _MAX_TIMESTAMP_MS in times.values() and version < MAX_TIMESTAMP_SINCE:
+            raise Unsupported(f"{MAX_TIMESTAMP}: brokers before 3.0 cannot look up the largest timestamp")
         return self._access.settle(
             times,
-            lambda places: self._asked_for_offsets(
-                {one: times[one] for one in places}, committed_only=committed_only
+            lambda topic_partitions: self._offsets_once(
+                {name: times[name] for name in topic_partitions}, committed_only=committed_only
             ),
             is_repeatable=True,
         )
 
-    def _asked_for_offsets(
+    def _offsets_once(
         self, times: Mapping[TopicAndPartition, int], *, committed_only: bool
     ) -> Outcomes[LogOffset]:
         outcomes: Outcomes[LogOffset]
-        outcomes, by_leader = self._by_leader(times, "offsets of logs")
-        for broker_id, places in by_leader.items():
+        outcomes, by_leader = self.by_leader(times, "offsets of logs")
+        for broker_id, topic_partitions in by_leader.items():
             try:
-                connection = self._access.pool.to(broker_id)
-                version = connection.version_for(ListOffsetsRequest.API)
-                request = ListOffsetsRequest(
-                    replica_id=-1,
-                    topics=[
-                        ListOffsetsTopic(
-                            name=topic,
-                            partitions=[
-                                ListOffsetsPartition(
-                                    partition_index=number,
-                                    timestamp=times[TopicAndPartition(topic, number)],
-                                )
-                                for number in numbers
-                            ],
-                        )
-                        for topic, numbers in by_topic(places).items()
+                answers = ask_offsets(
+                    self._access.pool.to(broker_id),
+                    [
+                        OffsetQuestion(topic_partition, times[topic_partition])
+                        for topic_partition in topic_partitions
                     ],
+                    isolation_level=int(committed_only),
                     timeout_ms=self._access.config.client.request_timeout_ms,
                 )
-                if version >= _ISOLATION_SINCE:
-                    request.isolation_level = int(committed_only)
-                answer = connection.call(request, version=version)
             except OttlaError as error:
-                outcomes |= dict.fromkeys(places, error)
-                continue
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    place = TopicAndPartition(topic.name, row.partition_index)
-                    outcomes[place] = _log_offset(row, place, version)
+                outcomes |= dict.fromkeys(topic_partitions, error)
+            else:
+                outcomes |= {answer.topic_partition: _log_offset(answer) for answer in answers}
         return outcomes
 
     # --- records
 
-    def delete_records(self, before: Mapping[TopicAndPartition, int]) -> Outcomes[int]:
-        """Delete the records before an offset; where each log begins then."""
+    def delete_records(self, ends: Mapping[TopicAndPartition, OffsetOrTime]) -> Outcomes[int]:
+        """Delete the records before an offset or a time; return the new first offset of each log."""
         if not self._access.has(DeleteRecordsRequest.API):
             raise Unsupported(
-                f"deleting records: {self._access.lack(DeleteRecordsRequest.API)} (it came with 0.11); set "
+                f"deleting records: {self._access.no_such_call(DeleteRecordsRequest.API)} "
+                "(it came with 0.11); set "
                 "retention.ms or retention.bytes of the topic for a while instead"
             )
-        outcomes = self._access.settle(
+        before, failed = self._offsets_of(ends)
+        outcomes = failed | self._access.settle(
             before,
-            lambda places: self._asked_to_delete({one: before[one] for one in places}),
+            lambda topic_partitions: self._delete_once({name: before[name] for name in topic_partitions}),
             is_repeatable=True,
         )
         done = sum(isinstance(outcome, int) for outcome in outcomes.values())
         log.info("records of %d partitions deleted up to an offset", done)
         return outcomes
 
-    def _asked_to_delete(self, before: Mapping[TopicAndPartition, int]) -> Outcomes[int]:
+    def _offsets_of(
+        self, ends: Mapping[TopicAndPartition, OffsetOrTime]
+    ) -> tuple[dict[TopicAndPartition, int], Outcomes[int]]:
+        """Return offsets as DeleteRecords writes them, and the errors of look-ups."""
+        times = {
+            topic_partition: end.time
+            for topic_partition, end in ends.items()
+            if end.offset is None and end.time != LATEST
+        }
+        looked_up = self.offsets(times) if times else {}
+        before: dict[TopicAndPartition, int] = {}
+        failed: Outcomes[int] = {}
+        for topic_partition, end in ends.items():
+            outcome = looked_up.get(topic_partition, LogOffset(end.offset))
+            if isinstance(outcome, OttlaError):
+                failed[topic_partition] = outcome
+            else:
+                before[topic_partition] = _END_OF_LOG if outcome.offset is None else outcome.offset
+        return before, failed
+
+    def _delete_once(self, before: Mapping[TopicAndPartition, int]) -> Outcomes[int]:
         outcomes: Outcomes[int]
-        outcomes, by_leader = self._by_leader(before, "deleting records")
-        for broker_id, places in by_leader.items():
+        outcomes, by_leader = self.by_leader(before, "deleting records")
+        for broker_id, topic_partitions in by_leader.items():
             request = DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
@@ -184,80 +183,70 @@ class LogCalls:
                             for number in numbers
                         ],
                     )
-                    for topic, numbers in by_topic(places).items()
+                    for topic, numbers in by_topic(topic_partitions).items()
                 ],
                 timeout_ms=self._access.config.client.request_timeout_ms,
             )
             try:
                 answer = self._access.pool.to(broker_id).call(request)
             except OttlaError as error:
-                outcomes |= dict.fromkeys(places, error)
+                outcomes |= dict.fromkeys(topic_partitions, error)
                 continue
             for topic in answer.topics:
                 for row in topic.partitions:
-                    place = TopicAndPartition(topic.name, row.partition_index)
-                    outcomes[place] = _failure(row.error_code, place) or row.low_watermark
+                    topic_partition = TopicAndPartition(topic.name, row.partition_index)
+                    outcomes[topic_partition] = (
+                        leader_error(row.error_code, topic_partition) or row.low_watermark
+                    )
         return outcomes
 
-    def _by_leader(
-        self, places: Iterable[TopicAndPartition], wish: str
+    def by_leader(
+        self, topic_partitions: Iterable[TopicAndPartition], purpose: str
     ) -> tuple[Outcomes[V], dict[int, list[TopicAndPartition]]]:
-        """The partitions by the broker that leads them, and errors of those that nobody does."""
-        listed = list(places)
-        view = self._access.view_once(sorted({place.topic for place in listed}), wish)
+        """Group partitions by leader; also return the errors of partitions without one."""
+        listed = list(topic_partitions)
+        view = self._access.view_once(sorted({topic_partition.topic for topic_partition in listed}), purpose)
         outcomes: Outcomes[V] = {}
         by_leader: dict[int, list[TopicAndPartition]] = defaultdict(list)
-        for place in listed:
-            found = _leader(view, place)
-            if isinstance(found, OttlaError):
-                outcomes[place] = found
+        for topic_partition in listed:
+            leader = _leader(view, topic_partition)
+            if isinstance(leader, OttlaError):
+                outcomes[topic_partition] = leader
             else:
-                by_leader[found].append(place)
+                by_leader[leader].append(topic_partition)
         return outcomes, by_leader
 
 
-def by_topic(places: Iterable[TopicAndPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic."""
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(places):
-        topics[topic].append(partition)
-    return topics
-
-
-def _leader(view: ClusterView, place: TopicAndPartition) -> int | KafkaError:
-    topic = view.topics.get(place.topic)
+def _leader(view: ClusterView, topic_partition: TopicAndPartition) -> int | KafkaError:
+    topic = view.topics.get(topic_partition.topic)
     if topic is None or topic.error:
         code = topic.error if topic is not None else Code.UNKNOWN_TOPIC_OR_PARTITION
-        return KafkaError(code, f"topic {place.topic!r}")
-    partition = topic.partition(place.partition)
+        return KafkaError(code, f"topic {topic_partition.topic!r}")
+    partition = topic.partition(topic_partition.partition)
     if partition is None:
         return KafkaError(
             Code.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {place.topic!r} has {len(topic.partitions)} partitions, and none with number "
-            f"{place.partition}",
+            f"topic {topic_partition.topic!r} has {len(topic.partitions)} partitions, and none with number "
+            f"{topic_partition.partition}",
         )
     if partition.leader not in view.brokers:
-        return KafkaError(Code.LEADER_NOT_AVAILABLE, str(place))
+        return KafkaError(Code.LEADER_NOT_AVAILABLE, str(topic_partition))
     return partition.leader
 
 
-def _failure(code: int, place: TopicAndPartition) -> KafkaError | None:
-    """A leader that does not know its partition has yet to hear of it: the cluster's metadata do."""
+def leader_error(code: int, topic_partition: TopicAndPartition) -> KafkaError | None:
+    """A leader that does not know its partition has not heard of it yet: the cluster's metadata has it."""
     if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
         code = Code.NOT_LEADER_OR_FOLLOWER
-    return KafkaError(code, str(place)) if code else None
+    return KafkaError(code, str(topic_partition)) if code else None
 
 
-def _log_offset(
-    row: ListOffsetsPartitionResponse, place: TopicAndPartition, version: int
-) -> LogOffset | KafkaError:
-    failure = _failure(row.error_code, place)
+def _log_offset(answer: OffsetAnswer) -> LogOffset | KafkaError:
+    failure = leader_error(answer.error_code, answer.topic_partition)
     if failure is not None:
         return failure
-    if version < _SINGLE_OFFSETS_SINCE:
-        return LogOffset(row.old_style_offsets[0] if row.old_style_offsets else None)
     return LogOffset(
-        offset=row.offset if row.offset >= 0 else None,
-        timestamp_ms=row.timestamp if row.timestamp >= 0 else None,
-        leader_epoch=row.leader_epoch if row.leader_epoch != NO_EPOCH else None,
+        offset=answer.offset if answer.offset >= 0 else None,
+        timestamp_ms=answer.timestamp_ms if answer.timestamp_ms >= 0 else None,
+        leader_epoch=answer.leader_epoch if answer.leader_epoch != NO_EPOCH else None,
     )

@@ -1,11 +1,13 @@
-"""The settings of topics that Kafka 0.9 knows. Written to ZooKeeper unchecked, a wrong one would stop brokers
-from reading any later change, so they are checked here as its tools do."""
+"""The topic settings of Kafka 0.9, checked as its tools check them.
+
+A wrong setting in ZooKeeper would stop brokers from reading any later change.
+"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
+from ottla.model.did_you_mean import hint
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 
@@ -68,9 +70,8 @@ def check_names(names: Mapping[str, object]) -> None:
     """Raise KafkaError for a name that Kafka 0.9 does not know."""
     for name in names:
         if name not in CHECKS:
-            close = difflib.get_close_matches(name, CHECKS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(CHECKS)}"
-            raise KafkaError(Code.INVALID_CONFIG, f"{name} is no setting of a topic in Kafka 0.9; {hint}")
+            near = hint(name, CHECKS, otherwise=f"; known are {', '.join(CHECKS)}")
+            raise KafkaError(Code.INVALID_CONFIG, f"{name} is not a topic setting of Kafka 0.9{near}")
 
 
 def check_configs(configs: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Where the replicas of new partitions go, as AdminUtils of Kafka 0.9 places them. Pure.
+"""Assigns the replicas of new partitions to brokers, as AdminUtils of Kafka 0.9 does. Pure.
 
-The leaders go round the brokers from a start on; the followers of a partition stand at a shift behind its
-leader, and the shift grows by one with every round, so that the load of a broker that fails spreads:
+Leaders are assigned to the brokers in turn, from `start` on. The followers of a partition are `shift` brokers
+behind its leader; the shift grows by one with every round, so that the load of a failed broker spreads:
 
     assign_replicas([0, 1, 2, 3, 4], partitions=10, replication_factor=3, start=0, shift=0)
     broker     0    1    2    3    4
@@ -32,7 +32,10 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> Assignment:
-    """The replicas of `partitions` new ones, numbered from `first_partition` on. Raises KafkaError."""
+    """Return the replicas of `partitions` new partitions, numbered from `first_partition` on.
+
+    Raises KafkaError if there are too few brokers.
+    """
     if partitions < 1:
         raise KafkaError(Code.INVALID_PARTITIONS, f"{partitions} partitions")
     if not 1 <= replication_factor <= len(brokers):
@@ -41,34 +44,35 @@ def assign_replicas(
             f"replication factor {replication_factor}, and the brokers {sorted(brokers)} are up",
         )
     count = len(brokers)
-    placed: Assignment = {}
+    assignment: Assignment = {}
     for number in range(first_partition, first_partition + partitions):
         if number > 0 and number % count == 0:
             shift += 1
         leader = (number + start) % count
         followers = (
-            (leader + 1 + (shift + one) % (count - 1)) % count for one in range(replication_factor - 1)
+            (leader + 1 + (shift + index) % (count - 1)) % count for index in range(replication_factor - 1)
         )
-        placed[number] = tuple(brokers[index] for index in (leader, *followers))
-    return placed
+        assignment[number] = tuple(brokers[index] for index in (leader, *followers))
+    return assignment
 
 
 def check_assignment(assignment: Mapping[int, Iterable[int]], brokers: Iterable[int]) -> Assignment:
-    """A placement that the user gives. Raises KafkaError."""
+    """Check an assignment that the user gives, and return it. Raises KafkaError."""
     known = set(brokers)
-    placed = {number: tuple(replicas) for number, replicas in assignment.items()}
-    for number, replicas in placed.items():
+    checked = {number: tuple(replicas) for number, replicas in assignment.items()}
+    for number, replicas in checked.items():
         if not replicas or len(set(replicas)) != len(replicas):
             raise KafkaError(
-                Code.INVALID_REPLICA_ASSIGNMENT, f"partition {number} on {list(replicas)}: none, or one twice"
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {number} on {list(replicas)}: no broker, or one twice",
             )
         if missing := sorted(set(replicas) - known):
             raise KafkaError(
                 Code.INVALID_REPLICA_ASSIGNMENT,
                 f"partition {number}: brokers {missing} are not up; {sorted(known)} are",
             )
-    if len({len(replicas) for replicas in placed.values()}) > 1:
+    if len({len(replicas) for replicas in checked.values()}) > 1:
         raise KafkaError(
             Code.INVALID_REPLICA_ASSIGNMENT, "all partitions of a topic must have the same number of replicas"
         )
-    return placed
+    return checked

@@ -1,4 +1,4 @@
-"""What is asked and told about topics and the cluster: frozen values."""
+"""Values about topics and the cluster, as users give and get them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ ConfigValue = str | int | float | bool
 
 
 def config_text(value: ConfigValue) -> str:
-    """A setting's value as brokers read it."""
+    """Return the value as brokers read it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. None is the broker's default, which brokers before 2.4 cannot be asked for.
+    """A topic to create. None is the broker's default, which needs brokers from 2.4 on.
 
-    `assignment` says where replicas go instead of `partitions` and `replication_factor`:
-    `{0: [1, 2], 1: [2, 1]}` is two partitions on the brokers 1 and 2, the preferred leader first.
+        >>> from ottla.admin import Admin, NewTopic
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     admin.create_topics(NewTopic("clicks", partitions=3, configs={"retention.ms": 60_000}))
+        TopicCreation(name='clicks', partitions=3, replication_factor=1)
+
+    `assignment` replaces `partitions` and `replication_factor`: `{0: [1, 2], 1: [2, 1]}` is two partitions on
+    the brokers 1 and 2, the preferred leader first.
     """
 
     name: str
@@ -49,7 +54,13 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """More partitions for a topic: `total` is the count after it.
+    """More partitions for a topic: `total` is the new number of partitions.
+
+        >>> from ottla.admin import Admin, NewPartitions
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     admin.create_partitions(NewPartitions("orders", total=4))
+        ...     len(admin.describe_topics("orders").partitions)
+        4
 
     `assignment` has the replicas of each new partition, the preferred leader first.
     """
@@ -60,8 +71,15 @@ class NewPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """What was made, or would be. None is what the broker does not tell (before 2.4)."""
+class TopicCreation:
+    """A topic that was created, or with validate_only would be. None if the broker does not say (before
+    2.4).
+
+        >>> from ottla.admin import Admin, NewTopic
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     admin.create_topics(NewTopic("clicks"), validate_only=True)
+        TopicCreation(name='clicks', partitions=1, replication_factor=1)
+    """
 
     name: str
     partitions: int | None
@@ -70,7 +88,15 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. `leader` is None while there is none; `leader_epoch` None where brokers do not tell."""
+    """A partition. `leader` is None if there is none; `leader_epoch` is None if the broker does not send
+    it.
+
+        >>> from ottla import Admin
+        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...     (partition,) = admin.describe_topics("orders").partitions
+        >>> partition.leader, partition.replicas, partition.isr
+        (0, (0,), (0,))
+    """
 
     partition: int
     leader: int | None
@@ -81,7 +107,14 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic. `topic_id` is as Kafka writes it, None before 2.8."""
+    """A topic. `topic_id` is written as Kafka writes it; None before 2.8.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     orders = admin.describe_topics("orders")
+    >>> len(orders.partitions), orders.replication_factor
+    (1, 1)
+    """
 
     name: str
     partitions: tuple[PartitionDescription, ...]
@@ -91,13 +124,20 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Of the first partition, as Kafka's tools tell it."""
+        """The number of replicas of the first partition, as in Kafka's tools."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster. Brokers before 0.10.1 tell no id, and before 0.10 no controller unless ZooKeeper does."""
+    """The cluster. Before 0.10.1 there is no id, and before 0.10 no controller except through ZooKeeper.
+
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     cluster = admin.describe_cluster()
+    >>> cluster.controller_id, [broker.host for broker in cluster.brokers]
+    (0, ['127.0.0.1'])
+    """
 
     cluster_id: str | None
     controller_id: int | None

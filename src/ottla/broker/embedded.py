@@ -1,11 +1,4 @@
-"""EmbeddedBroker: Kafka in this process, for tests and for one machine.
-
-    with EmbeddedBroker() as broker:
-        ... bootstrap_servers=broker.bootstrap ...
-
-Without a data directory it keeps its data in a temporary one, which goes with it. It runs in one thread, and
-every method here may be called from any other.
-"""
+"""EmbeddedBroker: Kafka in this process, for tests and for one machine."""
 
 from __future__ import annotations
 
@@ -17,28 +10,44 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.broker.config import BrokerConfig
-from ottla.broker.faults import FaultKind, Rule, When, api_key, known_error
+from ottla.broker.handlers.registry import handlers
 from ottla.broker.service import BrokerService, new_loop
+from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
+from ottla.broker.settings.broker_config import BrokerConfig, texts_by_name
+from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
+from ottla.model.forgotten import stop_if_forgotten
+from ottla.model.property_table import merged, text_of
 from ottla.wire.schema import Request
 
 T = TypeVar("T")
 Api = str | int | type[Request[Any]]
 
-# Kafka's own example configuration has it too: who starts a consumer wants it now, not in 3 seconds.
+# As in Kafka's own example configuration: a consumer that starts gets its partitions now, not in 3 seconds.
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 
 
-class EmbeddedBroker:
-    """One broker, or several over the same data (`brokers=3`): clients see a cluster, nothing is replicated.
+class EmbeddedBroker(Closing):
+    """A Kafka broker in this process, or several over the same data.
 
-    `properties` are Kafka's, by their names. `port` 0 takes a free one. A stopped broker that is started
-    again has its ports and its data as before.
+        >>> from ottla import EmbeddedBroker
+        >>> with EmbeddedBroker(num_partitions=3) as broker:
+        ...     broker.create_topic("orders", partitions=2)
+        ...     broker.bootstrap.startswith("127.0.0.1:")
+        True
+
+    data_dir     where the logs are. Without it they are in a temporary directory, which `close` removes.
+    port         the port of the first broker, the others follow; 0 takes free ones
+    brokers      how many brokers clients see. They share one copy of the data: nothing is replicated.
+    properties   Kafka's broker settings by name. Settings may also be given as keywords in snake_case, as
+                 `num_partitions` above; values are texts, numbers or booleans.
+
+    Raises ConfigError for a setting that is not known or has a wrong value. The broker runs in a thread of
+    its own; every method may be called from any thread. A broker that was stopped and is started again has
+    the same ports and data.
     """
 
     def __init__(
@@ -47,64 +56,51 @@ class EmbeddedBroker:
         *,
         port: int = 0,
         brokers: int = 1,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, object] | None = None,
+        **settings: object,
     ) -> None:
-        self._scratch: weakref.finalize[..., EmbeddedBroker] | None = None  # removes a temporary directory
-        if data_dir is None:
-            data_dir = tempfile.mkdtemp(prefix="ottla-")
-            # Not only `close` does it: a broker that is just dropped leaves nothing either.
-            self._scratch = weakref.finalize(self, shutil.rmtree, data_dir, ignore_errors=True)
-        self._data_dir = Path(data_dir)
-        own = {"log.dir": str(self._data_dir), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-        self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **(properties or {})})
+        given = texts_by_name(merged(properties, settings))
+        self._belongings = _Belongings(data_dir)
+        own = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **given})
         self._broker_count = brokers
         self._ports: list[int] = []
-        self._service: BrokerService | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._forgotten: weakref.finalize[..., object] | None = None
+
+    def __repr__(self) -> str:
+        count = "" if self._broker_count == 1 else f" of {self._broker_count} brokers"
+        where = f"at {self.bootstrap}" if self.is_running else "not running"
+        return f"<EmbeddedBroker{count} {where}, data in {self.data_dir}>"
 
     # --- life
 
     def start(self) -> Self:
-        """Come up; clients can connect when this returns. Raises ConfigError or StorageError."""
-        if self._thread is not None:
+        """Start; clients can connect when this returns. Raises ConfigError or StorageError."""
+        if self.is_running:
             raise ConfigError("this broker is running already")
-        if self._scratch is not None and not self._scratch.alive:
+        if self._belongings.is_removed:
             raise ConfigError("this broker is closed and its temporary data is gone: make a new one")
-        started: Future[BrokerService] = Future()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="ottla-broker", daemon=True)
-        self._thread.start()
-        try:
-            self._service = started.result()
-        except BaseException:
-            self._thread.join()
-            self._thread = None
-            raise
-        self._ports = [node.port for node in self._service.nodes.values()]
+        thread = BrokerThread(self._config, self._broker_count, self._ports)
+        thread.start()
+        self._ports = [node.port for node in thread.service.nodes.values()]
+        self._belongings.thread = thread
+        self._forgotten = stop_if_forgotten(self, repr(self), self._belongings.close)
         return self
 
     def stop(self) -> None:
-        """Flush and close everything. A temporary directory stays until `close`, so that `start` finds it."""
-        if self._thread is None or self._loop is None:
-            return
-        thread, service = self._thread, self._running()
-        self._thread = self._service = None
-        try:
-            asyncio.run_coroutine_threadsafe(service.stop(), self._loop).result()
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            thread.join()
+        """Flush and close everything. A temporary directory stays until `close`, so `start` finds it."""
+        if self._forgotten is not None:
+            self._forgotten.detach()
+        self._belongings.stop()
 
     def close(self) -> None:
         """Stop, and remove the data directory if it was temporary."""
-        try:
-            self.stop()
-        finally:
-            if self._scratch is not None:
-                self._scratch()
+        if self._forgotten is not None:
+            self._forgotten.detach()
+        self._belongings.close()
 
     def __enter__(self) -> Self:
-        if self._thread is None:
+        if not self.is_running:
             try:
                 self.start()
             except BaseException:
@@ -112,21 +108,170 @@ class EmbeddedBroker:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _thread(self) -> BrokerThread:
+        thread = self._belongings.thread
+        if thread is None:
+            raise ConfigError("this broker is not running: start() it, or use it in a with statement")
+        return thread
 
-    def _run(self, started: Future[BrokerService]) -> None:
-        self._loop = loop = new_loop()
+    def _running(self) -> BrokerService:
+        return self._thread().service
+
+    def _call(self, function: Callable[[], T]) -> T:
+        return self._thread().call(function)
+
+    # --- where it is
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+        return self._belongings.thread is not None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as bootstrap.servers. Raises ConfigError if the broker does not run."""
+        return self._running().bootstrap
+
+    @property
+    def port(self) -> int:
+        """The port of the first broker. Raises ConfigError if the broker does not run."""
+        return self._running().nodes[self._config.broker_id].port
+
+    @property
+    def data_dir(self) -> Path:
+        """The directory of the logs."""
+        return self._belongings.data_dir
+
+    # --- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic; `config` has Kafka's topic settings. Raises KafkaError, 36 if it exists."""
+        service = self._running()
+        overrides = {name.replace("_", "."): text_of(value) or "" for name, value in (config or {}).items()}
+        self._thread().wait_for(service.create_topic(name, partitions, replication_factor, overrides))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises KafkaError 3 if there is none."""
+        service = self._running()
+        self._thread().wait_for(service.delete_topic(name))
+
+    # --- stopping, starting and moving
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop one of several brokers: its connections break, its partitions get other leaders or none."""
+        self._thread().wait_for(self._running().stop_broker(broker_id))
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that was stopped, on the port that it had."""
+        self._thread().wait_for(self._running().start_broker(broker_id))
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make another broker the leader of a partition."""
+        service = self._running()
+        self._call(lambda: service.move_leader(topic, partition, broker_id))
+
+    # --- faults
+
+    # An API is given by its name ("Produce"), its key or its request class. A fault hits the next `times`
+    # calls, all calls with -1; with `when`, only calls for whose request it returns True.
+
+    def fail(
+        self, api: Api, error: Code | int | str, *, times: int = 1, when: When | None = None
+    ) -> FaultRule:
+        """Answer an error to the next calls of an API: a `Code`, its number or its name."""
+        key = api_key(api, handlers())
+        return self._add_fault(FaultRule(key, FaultKind.ERROR, times, error=error_code(error), when=when))
+
+    def delay(self, api: Api, seconds: float, *, times: int = 1, when: When | None = None) -> FaultRule:
+        """Handle the next calls of an API `seconds` later."""
+        key = api_key(api, handlers())
+        return self._add_fault(FaultRule(key, FaultKind.DELAY, times, delay_s=seconds, when=when))
+
+    def drop(self, api: Api, *, times: int = 1, handled: bool = False, when: When | None = None) -> FaultRule:
+        """Cut the connection instead of answering; with `handled`, do the work first and lose the answer."""
+        kind = FaultKind.DROP_AFTER if handled else FaultKind.DROP
+        return self._add_fault(FaultRule(api_key(api, handlers()), kind, times, when=when))
+
+    def clear_faults(self) -> None:
+        """End all faults."""
+        service = self._running()
+        self._call(service.faults.clear)
+
+    def heal(self) -> None:
+        """End all faults, and start the brokers that were stopped: for use between two tests."""
+        self._thread().wait_for(self._running().heal())
+
+    def _add_fault(self, rule: FaultRule) -> FaultRule:
+        service = self._running()
+        self._call(lambda: service.faults.add(rule))
+        return rule
+
+
+class BrokerThread:
+    """A thread that runs a BrokerService in an event loop of its own. `start` and `stop` once each.
+
+    It knows nothing of the EmbeddedBroker, so that one that is dropped can be collected.
+    """
+
+    def __init__(self, config: BrokerConfig, broker_count: int, ports: list[int]) -> None:
+        self._config = config
+        self._broker_count = broker_count
+        self._ports = ports
+        self._loop = new_loop()
+        self._started: Future[BrokerService] = Future()
+        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+
+    @property
+    def service(self) -> BrokerService:
+        """The running service. Only its loop may use what is in it."""
+        return self._started.result()
+
+    def start(self) -> None:
+        """Start the thread and wait until the service serves. Raises what the service raises."""
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        """Stop the service and end the thread. Raises StorageError if not all could be written."""
+        try:
+            self.wait_for(self.service.stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, which owns all state, and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the loop and return its result."""
+
+        async def run() -> T:
+            return function()
+
+        return self.wait_for(run())
+
+    def _run(self) -> None:
+        loop = self._loop
         asyncio.set_event_loop(loop)
         try:
             try:
                 service = loop.run_until_complete(self._start_service())
             except BaseException as error:  # noqa: BLE001 - raised by start()
-                started.set_exception(error)
+                self._started.set_exception(error)
                 return
-            started.set_result(service)
+            self._started.set_result(service)
             loop.run_forever()
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -139,108 +284,34 @@ class EmbeddedBroker:
         await service.start()
         return service
 
-    def _running(self) -> BrokerService:
-        if self._service is None:
-            raise ConfigError("this broker is not running: start() it, or use it in a with statement")
-        return self._service
 
-    def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+class _Belongings:
+    """What an EmbeddedBroker leaves behind when it is dropped: its thread, and a temporary directory."""
 
-    def _call(self, function: Callable[[], T]) -> T:
-        """Run a function on the loop, which owns all state."""
-
-        async def run() -> T:
-            return function()
-
-        self._running()
-        return self._await(run())
-
-    # --- where it is
+    def __init__(self, data_dir: str | Path | None) -> None:
+        self.thread: BrokerThread | None = None
+        self._scratch: weakref.finalize[..., _Belongings] | None = None
+        if data_dir is None:
+            data_dir = tempfile.mkdtemp(prefix="ottla-")
+            # Removed by `close`, when this object is collected, or when the interpreter ends.
+            self._scratch = weakref.finalize(self, shutil.rmtree, data_dir, ignore_errors=True)
+        self.data_dir = Path(data_dir)
 
     @property
-    def is_running(self) -> bool:
-        """Whether clients can connect."""
-        return self._service is not None
+    def is_removed(self) -> bool:
+        """Whether the data were temporary and are gone."""
+        return self._scratch is not None and not self._scratch.alive
 
-    @property
-    def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers."""
-        return self._running().bootstrap
+    def stop(self) -> None:
+        """Stop the thread, if one runs."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            thread.stop()
 
-    @property
-    def port(self) -> int:
-        """Where the first broker listens."""
-        self._running()
-        return self._ports[0]
-
-    @property
-    def data_dir(self) -> Path:
-        """Where the logs are."""
-        return self._data_dir
-
-    # --- topics
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replication_factor: int = 1,
-        config: Mapping[str, str] | None = None,
-    ) -> None:
-        """Make a topic. Raises KafkaError, e.g. 36 if it exists."""
-        service = self._running()
-        self._call(lambda: service.create_topic(name, partitions, replication_factor, dict(config or {})))
-
-    def delete_topic(self, name: str) -> None:
-        """Take a topic and its records away. Raises KafkaError 3 if there is none."""
-        service = self._running()
-        self._call(lambda: service.delete_topic(name))
-
-    # --- what happens to brokers
-
-    def stop_broker(self, broker_id: int) -> None:
-        """One of several brokers goes: connections break, its partitions get other leaders or none."""
-        self._await(self._running().stop_broker(broker_id))
-
-    def start_broker(self, broker_id: int) -> None:
-        """It comes back on its port."""
-        self._await(self._running().start_broker(broker_id))
-
-    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Another broker leads a partition from now on."""
-        service = self._running()
-        self._call(lambda: service.move_leader(topic, partition, broker_id))
-
-    # --- faults
-
-    def fail(self, api: Api, error: Code | int, *, times: int = 1, when: When | None = None) -> Rule:
-        """Answer `error` to the next calls of an API, by name ("Produce") or key; -1 times is for ever."""
-        return self._add_fault(
-            Rule(api_key(api), FaultKind.ERROR, times, error=known_error(error), when=when)
-        )
-
-    def delay(self, api: Api, delay_ms: int, *, times: int = 1, when: When | None = None) -> Rule:
-        """Handle the next calls of an API so much later."""
-        return self._add_fault(Rule(api_key(api), FaultKind.DELAY, times, delay_ms=delay_ms, when=when))
-
-    def drop(self, api: Api, *, times: int = 1, handled: bool = False, when: When | None = None) -> Rule:
-        """Cut the connection instead of answering; `handled` does the work first and loses the answer."""
-        kind = FaultKind.DROP_AFTER if handled else FaultKind.DROP
-        return self._add_fault(Rule(api_key(api), kind, times, when=when))
-
-    def clear_faults(self) -> None:
-        """No faults any more."""
-        service = self._running()
-        self._call(service.faults.clear)
-
-    def heal(self) -> None:
-        """No faults any more, and all brokers run: what a test leaves to the next one."""
-        self._await(self._running().heal())
-
-    def _add_fault(self, rule: Rule) -> Rule:
-        service = self._running()
-        self._call(lambda: service.faults.add(rule))
-        return rule
+    def close(self) -> None:
+        """Stop the thread, and remove temporary data."""
+        try:
+            self.stop()
+        finally:
+            if self._scratch is not None:
+                self._scratch()

@@ -1,50 +1,59 @@
-"""One broker of the process: an id, a listening socket, its connections, and the groups it coordinates."""
+"""One broker of the process: an id, a listening socket, its connections, and what it coordinates."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import Counter
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.connection import Connection
-from ottla.broker.faults import Faults
-from ottla.broker.group_service import GroupService
-from ottla.broker.serving import handlers
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.broker.groups.group_service import GroupService
+from ottla.broker.handlers.registry import handlers
+from ottla.broker.serving.connection import BrokerConnection, ConnectionContext
+from ottla.broker.serving.faults import FaultRules
+from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.serving.traffic import Traffic
+from ottla.broker.storage.appending import Appender
+from ottla.broker.transactions.transaction_service import TransactionService
+from ottla.model.address import Address
+from ottla.model.errors import ConfigError
 from ottla.wire.server_connection import ServedApis
-
-log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 CLOSE_S = 0.5
-"""How long peers may take their last answers when the broker stops; who does not read is cut."""
+"""How long peers may take their last answers when the broker stops; connections of slower peers are cut."""
+IDLE_CHECK_S_MIN = 0.05
 
 
 class Node:
-    """Made, then started; stopped, it may be started again on the same port."""
+    """Made, then started; after a stop it may be started again on the same port."""
 
-    def __init__(self, cluster: Cluster, broker_id: int, port: int, faults: Faults) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, broker_id: int, port: int, faults: FaultRules) -> None:
+        store, runtime = cluster.store, cluster.runtime
         self.broker_id = broker_id
         self.port = port
-        self.handlers = handlers()
-        zookeeper = bool(cluster.config.zookeeper_connect)
-        self.served = ServedApis(
-            {key: handler.served(zookeeper=zookeeper) for key, handler in self.handlers.items()}
+        appender = Appender(broker_id, store, cluster.leaders, runtime, cluster.producer_memory)
+        self.groups = GroupService(broker_id, store, runtime, cluster.memory.groups, appender)
+        self.transactions = TransactionService(broker_id, store, runtime, cluster.transactions)
+        cluster.transactions.services[broker_id] = self.transactions
+        cluster.transactions.appenders[broker_id] = appender
+        self.traffic = Traffic(store, cluster.memory)
+        self.broker = ServedBroker(
+            broker_id=broker_id,
+            runtime=runtime,
+            store=store,
+            leaders=cluster.leaders,
+            topics=cluster.topics,
+            settings=cluster.settings,
+            appender=appender,
+            groups=self.groups,
+            transactions=cluster.transactions,
+            coordinated=self.transactions,
+            memory=cluster.memory,
+            served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
         )
-        self.groups = GroupService(self)
-        self.faults = faults
-        self.counts: Counter[int] = Counter()  # of calls, by API key
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.faults_seen = 0
-        self.refused_count = 0
-        self.connections: set[Connection] = set()
-        self._hosts: Counter[str] = Counter()  # of connections, by the peer's address
-        self.queued_bytes = 0  # of requests that were received and not answered yet
-        self.is_flooded = False  # queued_bytes were above their limit, and are not far below it yet
-        self._all_gone = asyncio.Event()
+        self._context = ConnectionContext(self.broker, handlers(), self.traffic, faults, cluster.output)
+        self._store = store
+        self._runtime = runtime
+        self._leaders = cluster.leaders
         self._server: asyncio.Server | None = None
         self._idle_check: asyncio.TimerHandle | None = None
 
@@ -54,27 +63,26 @@ class Node:
         return self._server is not None
 
     @property
-    def host(self) -> str:
-        """The address that clients are told."""
-        return self.cluster.config.advertised_host or self.cluster.config.host
-
-    @property
-    def advertised_port(self) -> int:
-        """The port that clients are told."""
-        return self.cluster.config.advertised_port or self.port
+    def address(self) -> Address:
+        """The address for clients."""
+        config = self._store.config
+        port = self.port
+        if config.advertised_port:
+            port = config.advertised_port + self.broker_id - config.broker_id
+        return Address(config.advertised_host or config.host, port)
 
     async def start(self) -> None:
-        """Come up alone, beside nodes that run."""
+        """Start alone, beside nodes that run. Raises ConfigError if the port cannot be taken."""
         await self.listen()
-        self.cluster.join([self])
+        self._leaders.join({self.broker_id: self.address})
         await self.serve()
 
     async def listen(self) -> None:
-        """Take the port; clients come with `serve`."""
-        host = self.cluster.config.host
+        """Take the port; clients are served from `serve` on. Raises ConfigError."""
+        host = self._store.config.host
         try:
-            self._server = await self.cluster.loop.create_server(
-                lambda: Connection(self), host, self.port, backlog=BACKLOG, start_serving=False
+            self._server = await self._runtime.loop.create_server(
+                lambda: BrokerConnection(self._context), host, self.port, backlog=BACKLOG, start_serving=False
             )
         except OSError as error:
             raise ConfigError(
@@ -83,10 +91,10 @@ class Node:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def serve(self) -> None:
-        """Serve clients; the cluster knows the node now, so nobody is told of leaders that are not there."""
+        """Serve clients. `Leaders` knows the node by now, so metadata never names leaders that are not up."""
         assert self._server is not None
         await self._server.start_serving()
-        self._watch_idle()
+        self._close_idle()
 
     async def stop(self) -> None:
         """Hand over what this node leads, close the connections, stop listening."""
@@ -94,80 +102,37 @@ class Node:
             return
         server, self._server = self._server, None
         server.close()
-        self.cluster.leave(self)
-        await self.cluster.turn.drain()
+        self._leaders.leave(self.broker_id)
+        await self._runtime.turn.drain()
         if self._idle_check is not None:
             self._idle_check.cancel()
-        await self._part()
+        await self._close_connections()
 
-    async def _part(self) -> None:
-        """Close all connections, and wait until they are: the loop may end right after."""
-        for connection in list(self.connections):
+    async def _close_connections(self) -> None:
+        """Close all connections, and wait until they are closed: the loop may end right after."""
+        for connection in list(self.traffic.connections):
             connection.close()
         try:
-            await asyncio.wait_for(self._wait_until_alone(), CLOSE_S)
+            await asyncio.wait_for(self.traffic.wait_until_gone(), CLOSE_S)
         except TimeoutError:
             self.cut()
-            await self._wait_until_alone()
-
-    async def _wait_until_alone(self) -> None:
-        while self.connections:
-            self._all_gone.clear()
-            await self._all_gone.wait()
+            await self.traffic.wait_until_gone()
 
     def cut(self) -> None:
         """Cut all connections at once, as a killed process would."""
-        for connection in list(self.connections):
+        for connection in list(self.traffic.connections):
             connection.abort()
 
-    # --- connections
-
-    def admit(self, connection: Connection) -> None:
-        """A connection was made; it is refused above the limits, by closing it as Kafka does."""
-        config = self.cluster.config
-        of_host = self._hosts[connection.peer_host]
-        if len(self.connections) >= config.connections_max or of_host >= config.connections_per_ip_max:
-            self.refused_count += 1
-            log.warning("refused a connection from %s: the limit is reached", connection.peer_host)
-            connection.abort()
+    def _close_idle(self) -> None:
+        limit_s = self._store.config.connections_idle_ms / 1000
+        if limit_s <= 0:
             return
-        self.connections.add(connection)
-        self._hosts[connection.peer_host] += 1
-
-    def forget(self, connection: Connection) -> None:
-        """A connection is gone, or one that was never admitted."""
-        if connection not in self.connections:
-            return
-        self.connections.remove(connection)
-        self._hosts[connection.peer_host] -= 1
-        if not self._hosts[connection.peer_host]:
-            del self._hosts[connection.peer_host]
-        if not self.connections:
-            self._all_gone.set()
-
-    def hold(self, change: int) -> None:
-        """So many more bytes of requests wait for their answers, or fewer: nobody is read from above a limit.
-
-        It goes on at half of it, since stopping and going on costs a step for every connection.
-        """
-        self.queued_bytes += change
-        limit = self.cluster.config.queued_bytes_max
-        is_flooded = self.queued_bytes > (limit // 2 if self.is_flooded else limit)
-        if is_flooded != self.is_flooded:
-            self.is_flooded = is_flooded
-            for connection in self.connections:
-                connection.update_reading()
-
-    def note_fault(self, peer_host: str, error: OttlaError) -> None:
-        """A peer broke the protocol, or asked for what is not served."""
-        self.faults_seen += 1
-        log.warning("closing the connection from %s: %s", peer_host, error)
-
-    def _watch_idle(self) -> None:
-        limit = self.cluster.config.connections_idle_ms / 1000
-        if limit <= 0:
-            return
-        oldest = self.cluster.loop.time() - limit
-        for connection in [one for one in self.connections if one.last_active < oldest]:
+        oldest = self._runtime.loop.time() - limit_s
+        idle = [connection for connection in self.traffic.connections if connection.last_active < oldest]
+        for connection in idle:
             connection.expire()
-        self._idle_check = self.cluster.loop.call_later(max(limit / 4, 0.05), self._watch_idle)
+        self._idle_check = self._runtime.loop.call_later(max(limit_s / 4, IDLE_CHECK_S_MIN), self._close_idle)
+
+
+def _served_apis(*, has_zookeeper: bool) -> ServedApis:
+    return ServedApis({key: handler.served(zookeeper=has_zookeeper) for key, handler in handlers().items()})

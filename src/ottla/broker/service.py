@@ -1,4 +1,4 @@
-"""The running thing: nodes over a cluster, with housekeeping, ZooKeeper and metrics beside them. Asyncio.
+"""A running broker process: nodes over a cluster, with housekeeping, ZooKeeper and metrics. Asyncio.
 
 `EmbeddedBroker` runs it in a thread of its own, `ottla broker start` in the main thread.
 """
@@ -8,18 +8,24 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
-from ottla.broker import topics
-from ottla.broker.cluster import OFFSETS_TOPIC, Cluster
-from ottla.broker.config import BrokerConfig
-from ottla.broker.faults import Faults
-from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.cluster import Cluster
+from ottla.broker.groups.group_service import GroupService
 from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
-from ottla.broker.partition import NO_LEADER, Partition
-from ottla.broker.settings.listeners import bracketed
+from ottla.broker.serving.faults import FaultRules
+from ottla.broker.settings.broker_config import BrokerConfig
+from ottla.broker.storage.housekeeping import CoordinatorUpkeep, Housekeeping
+from ottla.broker.storage.partition import NO_LEADER, Partition
+from ottla.broker.storage.topic_changes import Failed
+from ottla.broker.transactions.transaction_service import TransactionService
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:  # imported when it is needed: kazoo takes its time, and most brokers have no ZooKeeper
+    from ottla.broker.registration.registration import ZooKeeperRegistration
 
 log = logging.getLogger(__name__)
 
@@ -32,43 +38,41 @@ class BrokerService:
     def __init__(self, config: BrokerConfig, broker_count: int = 1) -> None:
         if broker_count < 1:
             raise ConfigError(f"brokers={broker_count}: at least one is needed")
-        if broker_count > 1 and (config.advertised_host or config.advertised_port):
-            raise ConfigError(f"{broker_count} brokers cannot all be advertised under one address")
-        if config.port + broker_count - 1 > PORT_MAX:
-            raise ConfigError(
-                f"{broker_count} brokers from port {config.port} on: {PORT_MAX} is the last port"
-            )
+        for port in (config.port, config.advertised_port):
+            if port + broker_count - 1 > PORT_MAX:
+                raise ConfigError(f"{broker_count} brokers from port {port} on: {PORT_MAX} is the last port")
         self.config = config
         self.cluster = Cluster(config)
-        self.housekeeping = Housekeeping(self.cluster)
-        self.faults = Faults()
+        self.housekeeping = Housekeeping(self.cluster.store, self.cluster.runtime, self._upkeep())
+        self.zookeeper: ZooKeeperRegistration | None = None
+        self.faults = FaultRules()
         self.nodes: dict[int, Node] = {}
         for number in range(broker_count):
             port = config.port + number if config.port else 0
             broker_id = config.broker_id + number
             self.nodes[broker_id] = Node(self.cluster, broker_id, port, self.faults)
-        self.metrics = MetricsServer(self.cluster, self.nodes.values())
-        self.cluster.leader_listeners.append(self._leader_changed)
+        self.metrics = MetricsServer(
+            self.cluster.store, self.nodes.values(), self.cluster.runtime.turn.faults
+        )
+        self.cluster.leaders.leader_listeners.append(self._leader_changed)
+        self.cluster.topics.deletion_listeners.append(self._topic_deleted)
 
     @property
     def bootstrap(self) -> str:
         """What clients take as bootstrap.servers."""
-        return ",".join(f"{bracketed(node.host)}:{node.advertised_port}" for node in self.nodes.values())
+        return ",".join(str(node.address) for node in self.nodes.values())
 
     async def start(self) -> None:
-        """Listen on all nodes, and register them. Raises OttlaError; nothing is left running then."""
+        """Listen on all nodes, and register them. Raises OttlaError; then nothing is left running."""
         _warn_of_open_address(self.config.host)
         try:
             for node in self.nodes.values():
                 await node.listen()
-            self.cluster.join(self.nodes.values())
+            self.cluster.leaders.join({node.broker_id: node.address for node in self.nodes.values()})
             for node in self.nodes.values():
                 await node.serve()
             if self.config.zookeeper_connect:
-                # Imported here: kazoo takes its time, and most brokers have no ZooKeeper.
-                from ottla.broker.registration.registration import ZooKeeperRegistration
-
-                self.cluster.zookeeper = await ZooKeeperRegistration.start(self.cluster)
+                await self._register()
             if self.config.metrics_port is not None:
                 await self.metrics.start(self.config.host, self.config.metrics_port)
         except BaseException:
@@ -76,29 +80,38 @@ class BrokerService:
             raise
         self.housekeeping.start()
 
+    async def _register(self) -> None:
+        from ottla.broker.registration.registration import ZooKeeperRegistration
+
+        self.zookeeper = await ZooKeeperRegistration.start(self.cluster)
+        for node in self.nodes.values():
+            node.broker.zookeeper_offsets = self.zookeeper.offsets
+
     async def stop(self) -> None:
         """Stop listening, write and flush everything, and mark the directory as closed cleanly."""
         await self.housekeeping.stop()
         self.metrics.stop()
-        zookeeper, self.cluster.zookeeper = self.cluster.zookeeper, None
+        zookeeper, self.zookeeper = self.zookeeper, None
         if zookeeper is not None:
-            # First, so that ZooKeeper is not told of leaders that go one after the other.
+            for node in self.nodes.values():
+                node.broker.zookeeper_offsets = None
+            # First, so that ZooKeeper does not see the leaders go one after the other.
             await zookeeper.stop()
         for node in self.nodes.values():
             await node.stop()
         await self.cluster.close()
 
-    # --- what tests do to brokers
+    # --- stopping, starting and moving, for tests
 
     async def stop_broker(self, broker_id: int) -> None:
-        """One broker goes: its connections break, its partitions get other leaders or none."""
+        """Stop one broker: its connections break, its partitions get other leaders or none."""
         node = self._node(broker_id)
         if not node.is_running:
             raise ConfigError(f"broker {broker_id} is not running")
         await node.stop()
 
     async def start_broker(self, broker_id: int) -> None:
-        """It comes back, on its port."""
+        """Start a broker that was stopped, on the port that it had."""
         node = self._node(broker_id)
         if node.is_running:
             raise ConfigError(f"broker {broker_id} is running")
@@ -115,16 +128,12 @@ class BrokerService:
         """Make a running broker the leader of a partition, and its preferred one."""
         if not self._node(broker_id).is_running:
             raise ConfigError(f"broker {broker_id} is not running and cannot lead")
-        moved = self.cluster.partition(topic, partition)
+        moved = self.cluster.store.partition(topic, partition)
         if moved.leader == broker_id:
             return
-        moved.replicas = (broker_id, *(one for one in moved.replicas if one != broker_id))[
-            : len(moved.replicas)
-        ]
-        known = self.cluster.topic(topic)
-        replicas = tuple(one.replicas for one in self.cluster.partitions[topic])
-        self.cluster.catalog.put([replace(known, replicas=replicas)])
-        self.cluster.lead([(moved, broker_id)])
+        others = (replica for replica in moved.replicas if replica != broker_id)
+        replicas = (broker_id, *others)[: len(moved.replicas)]
+        self.cluster.leaders.move(moved, replicas, broker_id)
 
     def _node(self, broker_id: int) -> Node:
         if broker_id not in self.nodes:
@@ -133,25 +142,65 @@ class BrokerService:
             )
         return self.nodes[broker_id]
 
-    def create_topic(
+    async def create_topic(
         self, name: str, partitions: int, replication_factor: int, overrides: dict[str, str]
     ) -> None:
-        """Make a topic without a client."""
-        topics.create(
-            self.cluster, name, topics.spread(self.cluster, partitions, replication_factor), overrides
+        """Create a topic without a client. Raises KafkaError."""
+
+        def work() -> Generator[None, None, Failed]:
+            topics = self.cluster.topics
+            draft = topics.draft(name, topics.spread(partitions, replication_factor), overrides)
+            return (yield from topics.creation([draft]))
+
+        _raise_first(await self.cluster.runtime.slices.add(work()))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic without a client. Raises KafkaError."""
+
+        def work() -> Generator[None, None, Failed]:
+            self.cluster.topics.check_deletion(name)
+            return (yield from self.cluster.topics.deletion([name]))
+
+        _raise_first(await self.cluster.runtime.slices.add(work()))
+
+    # --- coordinators
+
+    def _upkeep(self) -> CoordinatorUpkeep:
+        def each(work: Callable[[Node], None]) -> Callable[[], None]:
+            def run() -> None:
+                for node in self.nodes.values():
+                    if node.is_running:
+                        work(node)
+
+            return run
+
+        return CoordinatorUpkeep(
+            expire_groups=each(lambda node: node.groups.expire()),
+            abort_timed_out=each(lambda node: node.transactions.abort_timed_out()),
+            expire_transactional_ids=each(lambda node: node.transactions.expire()),
         )
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic without a client."""
-        topics.delete(self.cluster, name)
+    def _topic_deleted(self, name: str) -> None:
+        for node in self.nodes.values():
+            if node.is_running:
+                node.groups.forget_topic(name)
 
     def _leader_changed(self, partition: Partition, leader_before: int) -> None:
-        if partition.topic != OFFSETS_TOPIC:
+        if partition.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             return
         if leader_before != NO_LEADER:
-            self.nodes[leader_before].groups.resign(partition)
+            self._coordinator(leader_before, partition.topic).resign(partition)
         if partition.leader != NO_LEADER:
-            self.nodes[partition.leader].groups.lead(partition)
+            self._coordinator(partition.leader, partition.topic).lead(partition)
+
+    def _coordinator(self, broker_id: int, topic: str) -> GroupService | TransactionService:
+        node = self.nodes[broker_id]
+        return node.groups if topic == OFFSETS_TOPIC else node.transactions
+
+
+def _raise_first(failed: Failed) -> None:
+    for error in failed.values():
+        raise error
 
 
 def _warn_of_open_address(host: str) -> None:

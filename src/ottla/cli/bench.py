@@ -1,8 +1,8 @@
-"""`ottla bench`: how many records a second a cluster takes and gives, as seen from here.
+"""`ottla bench`: how many records per second a cluster accepts and delivers, measured from here.
 
-Records go through a topic of their own, which is deleted at the end, or through --topic, which is kept; of
-that only what the bench has written is read. Some records go before those that count: the first ones wait for
-connections, and for code to be compiled.
+Records go through a new topic, which is deleted at the end, or through --topic, which is kept; of that only
+the records of this run are read. Some records are sent before the measurement, because the first ones wait
+for connections and for the compiler.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.connection_options import properties_of, without
-from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
-from ottla.cli.progress import Progress
+from ottla.cli.output import Cell, OutputRows, Parser, new_parser, run_command
+from ottla.cli.progress import ProgressLine
 from ottla.model.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ COLUMNS = ("step", "records", "bytes", "seconds", "records_per_s", "mib_per_s")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _MEBIBYTE = 1024 * 1024
 _BATCH_BYTES = 1024 * 1024
-_QUIET_MS = 30_000
+QUIET_S = 30.0
+"""After this time without a record the run has failed."""
 _WARMING = 10_000
 
 
@@ -38,23 +39,27 @@ class BenchFailed(OttlaError):
 
 def parser() -> Parser:
     """`bench` and its options."""
-    parser = new_parser("bench", "Write records into a topic and read them back; how quick that is.")
-    parser.add_argument("-n", "--records", type=int, default=1_000_000, help="how many (1000000)")
-    parser.add_argument("--record-size", type=int, default=100, help="bytes of each (100)")
-    parser.add_argument("-p", "--partitions", type=int, default=1, help="of the topic that is made (1)")
-    parser.add_argument("-r", "--replicas", type=int, help="of the topic that is made (the broker's default)")
-    parser.add_argument("--compression", choices=CODECS, default="none", help="of batches (none)")
-    parser.add_argument("--acks", choices=("all", "1", "0"), default="all", help="who has to store (all)")
-    parser.add_argument("--topic", help="a topic that is there, and stays; else one is made and deleted")
+    parser = new_parser("bench", "Measure how fast a cluster takes records, and gives them back.")
+    parser.add_argument("-n", "--records", type=int, default=1_000_000, help="number of records (1000000)")
+    parser.add_argument("--record-size", type=int, default=100, help="bytes of each record (100)")
+    parser.add_argument("-p", "--partitions", type=int, default=1, help="partitions of the new topic (1)")
+    parser.add_argument("-r", "--replicas", type=int, help="replicas of the new topic (the broker's default)")
+    parser.add_argument("--compression", choices=CODECS, default="none", help="compression of batches (none)")
+    parser.add_argument(
+        "--acks", choices=("all", "1", "0"), default="all", help="acknowledgements to wait for (all)"
+    )
+    parser.add_argument(
+        "--topic", help="an existing topic, which is kept; without it a new one is created and deleted"
+    )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write, read, tell."""
+    """Write, read, print the rates."""
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows:
+def _act(options: argparse.Namespace) -> OutputRows:
     if options.records < 1 or options.record_size < 1:
         parser().error("--records and --record-size are 1 at least")
     properties = properties_of(options)
@@ -64,11 +69,11 @@ def _act(options: argparse.Namespace) -> Rows:
             starts = _ends(admin, topic)
             produced = _produced(job, options)
             consumed = _consumed(job, starts)
-    return Rows(COLUMNS, [_row("produce", job, produced), _row("consume", job, consumed)])
+    return OutputRows(COLUMNS, [_row("produce", job, produced), _row("consume", job, consumed)])
 
 
 class _Job(NamedTuple):
-    """So many records, each so large, through a topic."""
+    """A run: `records` records of `record_size` bytes through a topic."""
 
     topic: str
     records: int
@@ -99,7 +104,10 @@ def _topic(options: argparse.Namespace, properties: Mapping[str, object]) -> Ite
 
 
 def _ends(admin: Admin, topic: str) -> dict[int, int]:
-    return {place.partition: found.offset or 0 for place, found in admin.list_offsets(topic).items()}
+    return {
+        topic_partition.partition: offset.offset or 0
+        for topic_partition, offset in admin.list_offsets(topic).items()
+    }
 
 
 def _produced(job: _Job, options: argparse.Namespace) -> float:
@@ -110,7 +118,7 @@ def _produced(job: _Job, options: argparse.Namespace) -> float:
         "acks": options.acks,
         "compression.type": options.compression,
     }
-    with Producer(settings) as producer, Progress(job.records, "records written") as progress:
+    with Producer(settings) as producer, ProgressLine(job.records, "records written") as progress:
         columns = _columns(job)
         begun = time.perf_counter()
         for at in range(0, job.records, columns.num_rows):
@@ -122,7 +130,7 @@ def _produced(job: _Job, options: argparse.Namespace) -> float:
 
 
 def _columns(job: _Job) -> pa.RecordBatch:
-    """About a batch of records, of letters by chance."""
+    """About one batch of records with random letters."""
     import numpy as np
     import pyarrow as pa
 
@@ -134,17 +142,17 @@ def _columns(job: _Job) -> pa.RecordBatch:
 
 
 def _consumed(job: _Job, starts: Mapping[int, int]) -> float:
-    from ottla.partition import PartitionConsumer
+    from ottla.consumer.partition import PartitionConsumer
 
     left = job.records
     settings = without(job.properties, "zookeeper.connect")
-    with PartitionConsumer(settings) as consumer, Progress(job.records, "records read") as progress:
+    with PartitionConsumer(settings) as consumer, ProgressLine(job.records, "records read") as progress:
         begun = time.perf_counter()
         for partition, start in starts.items():
             consumer.consume_partition(job.topic, partition, start)
-        for chunk in consumer.chunks(_QUIET_MS):
+        for chunk in consumer.chunks(QUIET_S):
             left -= chunk.batch.num_rows
             progress.update(chunk.batch.num_rows)
             if left <= 0:
                 return time.perf_counter() - begun
-    raise BenchFailed(f"{left} of {job.records} records of {job.topic} did not come within {_QUIET_MS} ms")
+    raise BenchFailed(f"{left} of {job.records} records of {job.topic} did not come within {QUIET_S:.0f} s")

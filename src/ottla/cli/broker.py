@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
+import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.cli.connection_options import named_values
+from ottla.cli.output import log_to_stderr
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.broker.config import BrokerConfig
-
-DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
-"""Kafka's own example configuration has it too: on one machine nobody waits for others to come up."""
+    from ottla.broker.settings.broker_config import BrokerConfig
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,10 +30,10 @@ def parser() -> argparse.ArgumentParser:
     )
     start.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     start.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default 9092)")
-    start.add_argument("--data-dir", help="where the logs are; made if it is missing")
+    start.add_argument("--data-dir", help="directory of the logs; created if it is missing")
     start.add_argument("--brokers", type=int, default=1, help="brokers over the same data, on ports in a row")
     start.add_argument("--metrics-port", type=int, help="serve Prometheus /metrics on this port")
-    start.add_argument("--config", metavar="FILE", help="a server.properties; options go before it")
+    start.add_argument("--config", metavar="FILE", help="a server.properties file; options win over it")
     start.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a property, by Kafka's name"
     )
@@ -42,30 +42,27 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until a signal comes."""
+    """Serve until SIGINT or SIGTERM."""
     options = parser().parse_args(arguments)
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr(verbose=options.verbose)
+    from ottla import kernels
     from ottla.broker.service import new_loop
+
+    kernels.use(os.environ.get("OTTLA_KERNELS", "numpy"))  # a broker decodes too little for more
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(config_from(options), options.brokers))
 
 
 def config_from(options: argparse.Namespace) -> BrokerConfig:
-    """The broker's configuration: options before --set before the file before defaults."""
-    from ottla.broker.config import BrokerConfig
-    from ottla.broker.settings.java_properties import read_properties
+    """The broker's configuration: options win over --set, --set over the file, the file over the defaults."""
+    from ottla.broker.embedded import DEFAULTS
+    from ottla.broker.settings.broker_config import BrokerConfig
     from ottla.broker.settings.listeners import bracketed
+    from ottla.model.java_properties import read_properties
 
     properties = DEFAULTS | (read_properties(options.config) if options.config else {})
-    for item in options.set:
-        name, separator, value = item.partition("=")
-        if not separator:
-            raise ConfigError(f"--set {item}: NAME=VALUE is wanted")
-        properties[name.strip()] = value.strip()
+    properties |= named_values("--set", options.set)
     if options.data_dir:
         properties.pop("log.dirs", None)
         properties["log.dir"] = options.data_dir
@@ -89,8 +86,11 @@ async def _serve(config: BrokerConfig, broker_count: int) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    gc.disable()  # what is loaded stays: to look for garbage in it takes as long as loading thousands of logs
     service = BrokerService(config, broker_count)
     await service.start()
+    gc.freeze()
+    gc.enable()
     for name in config.ignored:
         print(f"ottla: {name} has no meaning for this broker and is ignored", file=sys.stderr)  # noqa: T201
     print(f"listening on {service.bootstrap}", flush=True)  # noqa: T201

@@ -1,7 +1,6 @@
-"""`ottla completion`: a script for the shell, that completes commands, their flags and what these may be.
+"""`ottla completion`: a script with which the shell completes commands, flags and their values.
 
-Everything in it is read from the parsers, once, when the script is printed: a shell that uses it starts no
-Python.
+The script is generated from the parsers when it is printed: completing starts no Python.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SHELLS = ("bash", "fish", "zsh")
 
 
 class Words(NamedTuple):
-    """What may follow a command: flags, words at its first place, and by flag what may be its value."""
+    """What may follow a command: flags, words for its first argument, and the values of each flag."""
 
     flags: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
@@ -46,9 +45,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def words_of_commands() -> dict[str, Words]:
-    """By the name of the command."""
-    found = {name: _of_people(command) for name, command in FOR_PEOPLE.items()}
-    return found | {name: _of_tool(command) for name, command in KAFKAS_TOOLS.items()}
+    """The words of every command, by its name."""
+    words = {name: _of_people(command) for name, command in FOR_PEOPLE.items()}
+    return words | {name: _of_tool(command) for name, command in KAFKAS_TOOLS.items()}
 
 
 def _of_people(command: Command) -> Words:
@@ -58,21 +57,21 @@ def _of_people(command: Command) -> Words:
 def _of_parser(parser: argparse.ArgumentParser) -> Words:
     flags: dict[str, tuple[str, ...]] = {}
     actions: tuple[str, ...] = ()
-    for one in _all_actions(parser):
-        choices = tuple(map(str, one.choices or ()))
-        for flag in one.option_strings:
+    for action in _all_actions(parser):
+        choices = tuple(map(str, action.choices or ()))
+        for flag in action.option_strings:
             flags.setdefault(flag, choices)
-        if not one.option_strings:
+        if not action.option_strings:
             actions = actions or choices
     return Words(tuple(sorted(flags)), actions, {flag: words for flag, words in flags.items() if words})
 
 
 def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """With those of the parsers below it."""
-    for one in parser._actions:
-        yield one
-        if isinstance(one, argparse._SubParsersAction):
-            for below in one.choices.values():
+    """The actions of a parser and of its subparsers."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
                 yield from _all_actions(below)
 
 
@@ -91,14 +90,18 @@ def _of_tool(command: Command) -> Words:
 
 
 def _bash(commands: Mapping[str, Words]) -> str:
-    flags = "\n".join(f'        {name}) words="{" ".join(one.flags)}" ;;' for name, one in commands.items())
+    flags = "\n".join(
+        f'        {name}) words="{" ".join(command.flags)}" ;;' for name, command in commands.items()
+    )
     actions = "\n".join(
-        f'        {name}) words="{" ".join(one.actions)}" ;;' for name, one in commands.items() if one.actions
+        f'        {name}) words="{" ".join(command.actions)}" ;;'
+        for name, command in commands.items()
+        if command.actions
     )
     choices = "\n".join(
         f'        {name}:{flag}) words="{" ".join(words)}" ;;'
-        for name, one in commands.items()
-        for flag, words in one.choices.items()
+        for name, command in commands.items()
+        for flag, words in command.choices.items()
     )
     tools = " ".join(name for name in commands if name in KAFKAS_TOOLS)
     return f"""_ottla() {{
@@ -139,12 +142,12 @@ def _zsh(commands: Mapping[str, Words]) -> str:
 
 def _fish(commands: Mapping[str, Words]) -> str:
     lines = [f"complete -c ottla -n __fish_use_subcommand -f -a '{' '.join(commands)}'"]
-    for name, one in commands.items():
+    for name, command in commands.items():
         below = f"complete -c ottla -n '__fish_seen_subcommand_from {name} {name}.sh'"
         starts = [below, *([f"complete -c {name}"] if name in KAFKAS_TOOLS else [])]
         for start in starts:
-            lines += [f"{start} {_fish_flag(flag, one.choices.get(flag, ()))}" for flag in one.flags]
-            lines += [f"{start} -f -a '{' '.join(one.actions)}'"] if one.actions else []
+            lines += [f"{start} {_fish_flag(flag, command.choices.get(flag, ()))}" for flag in command.flags]
+            lines += [f"{start} -f -a '{' '.join(command.actions)}'"] if command.actions else []
     return "\n".join(lines)
 
 

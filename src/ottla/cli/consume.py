@@ -1,16 +1,21 @@
-"""`ottla consume`: records as they come. With JSON an object a line, so that it may go on for ever."""
+"""`ottla consume`: prints records as they arrive.
+
+JSON is one object per line, so that it may continue for ever.
+"""
 
 from __future__ import annotations
 
 import argparse
 import base64
+import json
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import properties_of
+from ottla.cli.moments import MOMENTS, parse_moment
 from ottla.cli.output import (
     JSON,
     TSV,
@@ -22,98 +27,144 @@ from ottla.cli.output import (
     run_command,
     tsv_cell,
 )
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from ottla.cli.kafka.message_formatters import Record
+    from ottla.model.offset_spec import OffsetSpec
 
-COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "encoding")
+COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers", "encoding")
+RESETS = ("earliest", "latest")
 
 
 def parser() -> Parser:
     """`consume` and its options."""
     parser = new_parser("consume", "Print records of a topic.")
     parser.add_argument("topic")
-    parser.add_argument("-g", "--group", help="go on where this group was, and store how far it is")
+    parser.add_argument("-g", "--group", help="continue at this group's committed position, and commit")
     parser.add_argument("-p", "--partition", type=int, help="one partition only")
-    parser.add_argument(
-        "-o", "--from", dest="start", default="latest", metavar="WHERE", help="earliest, latest or an offset"
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-o",
+        "--from",
+        dest="start",
+        metavar="WHERE",
+        help="earliest, latest (the default) or an offset of --partition",
     )
-    parser.add_argument("-n", "--max", type=int, help="end after so many")
-    parser.add_argument("-t", "--timeout-ms", type=int, default=-1, help="end when nothing came for so long")
+    where.add_argument("--since", metavar="WHEN", help=f"records since {MOMENTS}")
+    where.add_argument("--tail", type=int, metavar="N", help="begin N records before each partition's end")
+    parser.add_argument("-n", "--max", type=int, help="end after this many records")
+    parser.add_argument(
+        "-t", "--timeout-ms", type=int, default=-1, help="end after this many milliseconds without a record"
+    )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print until there are enough of them, or nobody wants more."""
+    """Print records until --max or --timeout-ms is reached, or until it is interrupted."""
     return run_command(parser(), arguments, _act)
 
 
 def _act(options: argparse.Namespace) -> None:
     from ottla.cli.kafka.record_sources import Wish, records
 
-    if options.start not in ("earliest", "latest") and options.partition is None:
-        parser().error(f"--from {options.start}: an offset is of one partition; give --partition too")
+    if options.max is not None and options.max < 0:
+        parser().error(f"--max {options.max}: a number from 0 on is wanted")
+    start = _start(options)
     properties = {"include.headers": True, **properties_of(options)}
     if not options.zookeeper:
         properties.pop("zookeeper.connect", None)
-    start = options.start if options.start in ("earliest", "latest") else int(options.start)
+    has_brokers = "zookeeper.connect" not in properties
     wish = Wish(
         properties=properties,
         topic=options.topic,
         pattern=None,
         excluded=None,
-        group=options.group or f"ottla-consume-{random.randrange(100_000)}",
+        group=options.group or (f"ottla-consume-{random.randrange(100_000)}" if options.zookeeper else ""),
         is_group_made_up=not options.group,
         partition=options.partition,
         start=start,
         timeout_ms=options.timeout_ms,
         deletes_group=False,
+        starts=_checked_starts(properties, options.topic, options.tail) if has_brokers else {},
     )
-    if "zookeeper.connect" not in properties:
-        _check_topic(properties, options.topic)
     if options.format == TSV:
         print_line("\t".join(COLUMNS))
     is_seen = sys.stdout.isatty()  # then records are progress enough
-    with records(wish) as found, Progress(options.max, "records") as progress:
-        for record in islice(found, options.max):
+    with (
+        records(wish) as source,
+        ProgressLine(options.max, "records", is_shown=not is_seen) as progress,
+    ):
+        for record in islice(source, options.max):
             _print(record, options.format)
-            if not is_seen:
-                progress.update(1)
+            progress.update(1)
 
 
-def _check_topic(properties: Mapping[str, object], topic: str) -> None:
-    """A reader would wait for brokers and topics to come; people want to know that they are not there."""
+def _start(options: argparse.Namespace) -> OffsetSpec:
+    """Where to begin; wrong combinations of flags end the command."""
+    if options.since is not None or options.tail is not None:
+        flag = "--tail" if options.since is None else "--since"
+        if options.group or options.zookeeper:
+            parser().error(f"{flag} is without a group: ottla reset moves one")
+        if options.tail is not None and options.tail < 0:
+            parser().error(f"--tail {options.tail}: a number from 0 on is wanted")
+        return "earliest" if options.since is None else parse_moment("--since", options.since)
+    start: str = options.start or "latest"
+    if start in RESETS:
+        return start
+    if not start.isdecimal():
+        parser().error(f"--from {start}: earliest, latest or an offset is wanted; a time is --since WHEN")
+    if options.partition is None:
+        parser().error(f"--from {start}: an offset is of one partition; give --partition too")
+    return int(start)
+
+
+def _checked_starts(properties: Mapping[str, object], topic: str, tail: int | None) -> dict[int, int]:
+    """Where to begin in each partition, for `tail` records; nothing if that is None.
+
+    Raises if the brokers or the topic do not exist. A consumer would wait for them silently.
+    """
     from ottla.admin import Admin
-    from ottla.client.config import CLIENT_PROPERTIES
-    from ottla.client.properties import snake
+    from ottla.client.client_config import CLIENT_PROPERTIES
+    from ottla.model.property_table import snake
 
     known = {name for row in CLIENT_PROPERTIES for name in row.names}
     with Admin({name: value for name, value in properties.items() if snake(name) in known}) as admin:
         admin.describe_topics(topic)
+        if tail is None:
+            return {}
+        first, end = (admin.list_offsets(topic, at) for at in ("earliest", "latest"))
+    return {each.partition: max(first[each].offset or 0, (end[each].offset or 0) - tail) for each in end}
 
 
 def _print(record: Record, form: str) -> None:
-    key, value, encoding = _texts(record.raw_key, record.raw_value)
-    row: tuple[Cell, ...] = (record.topic, record.partition, record.offset, record.timestamp_ms)
-    row = (*row, key, value, encoding)
+    key, value, headers, encoding = _texts(record)
+    row: tuple[Cell, ...] = (record.topic, record.partition, record.offset, record.timestamp_ms, key, value)
     if form == JSON:
-        print_json(dict(zip(COLUMNS, row, strict=True)))
+        print_json(dict(zip(COLUMNS, (*row, headers, encoding), strict=True)))
     elif form == TSV:
-        print_line("\t".join(tsv_cell(cell) for cell in row))
+        in_json = json.dumps(headers, ensure_ascii=False) if headers else None
+        print_line("\t".join(tsv_cell(cell) for cell in (*row, in_json, encoding)))
     else:
-        place = f"{record.partition}:{record.offset}"
+        position = f"{record.partition}:{record.offset}"
         print_line(
-            "\t".join([place, *([key] if key is not None else []), "null" if value is None else value])
+            "\t".join([position, *([key] if key is not None else []), "null" if value is None else value])
         )
 
 
-def _texts(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str]:
-    """As text if both are UTF-8, else both in base64."""
+def _texts(record: Record) -> tuple[str | None, str | None, list[dict[str, str | None]], str]:
+    """Key, value and headers as text if all are UTF-8, else all in base64; and which of both it is."""
+
+    def written(
+        text: Callable[[bytes | None], str | None],
+    ) -> tuple[str | None, str | None, list[dict[str, str | None]]]:
+        headers = [{"key": name, "value": text(value)} for name, value in record.headers]
+        return text(record.raw_key), text(record.raw_value), headers
+
     try:
-        return _decoded(key), _decoded(value), "utf-8"
+        return *written(_decoded), "utf-8"
     except UnicodeDecodeError:
-        return _base64(key), _base64(value), "base64"
+        return *written(_base64), "base64"
 
 
 def _decoded(data: bytes | None) -> str | None:

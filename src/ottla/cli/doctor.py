@@ -1,4 +1,4 @@
-"""`ottla doctor`: what cannot be reached, and why, from names to every broker's own address."""
+"""`ottla doctor`: checks whether names, addresses and brokers can be reached, and says why not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ottla.cli.connection_options import properties_of, without
-from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
+from ottla.cli.output import Cell, OutputRows, Parser, new_parser, run_command
 from ottla.cli.profile import profile_path
 from ottla.model.errors import OttlaError
 
@@ -17,22 +17,22 @@ CONNECT_S = 5.0
 
 def parser() -> Parser:
     """`doctor` and its options."""
-    return new_parser("doctor", "Look for what is wrong between here and the brokers.")
+    return new_parser("doctor", "Check names, addresses and every broker: what cannot be reached, and why.")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Look everywhere; 1 if something is wrong."""
+    """Run all checks; returns 1 if something is wrong."""
     return run_command(parser(), arguments, _act)
 
 
 class _Findings:
-    """Rows of checks, in the order in which they were made."""
+    """The results of the checks, in order."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Cell, ...]] = []
 
     def check(self, name: str, look: Callable[[], str]) -> bool:
-        """Look, and note what is found or what is wrong."""
+        """Run a check; note its result or its error."""
         try:
             self.rows.append((name, True, look(), None))
         except (OttlaError, OSError) as error:
@@ -41,19 +41,19 @@ class _Findings:
         return True
 
 
-def _act(options: argparse.Namespace) -> Rows:
-    found = _Findings()
+def _act(options: argparse.Namespace) -> OutputRows:
+    findings = _Findings()
     path = profile_path()
-    found.check("profiles", lambda: f"{path}{'' if path.exists() else ' is not there, which is fine'}")
+    findings.check("profiles", lambda: f"{path}{'' if path.exists() else ' is not there, which is fine'}")
     properties = properties_of(options)
     keeper = str(properties.get("zookeeper.connect", ""))
     if keeper:
-        found.check(f"zookeeper {keeper}", lambda: _zookeeper(keeper))
+        findings.check(f"zookeeper {keeper}", lambda: _zookeeper(keeper))
     if "bootstrap.servers" in properties:
         for address in str(properties["bootstrap.servers"]).split(","):
-            found.check(f"address {address.strip()}", partial(_reached, address.strip()))
-        _brokers(found, without(properties, "zookeeper.connect"))
-    return Rows(("check", "ok", "found", "error"), found.rows)
+            findings.check(f"address {address.strip()}", partial(_reached, address.strip()))
+        _brokers(findings, without(properties, "zookeeper.connect"))
+    return OutputRows(("check", "ok", "found", "error"), findings.rows)
 
 
 def _reached(text: str) -> str:
@@ -73,7 +73,7 @@ def _reached(text: str) -> str:
         raise OSError(f"no answer within {CONNECT_S:.0f} s: a firewall, or the machine is down") from error
 
 
-def _brokers(found: _Findings, properties: dict[str, object]) -> None:
+def _brokers(findings: _Findings, properties: dict[str, object]) -> None:
     from ottla.cli.kafka.broker_links import linked
     from ottla.model.cluster_view import BrokerNode
 
@@ -86,11 +86,11 @@ def _brokers(found: _Findings, properties: dict[str, object]) -> None:
             era = versions.generation or "0.10 or later"
             return f"{len(nodes)} brokers, of Kafka {era}"
 
-    if found.check("cluster", ask):
+    if findings.check("cluster", ask):
         for node in brokers:
             text = f"{node.host}:{node.port}"
-            # What brokers advertise is where clients go on, whatever address they began with.
-            found.check(f"broker {node.broker_id} at {text}", partial(_reached, text))
+            # What brokers advertise is where clients continue, whatever address they began with.
+            findings.check(f"broker {node.broker_id} at {text}", partial(_reached, text))
 
 
 def _zookeeper(connect: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import properties_of
-from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
+from ottla.cli.output import Cell, OutputRows, Parser, new_parser, run_command
 
 if TYPE_CHECKING:
     from ottla.admin import Admin
@@ -17,18 +17,18 @@ def parser() -> Parser:
     """`groups` and its options."""
     parser = new_parser("groups", "List, describe and delete groups. With --zookeeper, classic ones too.")
     actions = ["list", "describe", "delete"]
-    parser.add_argument("action", nargs="?", default="list", choices=actions, help="list if nothing is said")
+    parser.add_argument("action", nargs="?", default="list", choices=actions, help="list by default")
     parser.add_argument("names", nargs="*", metavar="GROUP")
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One action."""
+    """Run the action."""
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows:
+def _act(options: argparse.Namespace) -> OutputRows:
     from ottla.admin import Admin
 
     if options.action != "list" and not options.names:
@@ -36,28 +36,41 @@ def _act(options: argparse.Namespace) -> Rows:
     with Admin(properties_of(options)) as admin:
         if options.action == "list":
             rows: list[tuple[Cell, ...]] = [
-                (one.group_id, one.kind.value, one.group_type, one.state) for one in admin.list_groups()
+                (group.group_id, group.kind.value, group.group_type, group.state)
+                for group in admin.list_groups()
             ]
-            return Rows(("group", "kind", "type", "state"), rows)
+            return OutputRows(("group", "kind", "type", "state"), rows)
         if options.action == "describe":
             return _described(admin, options.names)
         return _deleted(admin, options)
 
 
-def _described(admin: Admin, names: list[str]) -> Rows:
-    """A row for each member; one without a member for a group that has none."""
+def _described(admin: Admin, names: list[str]) -> OutputRows:
+    """A row for each member; a group without members has one row without a member.
+
+    A name that both stores know has rows for each: `offsets` counts the partitions with an offset there,
+    `used` says whether live members use them.
+    """
     rows: list[tuple[Cell, ...]] = []
-    for name, group in admin.describe_groups(names).items():
-        head = (name, group.kind.value, group.state)
-        rows += [(*head, None, None, None, 0)] if not group.members else []
-        rows += [
-            (*head, one.member_id, one.client_id, one.host, len(one.assignment)) for one in group.members
-        ]
-    return Rows(("group", "kind", "state", "member", "client", "host", "partitions"), rows)
+    admin.describe_groups(names)  # which raises errors for unknown names
+    for name in names:
+        groups = admin.groups_named(name)
+        stored = [offset for row in admin.group_lag(name).partitions for offset in row.stored]
+        for kind, group in groups.items():
+            uses = [offset.is_used for offset in stored if offset.store is kind]
+            used = True if True in uses else None if None in uses or not uses else False
+            head = (name, group.kind.value, group.state, len(uses), used)
+            rows += [(*head, None, None, None, 0)] if not group.members else []
+            rows += [
+                (*head, member.member_id, member.client_id, member.host, len(member.assignment))
+                for member in group.members
+            ]
+    columns = ("group", "kind", "state", "offsets", "used", "member", "client", "host", "partitions")
+    return OutputRows(columns, rows)
 
 
-def _deleted(admin: Admin, options: argparse.Namespace) -> Rows:
-    from ottla.admin import AdminErrors
+def _deleted(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    from ottla.model.errors import AdminErrors
 
     errors: Mapping[str, Exception] = {}
     try:
@@ -67,5 +80,5 @@ def _deleted(admin: Admin, options: argparse.Namespace) -> Rows:
             admin.delete_groups(options.names)
     except AdminErrors as failed:
         errors = failed.errors
-    told = [(name, str(errors[name]) if name in errors else None) for name in options.names]
-    return Rows(("group", "error"), list(told))
+    rows = [(name, str(errors[name]) if name in errors else None) for name in options.names]
+    return OutputRows(("group", "error"), list(rows))

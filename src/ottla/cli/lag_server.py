@@ -1,4 +1,4 @@
-"""`ottla lag --prometheus`: the lag at http://HOST:PORT/metrics, asked for anew by every scrape."""
+"""`ottla lag --prometheus`: serves the lag at http://HOST:PORT/metrics; every scrape measures it again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ottla.model.exposition import CONTENT_TYPE
 
 HOST = "127.0.0.1"
 REQUEST_SECONDS_MAX = 5.0
-"""One at a time is served, so nobody may take long to ask."""
+"""Requests are served one at a time, so a slow one must not hold up the others."""
 
 log = logging.getLogger(__name__)
 
 
-def serve(where: str, told: Callable[[], str]) -> None:
+def serve(where: str, exposition: Callable[[], str]) -> None:
     """Listen at `PORT` or `HOST:PORT`, until Ctrl-C. A scrape that fails gets 503 and the reason."""
 
     class Scrape(BaseHTTPRequestHandler):
@@ -29,7 +29,7 @@ def serve(where: str, told: Callable[[], str]) -> None:
                 self._answer(HTTPStatus.NOT_FOUND, "there is only /metrics\n")
                 return
             try:
-                self._answer(HTTPStatus.OK, told())
+                self._answer(HTTPStatus.OK, exposition())
             except OttlaError as error:
                 log.warning("a scrape failed: %s", error)
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n")
@@ -45,7 +45,7 @@ def serve(where: str, told: Callable[[], str]) -> None:
         def log_message(self, format: str, *values: object) -> None:
             log.debug(format, *values)
 
-    host, port = _place(where)
+    host, port = _address(where)
     try:
         server = HTTPServer((host, port), Scrape)
     except OSError as error:
@@ -55,7 +55,7 @@ def serve(where: str, told: Callable[[], str]) -> None:
         server.serve_forever()
 
 
-def _place(where: str) -> tuple[str, int]:
+def _address(where: str) -> tuple[str, int]:
     if where.isdecimal():
         where = f"{HOST}:{where}"
     host, _, port = where.rpartition(":")

@@ -1,12 +1,11 @@
-"""`ottla COMMAND …`: one module a command, loaded when it is called.
+"""`ottla COMMAND …`: one module for each command, imported when it is called.
 
 A command's module has `run(arguments) -> exit code`. The tables below are all that `ottla --help` needs: it
-loads no arrays, no sockets and no Spark.
+imports no arrays, no sockets and no Spark.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
@@ -23,7 +22,7 @@ MISUSED = 2
 
 
 class Command(NamedTuple):
-    """What is loaded for a command, and what help says of it."""
+    """The module of a command, and its line in the help."""
 
     module: str
     summary: str
@@ -31,19 +30,21 @@ class Command(NamedTuple):
 
 FOR_PEOPLE = {
     "up": Command("ottla.cli.up", "run ZooKeeper and a Kafka broker"),
-    "bench": Command("ottla.cli.bench", "tell how many records a second a cluster takes and gives"),
+    "bench": Command("ottla.cli.bench", "measure how fast a cluster takes records, and gives them back"),
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
     "completion": Command("ottla.cli.completion", "print a script that completes commands in your shell"),
     "consume": Command("ottla.cli.consume", "print records of a topic"),
-    "doctor": Command("ottla.cli.doctor", "look for what cannot be reached, and why"),
+    "doctor": Command("ottla.cli.doctor", "check what cannot be reached, and why"),
     "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),
-    "lag": Command("ottla.cli.lag", "tell how far groups are behind"),
+    "lag": Command("ottla.cli.lag", "show how far groups are behind"),
+    "log": Command("ottla.cli.log", "check and repair the data directory of a stopped broker"),
     "mirror": Command("ottla.cli.mirror", "copy topics into another cluster, and move groups there"),
     "offsets": Command("ottla.cli.offsets", "move groups between ZooKeeper and Kafka, or to a file and back"),
-    "pipeline": Command("ottla.cli.pipeline", "topics into tables and topics, on Spark"),
+    "pipeline": Command("ottla.cli.pipeline", "write topics into tables and topics, on Spark"),
     "produce": Command("ottla.cli.produce", "send lines into a topic"),
-    "reset": Command("ottla.cli.reset", "move a group"),
+    "reset": Command("ottla.cli.reset", "set the positions of a group"),
     "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
+    "transactions": Command("ottla.cli.transactions", "list transactions; find and abort those that hang"),
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
 KAFKAS_TOOLS = {
@@ -71,6 +72,7 @@ KAFKAS_TOOLS = {
     ),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
+    "kafka-transactions": Command("ottla.cli.kafka.transactions", "transactions, and those that hang"),
     "kafka-verifiable-consumer": Command(
         "ottla.cli.kafka.verifiable_consumer", "a member of a group, and what happens to it, as JSON"
     ),
@@ -83,7 +85,10 @@ COMMANDS = FOR_PEOPLE | KAFKAS_TOOLS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code. An error that we know is one line, not a stack trace."""
+    """Run a command and return its exit code.
+
+    An expected error is printed as one line, not as a stack trace.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
@@ -92,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"ottla: {error}", is_error=True)
         return FAILED
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; what Python flushes at its end goes nowhere.
+        # The reader of our output has ended, as `head` does. Python's last flush must not fail because of
+        # that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
@@ -101,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main_as_tool() -> int:
-    """One of Kafka's tools, by the name that this program was called by."""
+    """Run the Kafka tool whose name this program was called by."""
     return main([Path(sys.argv[0]).name.removesuffix(".exe"), *sys.argv[1:]])
 
 
@@ -124,7 +130,7 @@ def _run(words: list[str]) -> int:
 
 
 def _help_quickly(command: Command, words: list[str]) -> None:
-    """Help of a tool without what its work loads; SystemExit if that is all that is asked for."""
+    """Print a tool's help without importing the tool, and raise SystemExit, if only help is requested."""
     from ottla.cli.kafka.tool import show_help
     from ottla.cli.kafka.usage import usage_of
 
@@ -134,18 +140,19 @@ def _help_quickly(command: Command, words: list[str]) -> None:
 
 
 def help_text() -> str:
-    """All commands, a line each."""
+    """The help text: all commands, one per line."""
     lines = ["usage: ottla COMMAND …", "", "Kafka's consumer stack for Python and Spark.", ""]
     width = max(map(len, COMMANDS)) + 2
     for title, commands in (("commands:", FOR_PEOPLE), ("Kafka's tools, with their flags:", KAFKAS_TOOLS)):
-        if commands:
-            lines += [title, *(f"  {name:{width}}{each.summary}" for name, each in commands.items()), ""]
-    return "\n".join([*lines, "`ottla COMMAND --help` tells a command's options."])
+        lines += [title, *(f"  {name:{width}}{command.summary}" for name, command in commands.items()), ""]
+    return "\n".join([*lines, "`ottla COMMAND --help` shows the options of a command."])
 
 
 def _nearest(name: str) -> str:
-    found = difflib.get_close_matches(name.removesuffix(".sh"), COMMANDS, 1)
-    return f", but there is {found[0]!r}" if found else ""
+    from ottla.model.did_you_mean import did_you_mean
+
+    near = did_you_mean(name.removesuffix(".sh"), COMMANDS)
+    return "" if near is None else f", but there is {near!r}"
 
 
 def _say(text: str, *, is_error: bool = False) -> None:

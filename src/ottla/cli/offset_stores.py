@@ -1,4 +1,4 @@
-"""The stores that `ottla offsets` names, opened when they are asked for."""
+"""The offset stores of `ottla offsets`, opened at first use."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from ottla.admin import Admin, GroupKind, TopicAndPartition
-from ottla.admin.config import AdminConfig
+from ottla.admin import Admin, TopicAndPartition
+from ottla.admin.admin_config import AdminConfig
 from ottla.cli.kafka.keeper import keeper
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
-from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError
+from ottla.model.errors import ConfigError
 from ottla.offsets import KafkaOffsets, LedgerOffsets, OffsetStore, ZooKeeperOffsets
 from ottla.zookeeper.session import ZooKeeperSession
 
 
 class OffsetStores:
-    """Stores by the names that the command line has for them."""
+    """Offset stores by their names on the command line."""
 
     def __init__(
         self, properties: Mapping[str, object], ledger: str | None, table: str, stack: ExitStack
@@ -33,7 +32,7 @@ class OffsetStores:
         self._stack = stack
 
     def named(self, name: str, *, is_made: bool = False) -> OffsetStore:
-        """`kafka`, `zookeeper` or `ledger`; `is_made`: a ledger that is not there is made."""
+        """`kafka`, `zookeeper` or `ledger`; with `is_made` a missing ledger is created."""
         openers: dict[str, Callable[[], OffsetStore]] = {
             "kafka": self._kafka,
             "zookeeper": lambda: ZooKeeperOffsets(self._session),
@@ -42,27 +41,16 @@ class OffsetStores:
         return openers[name]()
 
     def live_members(self, group: str) -> list[str]:
-        """Who is up in the group, of either kind."""
-        kinds = [GroupKind.KAFKA, *([GroupKind.ZOOKEEPER] if self._config.zookeeper_connect else [])]
-        return [name for kind in kinds for name in self._members(group, kind)]
-
-    def _members(self, group: str, kind: GroupKind) -> list[str]:
-        try:
-            found = self._admin.describe_groups(group, kind=kind)
-        except ConfigError:
-            return []  # a name that no classic group can have
-        except KafkaError as error:
-            if error.code != Code.GROUP_ID_NOT_FOUND:
-                raise
-            return []
-        return [one.member_id for one in found.members]
+        """The live members of the group, of either kind."""
+        groups = self._admin.groups_named(group)
+        return [member.member_id for description in groups.values() for member in description.members]
 
     def partitions(self) -> set[TopicAndPartition]:
-        """All that the cluster has."""
+        """All partitions of the cluster."""
         return {
-            TopicAndPartition(name, one.partition)
+            TopicAndPartition(name, partition.partition)
             for name, topic in self._admin.describe_topics().items()
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     @cached_property
@@ -79,9 +67,9 @@ class OffsetStores:
         self._admin.describe_cluster()  # says in seconds that nobody is there; the store would wait longer
         client = self._config.client
         if not client.bootstrap:
-            told = ZooKeeperMetadata(self._session, protocol=client.security.protocol)
-            client = replace(client, bootstrap=told.bootstrap())
-        return self._stack.enter_context(KafkaOffsets(client, timeout_ms=self._config.api_timeout_ms))
+            metadata = ZooKeeperMetadata(self._session, protocol=client.security.protocol)
+            client = replace(client, bootstrap=metadata.bootstrap())
+        return self._stack.enter_context(KafkaOffsets(client, timeout=self._config.api_timeout_ms / 1000))
 
     def _ledger(self, *, is_made: bool) -> OffsetStore:
         if self._ledger_path is None:

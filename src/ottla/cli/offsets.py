@@ -1,6 +1,6 @@
 """`ottla offsets`: move a group's positions from one store to another, or to a file and back.
 
-Without --execute nothing is written: the plan is told, and what would be refused.
+Without --execute nothing is written: the plan is printed, with what would be refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import properties_of
-from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
+from ottla.cli.output import ADD_EXECUTE, Cell, OutputRows, Parser, new_parser, run_command
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def parser() -> Parser:
 
 
 def _add_choice(parser: argparse.ArgumentParser, *, needs_group: bool) -> None:
-    """What of all that a store or a file has."""
+    """Add the options that choose groups and topics."""
     again = "may come again" if needs_group else "only this; may come again"
     parser.add_argument(
         "-g", "--group", action="append", required=needs_group, metavar="GROUP", help=again, default=None
@@ -80,16 +80,16 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One action."""
+    """Run the action."""
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows | None:
+def _act(options: argparse.Namespace) -> OutputRows | None:
     if options.action == "migrate" and options.source == options.target:
         parser().error(f"--from and --to are both {options.target}")
     from ottla.cli.offset_stores import OffsetStores
 
-    actions: dict[str, Callable[[argparse.Namespace, OffsetStores], Rows | None]] = {
+    actions: dict[str, Callable[[argparse.Namespace, OffsetStores], OutputRows | None]] = {
         "migrate": _migrate,
         "export": _export,
         "import": _import,
@@ -102,16 +102,16 @@ def _act(options: argparse.Namespace) -> Rows | None:
         raise ConfigError(f"--ledger {options.ledger}: {error}") from error
 
 
-def _migrate(options: argparse.Namespace, stores: OffsetStores) -> Rows:
-    found = _read(options, stores, options.source)
-    return _moved(options, stores, options.target, found)
+def _migrate(options: argparse.Namespace, stores: OffsetStores) -> OutputRows:
+    positions = _read(options, stores, options.source)
+    return _moved(options, stores, options.target, positions)
 
 
-def _export(options: argparse.Namespace, stores: OffsetStores) -> Rows | None:
+def _export(options: argparse.Namespace, stores: OffsetStores) -> OutputRows | None:
     from ottla.offsets import exported
 
-    found = _read(options, stores, options.source)
-    text = "".join(exported(group, positions) for group, positions in found.items())
+    by_group = _read(options, stores, options.source)
+    text = "".join(exported(group, positions) for group, positions in by_group.items())
     if options.file == STANDARD:
         sys.stdout.write(text)
         return None
@@ -119,19 +119,19 @@ def _export(options: argparse.Namespace, stores: OffsetStores) -> Rows | None:
         Path(options.file).write_text(text)
     except OSError as error:
         raise ConfigError(f"{options.file} cannot be written: {error.strerror or error}") from error
-    rows: list[tuple[Cell, ...]] = [(group, len(positions)) for group, positions in found.items()]
-    return Rows(("group", "partitions"), rows)
+    rows: list[tuple[Cell, ...]] = [(group, len(positions)) for group, positions in by_group.items()]
+    return OutputRows(("group", "partitions"), rows)
 
 
-def _import(options: argparse.Namespace, stores: OffsetStores) -> Rows:
+def _import(options: argparse.Namespace, stores: OffsetStores) -> OutputRows:
     from ottla.offsets import imported
 
     try:
         text = sys.stdin.read() if options.file == STANDARD else Path(options.file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{options.file} cannot be read: {error}") from error
-    found = imported(text)
-    wanted = {group: found.get(group, {}) for group in options.group or found}
+    by_group = imported(text)
+    wanted = {group: by_group.get(group, {}) for group in options.group or by_group}
     chosen = {group: _chosen(options.topic, positions) for group, positions in wanted.items()}
     return _moved(options, stores, options.target, _known(chosen, options.file))
 
@@ -144,31 +144,31 @@ def _read(options: argparse.Namespace, stores: OffsetStores, name: str) -> Mappi
     )
 
 
-def _known(found: Mapping[str, Positions], where: str) -> Mapping[str, Positions]:
-    """All of it, if every group has something: a name that is misspelled would else pass for done."""
-    for group, positions in found.items():
+def _known(by_group: Mapping[str, Positions], where: str) -> Mapping[str, Positions]:
+    """Return `by_group`. Raises ConfigError if a group has no positions: its name may be misspelled."""
+    for group, positions in by_group.items():
         if not positions:
-            raise ConfigError(f"group {group!r} has no offsets in {where} that were asked for")
-    return found
+            raise ConfigError(f"group {group!r} has no such offsets in {where}")
+    return by_group
 
 
 def _chosen(topics: Collection[str], positions: Positions) -> Positions:
-    """Those of `topic` and of `topic:0,1,2`; all if nothing is named."""
+    """The positions of `topic` or `topic:0,1,2`; all positions if no topic is named."""
     wanted: dict[str, set[str]] = {}
     for text in topics:
         topic, _, numbers = text.partition(":")
         wanted.setdefault(topic, set()).update(numbers.split(","))
     return {
-        place: one
-        for place, one in positions.items()
-        if not wanted or wanted.get(place.topic, set()) & {"", str(place.partition)}
+        topic_partition: position
+        for topic_partition, position in positions.items()
+        if not wanted or wanted.get(topic_partition.topic, set()) & {"", str(topic_partition.partition)}
     }
 
 
 def _moved(
-    options: argparse.Namespace, stores: OffsetStores, name: str, found: Mapping[str, Positions]
-) -> Rows:
-    """Plan for all groups, then write if nothing is refused in any of them."""
+    options: argparse.Namespace, stores: OffsetStores, name: str, by_group: Mapping[str, Positions]
+) -> OutputRows:
+    """Plan for all groups; write with --execute, unless something is refused for any of them."""
     from ottla.offsets import carry_out, plan_migration
 
     is_done = options.execute and not options.dry_run
@@ -183,14 +183,15 @@ def _moved(
             known=known,
             force=options.force,
         )
-        for group, positions in found.items()
+        for group, positions in by_group.items()
     ]
     is_done = is_done and not any(plan.refusals for plan in plans)
     rows: list[tuple[Cell, ...]] = []
     for plan in plans:
         failures = carry_out(plan, target) if is_done else {}
         rows += _rows(plan, failures, is_done=is_done)
-    return Rows(COLUMNS, rows)
+    is_plan = not options.execute or options.dry_run
+    return OutputRows(COLUMNS, rows, note=ADD_EXECUTE if is_plan else "")
 
 
 def _rows(
@@ -199,12 +200,12 @@ def _rows(
     return [
         (
             plan.group,
-            *one.place,
-            one.source.offset,
-            one.target.offset if one.target is not None else None,
-            one.step.value,
-            is_done and one.place in plan.writes and one.place not in failures,
-            failures.get(one.place, one.reason) or None,
+            *move.topic_partition,
+            move.source.offset,
+            move.target.offset if move.target is not None else None,
+            move.step.value,
+            is_done and move.topic_partition in plan.writes and move.topic_partition not in failures,
+            failures.get(move.topic_partition, move.reason) or None,
         )
-        for one in plan.moves
+        for move in plan.moves
     ]

@@ -1,7 +1,7 @@
-"""What commands for people print: a table, or JSON or tab-separated values for programs.
+"""The output of commands: a table for people; JSON or tab-separated values for programs.
 
 The table is for people and may change. JSON and TSV are a contract: a command prints one JSON object, also
-when it fails, and TSV has a line of names before its rows. Exit codes: 0 all is well, 1 something failed,
+when it fails, and TSV begins with a line of column names. Exit codes: 0 all is well, 1 something failed,
 2 the command line is wrong.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,20 +25,26 @@ from ottla.model.errors import ConfigError, OttlaError
 TABLE, JSON, TSV = "table", "json", "tsv"
 FORMATS = (TABLE, JSON, TSV)
 FAILED, MISUSED = 1, 2
+ADD_EXECUTE = "nothing done yet: add --execute"
 Cell = str | int | float | bool | None
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 @dataclass
-class Rows:
-    """An answer. Where single rows can fail, their last column is `error`, and None where all is well."""
+class OutputRows:
+    """The result of a command.
+
+    Where single rows can fail, the last column is `error`; None means no error. `note` is for people: a table
+    is followed by it, on standard error.
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
+    note: str = ""
 
     @property
     def is_ok(self) -> bool:
-        """Whether no row has failed."""
+        """Whether no row has an error."""
         return self.columns[-1] != "error" or all(row[-1] is None for row in self.rows)
 
     def records(self) -> list[dict[str, Cell]]:
@@ -46,10 +53,10 @@ class Rows:
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what is wrong as JSON too, if that is asked for."""
+    """A parser that reports errors as JSON with --format json."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2."""
+        """Print the error and exit with 2."""
         if _asks_for_json(sys.argv) or _asks_for_json(_arguments):
             print_json({"ok": False, "error": {"kind": "usage", "message": message}, "rows": []})
             raise SystemExit(MISUSED)
@@ -64,75 +71,90 @@ def _asks_for_json(words: Sequence[str]) -> bool:
     return "--format=json" in words or ("--format", JSON) in pairwise(words)
 
 
+def log_to_stderr(*, verbose: bool) -> None:
+    """Write warnings, or with `verbose` everything that is worth knowing, to standard error."""
+    level = logging.INFO if verbose else logging.WARNING
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=level, stream=sys.stderr, format=form)
+
+
 def new_parser(name: str, about: str, *, more_formats: Sequence[str] = ()) -> Parser:
-    """A parser with the options that every command has. What has more formats prints those by itself."""
+    """A parser with the options that every command has. A command with `more_formats` prints those itself."""
     parser = Parser(prog=f"ottla {name}", description=about)
     parser.add_argument(
-        "--format", choices=(*FORMATS, *more_formats), default=TABLE, help="for people, or for programs"
+        "--format",
+        choices=(*FORMATS, *more_formats),
+        default=TABLE,
+        help="table for people; json and tsv for programs",
     )
     add_connection_options(parser)
     return parser
 
 
 def run_command(
-    parser: Parser, arguments: Sequence[str], act: Callable[[argparse.Namespace], Rows | None]
+    parser: Parser, arguments: Sequence[str], act: Callable[[argparse.Namespace], OutputRows | None]
 ) -> int:
-    """Parse, do, print; the exit code. An `act` that returns None has printed by itself."""
+    """Parse the arguments, run `act`, print its rows, return the exit code.
+
+    None means `act` has printed itself.
+    """
     _arguments[:] = arguments
     options = parser.parse_args(arguments)
     with reported(options.format) as outcome:
-        found = act(options)
-        if found is not None:
-            print_rows(found, options.format)
-            outcome.code = 0 if found.is_ok else FAILED
+        rows = act(options)
+        if rows is not None:
+            print_rows(rows, options.format)
+            outcome.code = 0 if rows.is_ok else FAILED
     return outcome.code
 
 
 @dataclass
-class Outcome:
-    """How a command ended."""
+class CommandOutcome:
+    """The exit code of a command."""
 
     code: int = 0
 
 
 @contextmanager
-def reported(form: str) -> Iterator[Outcome]:
-    """With JSON, an error of ours is an object on standard output; else it goes on, to be told as a line."""
-    outcome = Outcome()
+def reported(form: str) -> Iterator[CommandOutcome]:
+    """With JSON, print an expected error as an object on standard output; else let it propagate."""
+    outcome = CommandOutcome()
     try:
         yield outcome
     except (OttlaError, WrongFlags) as error:
         if form != JSON:
             raise ConfigError(str(error)) if isinstance(error, WrongFlags) else error from None
-        told = {"kind": type(error).__name__, "message": str(error)}
-        print_json({"ok": False, "error": told, "rows": []})
+        description = {"kind": type(error).__name__, "message": str(error)}
+        print_json({"ok": False, "error": description, "rows": []})
         outcome.code = FAILED
 
 
-def print_rows(found: Rows, form: str) -> None:
-    """The whole answer."""
+def print_rows(rows: OutputRows, form: str) -> None:
+    """Print all rows in the format."""
     if form == JSON:
-        print_json({"ok": found.is_ok, "rows": found.records()})
+        print_json({"ok": rows.is_ok, "rows": rows.records()})
     elif form == TSV:
-        for row in (found.columns, *found.rows):
+        for row in (rows.columns, *rows.rows):
             print_line("\t".join(tsv_cell(cell) for cell in row))
     else:
-        print_table(found)
+        print_table(rows)
+        if rows.note:
+            sys.stderr.write(f"{rows.note}\n")
 
 
 def print_line(text: str) -> None:
-    """A line, at once: whoever reads may wait for it."""
+    """Print a line and flush it: a reader may be waiting."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def print_json(value: object) -> None:
-    """One object on one line."""
+    """Print an object on one line."""
     print_line(json.dumps(value, ensure_ascii=False))
 
 
 def tsv_cell(cell: Cell) -> str:
-    """Nothing for None; what would end a cell or a line is escaped."""
+    """A cell as text: empty for None; tabs and line ends are escaped."""
     return "" if cell is None else _text(cell).translate(_ESCAPES)
 
 
@@ -142,13 +164,21 @@ def _text(cell: Cell) -> str:
     return "-" if cell is None else str(cell)
 
 
-def print_table(found: Rows) -> None:
-    """Columns side by side, numbers at the right."""
-    texts = [[_text(cell) for cell in row] for row in found.rows]
-    titles = [name.upper().replace("_", "-") for name in found.columns]
+def print_table(rows: OutputRows) -> None:
+    """Print aligned columns; numbers to the right."""
+    titles, *lines = table_lines(rows)
+    print_line(bold(titles))
+    for line in lines:
+        print_line(line)
+
+
+def table_lines(rows: OutputRows) -> list[str]:
+    """Return the lines of a table; the first has the titles."""
+    texts = [[_text(cell) for cell in row] for row in rows.rows]
+    titles = [name.upper().replace("_", "-") for name in rows.columns]
     widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
     is_number = [
-        any(isinstance(cell, int | float) for cell in column) for column in zip(*found.rows, strict=True)
+        any(isinstance(cell, int | float) for cell in column) for column in zip(*rows.rows, strict=True)
     ] or [False] * len(titles)
 
     def line(cells: Sequence[str]) -> str:
@@ -157,11 +187,10 @@ def print_table(found: Rows) -> None:
             cell.rjust(width) if right else cell.ljust(width) for cell, width, right in sides
         ).rstrip()
 
-    print_line(_bold(line(titles)))
-    for row in texts:
-        print_line(line(row))
+    return [line(titles), *map(line, texts)]
 
 
-def _bold(text: str) -> str:
+def bold(text: str) -> str:
+    """Return the text in bold on a terminal, unless NO_COLOR is set."""
     is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if is_plain else f"\033[1m{text}\033[0m"

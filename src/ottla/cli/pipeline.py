@@ -1,22 +1,20 @@
-"""`ottla pipeline run FILE` and `ottla pipeline status FILE`: topics into tables and topics, on Spark."""
+"""`ottla pipeline run FILE` and `status FILE`: run a pipeline on Spark, or show its progress."""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import re
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.connection_options import named_values
 from ottla.cli.kafka.mirror_maker import stopped_by_signals
-from ottla.cli.kafka.settings import pairs
-from ottla.cli.output import FORMATS, TABLE, Parser, Rows, print_line, run_command
-from ottla.cli.progress import Progress
+from ottla.cli.output import FORMATS, TABLE, OutputRows, Parser, log_to_stderr, print_line, run_command
+from ottla.cli.progress import ProgressLine
 from ottla.model.errors import ConfigError, OttlaError
 
 if TYPE_CHECKING:
@@ -33,11 +31,11 @@ _WORDS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 class PipelineFailed(OttlaError):
-    """A query ended by an error."""
+    """A query ended with an error."""
 
 
 def parser() -> Parser:
-    """`pipeline` and what it can do."""
+    """`pipeline` with its actions and options."""
     parser = Parser(
         prog="ottla pipeline",
         description="Topics into tables and topics on Spark, as a TOML file declares it.",
@@ -46,50 +44,61 @@ def parser() -> Parser:
     run = actions.add_parser("run", help="run it, as a stream or over a range")
     run.add_argument("file", help="the TOML file")
     way = run.add_mutually_exclusive_group()
-    way.add_argument("--online", action="store_true", help="as a stream, from where it was (the default)")
-    way.add_argument("--offline", action="store_true", help="over a range; what the range covers is replaced")
-    run.add_argument(
-        "--available-now", action="store_true", help="online: end when all that there is is read"
+    way.add_argument(
+        "--online", action="store_true", help="as a stream, from the checkpoint on (the default)"
     )
-    run.add_argument("--trigger", metavar="TIME", help="online: a batch so often, such as 5s; else at once")
+    way.add_argument(
+        "--offline", action="store_true", help="over a range; earlier results of the range are replaced"
+    )
+    run.add_argument(
+        "--available-now", action="store_true", help="online: end when everything up to now is read"
+    )
+    run.add_argument(
+        "--trigger", metavar="TIME", help="online: interval between batches, such as 5s; default: no pause"
+    )
     where = "a time (2026-01-31T12:00:00Z, or milliseconds), offsets as JSON, earliest or latest"
     run.add_argument("--from", dest="start", default="", metavar="WHERE", help=f"offline: {where}")
-    run.add_argument("--to", dest="end", default="", metavar="WHERE", help="offline: the same; before it")
-    run.add_argument("--checkpoint", metavar="DIR", help="what survives a restart; default: the file's own")
+    run.add_argument(
+        "--to", dest="end", default="", metavar="WHERE", help="offline: where to end, exclusive; as --from"
+    )
+    run.add_argument(
+        "--checkpoint", metavar="DIR", help="directory of the checkpoint (default: as in the file)"
+    )
     run.add_argument("--master", metavar="URL", help=f"Spark's master (default {LOCAL}, or spark-submit's)")
     run.add_argument(
         "--packages", default="", metavar="…", help="Maven packages for Spark, such as spark-avro"
     )
-    run.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="one of Spark's settings"
-    )
-    run.add_argument("--dry-run", action="store_true", help="print the plan, and what would be read; no more")
+    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    run.add_argument("--dry-run", action="store_true", help="only print the plan and the offsets to read")
     run.add_argument("--verbose", action="store_true", help="log more")
-    status = actions.add_parser("status", help="how far it is, also while it runs elsewhere")
+    status = actions.add_parser("status", help="show progress and lag, also while it runs elsewhere")
     status.add_argument(
-        "place", metavar="FILE|CHECKPOINT", help="the TOML file, or the checkpoint's directory"
+        "pipeline", metavar="FILE|CHECKPOINT", help="the TOML file, or the checkpoint's directory"
     )
-    status.add_argument("--checkpoint", metavar="DIR", help="default: the file's own")
-    status.add_argument("--batches", type=int, metavar="N", help="the last batches instead of the offsets")
-    for one in (run, status):
-        one.add_argument("--format", choices=FORMATS, default=TABLE, help="for people, or for programs")
+    status.add_argument(
+        "--checkpoint", metavar="DIR", help="directory of the checkpoint (default: as in the file)"
+    )
+    status.add_argument(
+        "--batches", type=int, metavar="N", help="show the last N batches instead of the offsets"
+    )
+    for command in (run, status):
+        command.add_argument(
+            "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
+        )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do it."""
+    """Run the action."""
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows | None:
+def _act(options: argparse.Namespace) -> OutputRows | None:
     if options.action == "status":
         return _status(options)
-    from ottla.spark.pipeline.pipeline import Pipeline
+    from ottla.spark import Pipeline
 
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr(verbose=options.verbose)
     if options.offline and (options.available_now or options.trigger):
         parser().error("--available-now and --trigger are for --online")
     if not options.offline and (options.start or options.end):
@@ -103,66 +112,74 @@ def _act(options: argparse.Namespace) -> Rows | None:
 # --- what would be done
 
 
-def _plan(pipeline: Pipeline, options: argparse.Namespace) -> Rows:
+def _plan(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
     if options.format == TABLE:
         print_line(f"{pipeline}\n")
     reach = pipeline.reach(
         options.checkpoint, is_online=not options.offline, start=options.start, end=options.end
     )
     rows: list[Any] = [
-        (one.place.topic, one.place.partition, one.start, one.end, one.end - one.start) for one in reach
+        (
+            part.topic_partition.topic,
+            part.topic_partition.partition,
+            part.start,
+            part.end,
+            part.end - part.start,
+        )
+        for part in reach
     ]
-    return Rows(("topic", "partition", "from", "to", "records"), rows)
+    return OutputRows(("topic", "partition", "from", "to", "records"), rows)
 
 
 # --- what was done
 
 
-def _status(options: argparse.Namespace) -> Rows:
+def _status(options: argparse.Namespace) -> OutputRows:
     from ottla.spark.pipeline.form import PipelineForm
-    from ottla.spark.pipeline.state import State
+    from ottla.spark.pipeline.state import PipelineState
     from ottla.spark.pipeline.status import status_of
 
-    if Path(options.place).is_dir():
-        found = status_of(State(options.place))
+    if Path(options.pipeline).is_dir():
+        pipeline_status = status_of(PipelineState(options.pipeline))
     else:
-        form = PipelineForm.read(options.place)
-        place = options.checkpoint or form.checkpoint
-        if not place:
-            raise ConfigError(f"{options.place} names no checkpoint: give --checkpoint")
-        found = status_of(State(place), form.source)
+        form = PipelineForm.read(options.pipeline)
+        checkpoint = options.checkpoint or form.checkpoint
+        if not checkpoint:
+            raise ConfigError(f"{options.pipeline} names no checkpoint: give --checkpoint")
+        pipeline_status = status_of(PipelineState(checkpoint), form.source)
     if options.batches is None:
-        return Rows(
-            ("topic", "partition", "offset", "latest", "lag"), [tuple(one) for one in found.partitions]
+        return OutputRows(
+            ("topic", "partition", "offset", "latest", "lag"),
+            [tuple(partition) for partition in pipeline_status.partitions],
         )
     rows: list[Any] = [
         (
-            one.batch,
-            one.at,
-            one.records,
-            one.seconds,
-            round(one.records / one.seconds) if one.seconds else None,
+            batch.batch,
+            batch.at,
+            batch.records,
+            batch.seconds,
+            round(batch.records / batch.seconds) if batch.seconds else None,
         )
-        for one in found.batches[-options.batches :]
+        for batch in pipeline_status.batches[-options.batches :]
     ]
-    return Rows(("batch", "at", "records", "seconds", "records_per_second"), rows)
+    return OutputRows(("batch", "at", "records", "seconds", "records_per_second"), rows)
 
 
 # --- doing it
 
 
-def _offline(pipeline: Pipeline, options: argparse.Namespace) -> Rows:
-    with _session(options) as spark, _tasks_shown(spark), _told():
+def _offline(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
+    with _session(options) as spark, _tasks_shown(spark), _short_spark_errors():
         spans = pipeline.offline(spark, options.checkpoint, start=options.start, end=options.end)
     rows: list[Any] = [
-        (place.topic, place.partition, start, end, end - start)
-        for place, many in spans.items()
+        (topic_partition.topic, topic_partition.partition, start, end, end - start)
+        for topic_partition, many in spans.items()
         for start, end in many
     ]
-    return Rows(("topic", "partition", "from", "to", "records"), rows)
+    return OutputRows(("topic", "partition", "from", "to", "records"), rows)
 
 
-def _online(pipeline: Pipeline, options: argparse.Namespace) -> Rows:
+def _online(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
     trigger = _trigger(options)
     stopped = threading.Event()
     # Twice: Spark's session puts a handler of its own in the place of the one for Ctrl-C.
@@ -170,15 +187,17 @@ def _online(pipeline: Pipeline, options: argparse.Namespace) -> Rows:
         stopped_by_signals(stopped.set),
         _session(options) as spark,
         stopped_by_signals(stopped.set),
-        _told(),
+        _short_spark_errors(),
     ):
         if not stopped.is_set():
             _watch(pipeline.online(spark, options.checkpoint, trigger=trigger), stopped)
     state = pipeline.state(options.checkpoint)
     done = state.committed() if state is not None else None
     offsets = sorted(done.offsets.items()) if done is not None else []
-    rows: list[Any] = [(place.topic, place.partition, offset) for place, offset in offsets]
-    return Rows(("topic", "partition", "offset"), rows)
+    rows: list[Any] = [
+        (topic_partition.topic, topic_partition.partition, offset) for topic_partition, offset in offsets
+    ]
+    return OutputRows(("topic", "partition", "offset"), rows)
 
 
 def _trigger(options: argparse.Namespace) -> dict[str, object] | None:
@@ -188,15 +207,15 @@ def _trigger(options: argparse.Namespace) -> dict[str, object] | None:
         return {"availableNow": True}
     if not options.trigger:
         return None
-    found = _INTERVAL.fullmatch(options.trigger)
-    if found is None:
+    match = _INTERVAL.fullmatch(options.trigger)
+    if match is None:
         parser().error(f"--trigger {options.trigger}: a time is wanted, such as 500ms, 5s or 2m")
-    return {"processingTime": f"{found[1]} {_WORDS[found[2]]}"}
+    return {"processingTime": f"{match[1]} {_WORDS[match[2]]}"}
 
 
 def _watch(run: PipelineRun, stopped: threading.Event) -> None:
-    """Until it ends or is to end. What fails after that was given up on purpose."""
-    with Progress(unit="records") as progress:
+    """Wait until the pipeline ends or is interrupted. Errors after an interrupt are ignored."""
+    with ProgressLine(unit="records") as progress:
         shown = -1
         while run.isActive and not stopped.wait(_LOOK_S):
             for done in run.batches(after=shown):
@@ -211,16 +230,16 @@ def _watch(run: PipelineRun, stopped: threading.Event) -> None:
 
 @contextmanager
 def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
-    """A session that ends with the command; the one of spark-submit, if that has started us."""
-    from pyspark.sql import SparkSession
-
+    """A Spark session that ends with the command; under spark-submit, its session."""
     import ottla.spark
 
-    settings = {"spark.sql.session.timeZone": "UTC", **pairs(options.set)}
+    settings = {"spark.sql.session.timeZone": "UTC", **named_values("--set", options.set)}
     if options.packages:
         settings["spark.jars.packages"] = options.packages
     name = f"ottla pipeline {Path(options.file).stem}"
     if options.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        from pyspark.sql import SparkSession
+
         builder = SparkSession.builder.appName(name)
         for key, value in settings.items():
             builder = builder.config(key, value)
@@ -237,8 +256,8 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Within it, what Spark raises is a line, not a page."""
+def _short_spark_errors() -> Iterator[None]:
+    """Within the block, Spark's errors are reduced to one line."""
     from pyspark.errors import PySparkException
 
     try:
@@ -248,7 +267,7 @@ def _told() -> Iterator[None]:
 
 
 def reason(text: str) -> str:
-    """The line of Spark's message that says what is wrong: the error that was raised first, in Python."""
+    """The line of Spark's message that names the cause: the first error raised in Python."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if _RAISED.match(line)]
     if raised:
@@ -258,7 +277,7 @@ def reason(text: str) -> str:
 
 @contextmanager
 def _tasks_shown(spark: SparkSession) -> Iterator[None]:
-    """Within it, a terminal sees how many tasks of the running job are done."""
+    """Within the block, show on a terminal how many tasks of the job are done."""
     ended = threading.Event()
     thread = threading.Thread(target=_show_tasks, args=(spark, ended), daemon=True)
     thread.start()
@@ -272,9 +291,13 @@ def _tasks_shown(spark: SparkSession) -> Iterator[None]:
 def _show_tasks(spark: SparkSession, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     done: dict[int, int] = {}
-    with Progress(unit="tasks") as progress:
+    with ProgressLine(unit="tasks") as progress:
         while not ended.wait(_LOOK_S):
-            active = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
-            done |= {one.stageId: one.numCompletedTasks for one in active}
-            left = sum(one.numTasks - one.numCompletedTasks for one in active)
+            active = [
+                stage
+                for getActiveStageId in tracker.getActiveStageIds()
+                if (stage := tracker.getStageInfo(getActiveStageId))
+            ]
+            done |= {stage.stageId: stage.numCompletedTasks for stage in active}
+            left = sum(stage.numTasks - stage.numCompletedTasks for stage in active)
             progress.update(sum(done.values()) - progress.done, f"{left} to do")

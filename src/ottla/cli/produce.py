@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of standard input into a topic; where they went is told per partition."""
+"""`ottla produce`: sends lines of standard input to a topic, and prints the stored offsets by partition."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ottla.cli.connection_options import properties_of, without
-from ottla.cli.output import Parser, Rows, new_parser, run_command
-from ottla.cli.progress import Progress
+from ottla.cli.output import OutputRows, Parser, new_parser, run_command
+from ottla.cli.progress import ProgressLine
 from ottla.model.errors import OttlaError
 
 
 class NotStored(OttlaError):
-    """Records were sent, and are not in the topic."""
+    """Records were sent but not stored."""
 
 
 def parser() -> Parser:
     """`produce` and its options."""
     parser = new_parser("produce", "Send lines of standard input, each a record.")
     parser.add_argument("topic")
-    parser.add_argument(
-        "-k", "--key-separator", metavar="TEXT", help="what is before it in a line is the key"
-    )
+    parser.add_argument("-k", "--key-separator", metavar="TEXT", help="text between key and value in a line")
     parser.add_argument("-p", "--partition", type=int, help="the partition for all records")
     return parser
 
@@ -33,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows:
+def _act(options: argparse.Namespace) -> OutputRows:
     from ottla.cli.kafka.console_producer import lines
     from ottla.cli.kafka.line_reader import LineReader
     from ottla.producer import Delivery, Producer
@@ -53,17 +51,17 @@ def _act(options: argparse.Namespace) -> Rows:
 
     is_typed = sys.stdin.isatty()  # then a line of ours would be between those of the user
     properties = without(properties_of(options), "zookeeper.connect")
-    with Producer(properties) as producer, Progress(unit="records") as progress:
+    with Producer(properties) as producer, ProgressLine(unit="records", is_shown=not is_typed) as progress:
+        producer.check_brokers()
         for line in lines():
             record = reader.read(line)
             producer.send(options.topic, record.value, record.key, options.partition, on_delivery=note)
-            if not is_typed:
-                progress.update(1)
+            progress.update(1)
         producer.flush()
     if failures:
         total = len(failures) + counts.total()
         raise NotStored(f"{len(failures)} of {total} records were not stored: {failures[0]}")
-    return Rows(
+    return OutputRows(
         ("topic", "partition", "records"),
         [(options.topic, partition, count) for partition, count in sorted(counts.items())],
     )

@@ -1,4 +1,4 @@
-"""Profiles: named sets of client settings in a TOML file, so that a command line need not repeat them.
+"""Profiles: named sets of client settings in a TOML file, so that command lines need not repeat them.
 
     [profiles.local]
     bootstrap.servers = "127.0.0.1:9092"
@@ -26,14 +26,14 @@ DEFAULT = "default"
 
 
 def profile_path() -> Path:
-    """Where profiles are, if there are any."""
+    """The path of the profiles' file."""
     if given := os.environ.get(FILE):
         return Path(given)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / "config.toml"
 
 
 def chosen_profile(name: str | None = None, *, default: str = "") -> dict[str, str]:
-    """The settings of the profile named here or in the environment, else of `default` if it is there."""
+    """The settings of the named profile, of OTTLA_PROFILE, or else of `default` if it exists."""
     wanted = name or os.environ.get(NAME) or ""
     profiles = _profiles(profile_path())
     if not wanted:
@@ -52,18 +52,18 @@ def _profiles(path: Path) -> dict[str, dict[str, str]]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     profiles = read.get("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
+    if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
         raise ConfigError(f"{path}: profiles are tables, as in [profiles.local]")
-    return {name: dict(_flat(one)) for name, one in profiles.items()}
+    return {name: dict(_flat(profile)) for name, profile in profiles.items()}
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Dotted names: TOML takes a.b for a table a with a b in it."""
-    found: list[tuple[str, str]] = []
+    """Flatten tables to dotted names: TOML reads a.b as a table."""
+    settings: list[tuple[str, str]] = []
     for name, value in table.items():
         if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{name}.")
+            settings += _flat(value, f"{prefix}{name}.")
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            found.append((f"{prefix}{name}", text))
-    return found
+            settings.append((f"{prefix}{name}", text))
+    return settings

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.connection_options import properties_of
-from ottla.cli.output import Cell, Parser, Rows, new_parser, run_command
+from ottla.cli.connection_options import named_values, properties_of
+from ottla.cli.output import Cell, OutputRows, Parser, new_parser, run_command
 
 if TYPE_CHECKING:
     from ottla.admin import Admin, NewTopic, TopicDescription
@@ -17,12 +17,14 @@ def parser() -> Parser:
     """`topics` and its options."""
     parser = new_parser("topics", "List, describe, create and delete topics.")
     actions = ["list", "describe", "create", "delete"]
-    parser.add_argument("action", nargs="?", default="list", choices=actions, help="list if nothing is said")
+    parser.add_argument("action", nargs="?", default="list", choices=actions, help="list by default")
     parser.add_argument("names", nargs="*", metavar="TOPIC")
-    parser.add_argument("-p", "--partitions", type=int, help="of a new topic (the broker's default)")
-    parser.add_argument("-r", "--replicas", type=int, help="of a new topic (the broker's default)")
     parser.add_argument(
-        "--topic-config", action="append", default=[], metavar="NAME=VALUE", help="of a new topic"
+        "-p", "--partitions", type=int, help="partitions of a new topic (the broker's default)"
+    )
+    parser.add_argument("-r", "--replicas", type=int, help="replicas of a new topic (the broker's default)")
+    parser.add_argument(
+        "--topic-config", action="append", default=[], metavar="NAME=VALUE", help="a setting of a new topic"
     )
     parser.add_argument("--internal", action="store_true", help="list Kafka's own topics too")
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
@@ -30,11 +32,11 @@ def parser() -> Parser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One action."""
+    """Run the action."""
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> Rows:
+def _act(options: argparse.Namespace) -> OutputRows:
     from ottla.admin import Admin
 
     if options.action in ("create", "delete") and not options.names:
@@ -49,24 +51,25 @@ def _act(options: argparse.Namespace) -> Rows:
         return _deleted(admin, options)
 
 
-def _listed(topics: Mapping[str, TopicDescription]) -> Rows:
+def _listed(topics: Mapping[str, TopicDescription]) -> OutputRows:
     rows: list[tuple[Cell, ...]] = [
-        (name, len(one.partitions), one.replication_factor, one.is_internal) for name, one in topics.items()
-    ]
-    return Rows(("topic", "partitions", "replicas", "internal"), rows)
-
-
-def _described(topics: Mapping[str, TopicDescription]) -> Rows:
-    rows: list[tuple[Cell, ...]] = [
-        (name, one.partition, one.leader, _joined(one.replicas), _joined(one.isr))
+        (name, len(topic.partitions), topic.replication_factor, topic.is_internal)
         for name, topic in topics.items()
-        for one in topic.partitions
     ]
-    return Rows(("topic", "partition", "leader", "replicas", "isr"), rows)
+    return OutputRows(("topic", "partitions", "replicas", "internal"), rows)
 
 
-def _created(admin: Admin, options: argparse.Namespace) -> Rows:
-    from ottla.admin import AdminErrors
+def _described(topics: Mapping[str, TopicDescription]) -> OutputRows:
+    rows: list[tuple[Cell, ...]] = [
+        (name, partition.partition, partition.leader, _joined(partition.replicas), _joined(partition.isr))
+        for name, topic in topics.items()
+        for partition in topic.partitions
+    ]
+    return OutputRows(("topic", "partition", "leader", "replicas", "isr"), rows)
+
+
+def _created(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    from ottla.model.errors import AdminErrors
 
     errors: Mapping[str, Exception] = {}
     try:
@@ -75,25 +78,24 @@ def _created(admin: Admin, options: argparse.Namespace) -> Rows:
         errors, made = failed.errors, dict(failed.results)
     rows: list[tuple[Cell, ...]] = []
     for name in options.names:
-        found = made.get(name)
-        counts = (found.partitions, found.replication_factor) if found is not None else (None, None)
-        rows.append((name, *counts, _told(errors.get(name))))
-    return Rows(("topic", "partitions", "replicas", "error"), rows)
+        topic = made.get(name)
+        counts = (topic.partitions, topic.replication_factor) if topic is not None else (None, None)
+        rows.append((name, *counts, _error_text(errors.get(name))))
+    return OutputRows(("topic", "partitions", "replicas", "error"), rows)
 
 
 def _wanted(options: argparse.Namespace) -> list[NewTopic]:
     from ottla.admin import NewTopic
-    from ottla.cli.kafka.settings import pairs
 
-    configs = pairs(options.topic_config)
+    configs = named_values("--topic-config", options.topic_config)
     return [
         NewTopic(name, partitions=options.partitions, replication_factor=options.replicas, configs=configs)
         for name in options.names
     ]
 
 
-def _deleted(admin: Admin, options: argparse.Namespace) -> Rows:
-    from ottla.admin import AdminErrors
+def _deleted(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    from ottla.model.errors import AdminErrors
 
     errors: Mapping[str, Exception] = {}
     try:
@@ -103,10 +105,10 @@ def _deleted(admin: Admin, options: argparse.Namespace) -> Rows:
             admin.delete_topics(options.names)
     except AdminErrors as failed:
         errors = failed.errors
-    return Rows(("topic", "error"), [(name, _told(errors.get(name))) for name in options.names])
+    return OutputRows(("topic", "error"), [(name, _error_text(errors.get(name))) for name in options.names])
 
 
-def _told(error: Exception | None) -> str | None:
+def _error_text(error: Exception | None) -> str | None:
     return None if error is None else str(error)
 
 

@@ -1,15 +1,17 @@
-"""`ottla up`: ZooKeeper and a broker that registers in it, in the foreground until SIGINT or SIGTERM."""
+"""`ottla up`: runs ZooKeeper and a broker that registers in it, until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ottla.cli.output import FORMATS, TABLE, Cell, Parser, Rows, print_line, print_rows, run_command
+from ottla.cli.connection_options import named_values
+from ottla.cli.output import FORMATS, TABLE, Cell, OutputRows, Parser, print_line, print_rows, run_command
 
 PORT, KEEPER_PORT = 9092, 2181
 _CHECK_S = 1.0
@@ -21,11 +23,16 @@ def parser() -> Parser:
         prog="ottla up",
         description="Run ZooKeeper and a Kafka broker on 127.0.0.1: a cluster for development.",
     )
-    parser.add_argument("--port", type=int, default=PORT, help=f"of the broker; 0 takes a free one ({PORT})")
     parser.add_argument(
-        "--zookeeper-port", type=int, default=KEEPER_PORT, help=f"0 takes a free one ({KEEPER_PORT})"
+        "--port", type=int, default=PORT, help=f"the broker's port; 0 takes a free one ({PORT})"
     )
-    parser.add_argument("--data-dir", required=True, help="where everything is kept; made if it is missing")
+    parser.add_argument(
+        "--zookeeper-port",
+        type=int,
+        default=KEEPER_PORT,
+        help=f"ZooKeeper's port; 0 takes a free one ({KEEPER_PORT})",
+    )
+    parser.add_argument("--data-dir", required=True, help="directory of all data; created if it is missing")
     parser.add_argument(
         "--brokers", type=int, default=1, help="brokers over the same data, on ports in a row"
     )
@@ -36,54 +43,57 @@ def parser() -> Parser:
         metavar="NAME=VALUE",
         help="a property of the broker, by Kafka's name",
     )
+    parser.add_argument("--without-zookeeper", action="store_true", help="only the broker; needs no Java")
     parser.add_argument(
-        "--without-zookeeper", action="store_true", help="only the broker; it needs no Java, and no ZooKeeper"
+        "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
     )
-    parser.add_argument("--format", choices=FORMATS, default=TABLE, help="for people, or for programs")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until a signal comes; 0 then."""
+    """Serve until SIGINT or SIGTERM; returns 0."""
     return run_command(parser(), arguments, _act)
 
 
 def _act(options: argparse.Namespace) -> None:
+    from ottla import kernels
     from ottla.broker.embedded import EmbeddedBroker
-    from ottla.cli.kafka.settings import pairs
-    from ottla.zookeeper.errors import ServerFailed
     from ottla.zookeeper.server import ZooKeeperServer
+    from ottla.zookeeper.zookeeper_errors import ServerFailed
 
+    kernels.use(os.environ.get("OTTLA_KERNELS", "numpy"))  # a broker decodes too little for more
     stopped = threading.Event()
-    place = Path(options.data_dir)
-    properties = pairs(options.set)
+    data_dir = Path(options.data_dir)
+    properties = named_values("--set", options.set)
     with ExitStack() as opened:
         for number in (signal.SIGINT, signal.SIGTERM):
             opened.callback(signal.signal, number, signal.signal(number, lambda *_: stopped.set()))
         keeper: ZooKeeperServer | None = None
         rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
-            keeper = opened.enter_context(ZooKeeperServer(place / "zookeeper", port=options.zookeeper_port))
+            keeper = opened.enter_context(
+                ZooKeeperServer(data_dir / "zookeeper", port=options.zookeeper_port)
+            )
             properties["zookeeper.connect"] = keeper.connect
             rows.append(("zookeeper", keeper.connect))
         broker = opened.enter_context(
             EmbeddedBroker(
                 port=options.port,
-                data_dir=place / "kafka",
+                data_dir=data_dir / "kafka",
                 brokers=options.brokers,
-                properties={"group.initial.rebalance.delay.ms": "0", **properties},
+                properties=properties,
             )
         )
-        _tell([*rows, ("broker", broker.bootstrap)], options.format)
+        _print_addresses([*rows, ("broker", broker.bootstrap)], options.format)
         while not stopped.wait(_CHECK_S):
             if keeper is not None and not keeper.running:
                 raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
 
 
-def _tell(rows: list[tuple[Cell, ...]], form: str) -> None:
-    """Once all of it answers."""
+def _print_addresses(rows: list[tuple[Cell, ...]], form: str) -> None:
+    """Print the addresses once everything answers."""
     if form == TABLE:
         for name, address in rows:
             print_line(f"{name} {address}")
     else:
-        print_rows(Rows(("server", "address"), rows), form)
+        print_rows(OutputRows(("server", "address"), rows), form)

@@ -1,4 +1,4 @@
-"""`ottla zookeeper start`: a real ZooKeeper server in the foreground, until SIGINT or SIGTERM."""
+"""`ottla zookeeper start`: runs a real ZooKeeper server until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.zookeeper.errors import ServerFailed
+from ottla.zookeeper.zookeeper_errors import ServerFailed
 
 PORT = 2181
 
@@ -26,13 +26,13 @@ def parser() -> argparse.ArgumentParser:
         description="Start Apache ZooKeeper on 127.0.0.1, from the jars that PySpark ships. It needs Java.",
     )
     start.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one (default {PORT})")
-    start.add_argument("--data-dir", required=True, help="where the database and the log are")
+    start.add_argument("--data-dir", required=True, help="directory of the database and its log")
     start.add_argument("--jars", metavar="DIR", help="ZooKeeper's jars (default: PySpark's)")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until a signal comes; 0 then."""
+    """Serve until SIGINT or SIGTERM; returns 0."""
     options = parser().parse_args(arguments)
     from ottla.zookeeper.server import ZooKeeperServer
 

@@ -1,15 +1,15 @@
-"""A SASL login over a link: SaslHandshake chooses the mechanism, then tokens go back and forth.
+"""A SASL login over a link: SaslHandshake selects the mechanism, then both sides exchange tokens.
 
-After handshake version 1 (brokers since 1.0) tokens travel in SaslAuthenticate, which tells why a login
-failed. After version 0 they travel bare, and a broker that refuses closes the connection.
+After handshake version 1 (brokers since 1.0) tokens are sent in SaslAuthenticate, which says why a login
+failed. After version 0 they are sent bare, and a broker that refuses closes the connection.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar, cast
 
+from ottla.client.client_config import SecurityConfig
 from ottla.client.clock import Deadline
-from ottla.client.config import SecurityConfig
 from ottla.client.link import Link
 from ottla.client.sasl import sasl_exchange
 from ottla.model.error_codes import Code
@@ -25,7 +25,7 @@ _BARE_TOKENS = 0
 
 
 def authenticate(link: Link, security: SecurityConfig, versions: PeerVersions, deadline: Deadline) -> int:
-    """Log in; the session's lifetime in ms, 0 for ever. Raises AuthenticationFailed, ConnectionLost."""
+    """Log in. Returns the session lifetime in ms (0: none). Raises AuthenticationFailed, ConnectionLost."""
     handshake = SaslHandshakeRequest(mechanism=security.mechanism.value)
     try:
         version = versions.version_for(SaslHandshakeRequest.API)

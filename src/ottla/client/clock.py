@@ -1,31 +1,39 @@
-"""Time, handed in: nothing else in the client reads a clock or sleeps."""
+"""Time as an argument: no other module of the client reads a clock or sleeps."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+SIGNAL_CHECK_S = 0.25
+"""The longest wait without a look at signals: how late a Ctrl-C may be in the worst case."""
+
+
+TRY_MS = 1_000.0
+"""What each try may take, also if less is left: what a broker answers says more than that time is over."""
 
 
 class Clock(Protocol):
-    """Milliseconds that never go back, and a pause."""
+    """A monotonic clock in milliseconds, and a pause."""
 
     def now_ms(self) -> float:
         """Milliseconds since some moment."""
 
     def pause(self, duration_ms: float, until: threading.Event | None = None) -> bool:
-        """Wait so long, or until the event is set; whether it is set."""
+        """Wait for `duration_ms`, or until the event is set; returns whether it is set."""
 
 
 class MonotonicClock:
-    """The machine's."""
+    """The machine's monotonic clock."""
 
     def now_ms(self) -> float:
         """Milliseconds since some moment."""
         return time.monotonic() * 1000.0
 
     def pause(self, duration_ms: float, until: threading.Event | None = None) -> bool:
-        """Wait so long, or until the event is set; whether it is set."""
+        """Wait for `duration_ms`, or until the event is set; returns whether it is set."""
         seconds = max(0.0, duration_ms) / 1000.0
         if until is not None:
             return until.wait(seconds)
@@ -37,7 +45,7 @@ MONOTONIC = MonotonicClock()
 
 
 class Deadline:
-    """A moment of a clock until which something may take. `None` milliseconds are no limit."""
+    """The moment by which something must be done. With `timeout_ms=None` there is no limit."""
 
     __slots__ = ("_at_ms", "clock", "timeout_ms")
 
@@ -48,14 +56,40 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it is over."""
+        """Whether the moment has passed."""
         return self._at_ms is not None and self.clock.now_ms() >= self._at_ms
 
     def left_ms(self) -> float | None:
-        """What is left, never negative; None without a limit."""
+        """The time that is left, never negative; None without a limit."""
         return None if self._at_ms is None else max(0.0, self._at_ms - self.clock.now_ms())
 
     def capped_ms(self, duration_ms: float) -> float:
-        """`duration_ms`, or what is left if that is less."""
+        """`duration_ms`, or the time that is left if that is less."""
         left = self.left_ms()
         return duration_ms if left is None else min(duration_ms, left)
+
+    def for_try(self, most_ms: float) -> Deadline:
+        """The deadline of one try: `most_ms` from now, or this deadline if that is sooner.
+
+        Every try gets TRY_MS, so the last one may end so much later. A deadline of 0 means one try, which
+        may take `most_ms`.
+        """
+        left_ms = self.left_ms()
+        if left_ms is None or not self.timeout_ms:
+            return Deadline(self.clock, most_ms)
+        return Deadline(self.clock, min(most_ms, max(left_ms, TRY_MS)))
+
+
+def wait_for(condition: threading.Condition, predicate: Callable[[], bool], timeout: float | None) -> bool:
+    """Wait until `predicate` is true, at most `timeout` seconds; returns whether it is. None waits for ever.
+
+    The caller holds the condition. A wait in one piece can miss a Ctrl-C: a signal that arrives after Python
+    has looked for signals and before the lock blocks does not end it. So a long wait is several short ones.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = SIGNAL_CHECK_S if until is None else min(SIGNAL_CHECK_S, until - time.monotonic())
+        if condition.wait_for(predicate, max(0.0, left)):
+            return True
+        if until is not None and time.monotonic() >= until:
+            return False

@@ -1,26 +1,29 @@
 """One connection to a broker: blocking, owned by one thread, pipelined.
 
     connection = Connection.open(Address("kafka", 9092), config)
-    connection.send(fetch); connection.send(fetch)            # leaves at once, nobody waits
-    connection.receive().message; connection.receive().message    # answers, in the order of the requests
+    connection.send(fetch); connection.send(fetch)                # does not wait for responses
+    connection.receive().message; connection.receive().message    # responses, in the order of the requests
 
-A broker answers in order, so answers need no ids: whoever sends counts. `call` is one question with nothing
-else in flight. A connection that lost step, timed out in a `call`, or broke is closed; open another.
+A broker answers in order, so the caller matches responses to requests by counting. `call` sends one request,
+with nothing else in flight, and returns its response. A connection that breaks, gets a wrong response, or
+times out in `call` is closed: open another one.
 """
 
 from __future__ import annotations
 
-from types import TracebackType
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from ottla.client.clock import MONOTONIC, Clock
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
+from ottla.client.clock import MONOTONIC, Clock, Deadline
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
+from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.opening import Opened, Opener
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
-from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError
+from ottla.model.closing import Closing
+from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
 from ottla.wire.client_connection import Answer
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
@@ -30,11 +33,11 @@ from ottla.wire.versions import PeerVersions
 R = TypeVar("R", bound=Response)
 
 SESSION_SHARE = 0.85
-"""How much of a login's lifetime a connection is used for: the rest is for answers that are due."""
+"""The share of a login's lifetime in which requests are sent; the rest is for their responses."""
 
 
 class Sent(NamedTuple):
-    """A request that is on its way."""
+    """A request that was sent."""
 
     correlation_id: int
     api: Api
@@ -42,12 +45,16 @@ class Sent(NamedTuple):
     expects_response: bool
 
 
-class Connection:
-    """Made by `open`. Only `interrupt` may be called by other threads than the owner."""
+class Connection(Closing):
+    """Made by `open`. Belongs to one thread; others may only call `interrupt`."""
 
-    def __init__(self, opener: Opener, opened: Opened, *, owns_interruption: bool) -> None:
+    def __init__(
+        self, opener: Opener, opened: Opened, errors: NetworkErrors, *, owns_interruption: bool
+    ) -> None:
         self._address, self._broker_id = opener.address, opener.broker_id
         self._link: Link = opened.link
+        self._errors = errors
+        self._subject = "" if opener.broker_id is None else broker(opener.broker_id)
         self._versions = opened.versions
         self._config = opener.config
         self._clock = opener.clock
@@ -70,12 +77,16 @@ class Connection:
         interruption: Interruption | None = None,
         clock: Clock = MONOTONIC,
         memory: VersionMemory | None = None,
+        errors: NetworkErrors | None = None,
+        deadline: Deadline | None = None,
     ) -> Self:
-        """Connect, with TLS and SASL if the config asks for them, and learn the broker's versions.
+        """Connect, with TLS and SASL if the config says so, and learn the broker's versions.
 
-        `broker_id`: the address comes from the cluster's metadata, and an error says so. `allocate` gives
-        the memory that answers are received into. An `interruption` may be shared by all connections of a
-        thread; without one the connection has its own. A `memory` saves asking brokers that cannot tell.
+        `broker_id`: the address comes from the cluster's metadata, and errors say so. `allocate` returns
+        memory to receive into. An `interruption` may be shared by all connections of a thread; without it
+        the connection has its own. A `memory` saves probing old brokers again. `errors` gets the failures of
+        a broker with an id, and what is due from it. A `deadline` limits all of it; without one, each step
+        has the time that the settings give it.
 
         Raises BrokerUnreachable, AuthenticationFailed, RemoteProtocolError (no Kafka broker), ConnectionLost
         (interrupted).
@@ -88,45 +99,62 @@ class Connection:
             interruption=interruption or Interruption(),
             clock=clock,
             memory=memory or VersionMemory(),
+            deadline=deadline or Deadline(clock, None),
         )
+        errors = errors or NetworkErrors(clock.now_ms)
+        began_ms = clock.now_ms()
+        errors.due_from(opener.peer)
         try:
             opened = opener.open()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OttlaError):
+                _report(opener, errors, error, began_ms)
             if interruption is None:
                 opener.interruption.close()
             raise
-        opened.link.on_failure = lambda: opener.memory.forget(address)
-        return cls(opener, opened, owns_interruption=interruption is None)
+        finally:
+            errors.not_due_from(opener.peer)
+        opened.link.on_failure = partial(_failed, opener, opened.link, errors)
+        return cls(opener, opened, errors, owns_interruption=interruption is None)
+
+    def _answered(self, answer: Answer) -> Answer:
+        if self._link.in_flight_count:
+            self._errors.due_from(self._link.peer)
+        else:
+            self._errors.not_due_from(self._link.peer)
+        if self._subject:
+            self._errors.answered(self._subject)
+        return answer
 
     @property
     def address(self) -> Address:
-        """Whom it was opened to."""
+        """The address of the broker."""
         return self._address
 
     @property
     def broker_id(self) -> int | None:
-        """The broker's id, if it was opened by one."""
+        """The broker's id; None if the connection was opened by address only."""
         return self._broker_id
 
     @property
     def versions(self) -> PeerVersions:
-        """What the broker speaks."""
+        """The versions that the broker speaks."""
         return self._versions
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent. A broker that has just gone away is noticed by the next use."""
+        """Whether requests can be sent. That a broker has gone is only noticed by the next call."""
         return not self._link.why_closed
 
     @property
     def in_flight_count(self) -> int:
-        """Requests whose answers have not been received."""
+        """Number of requests whose responses have not been received."""
         return self._link.in_flight_count
 
     def is_usable(self) -> bool:
-        """Whether it is open, the broker has not hung up, and the login lasts; looks, and does not wait.
+        """Whether it is open, the broker has not closed it, and the login is valid. Does not wait.
 
-        With answers due, only whether it is open: the owner finds the rest out by receiving them.
+        With requests in flight, only whether it is open: receiving their responses shows the rest.
         """
         if not self.is_open or self.in_flight_count:
             return self.is_open
@@ -143,37 +171,57 @@ class Connection:
         key = (api.key, at_most)
         version = self._chosen.get(key)
         if version is None:
-            version = self._chosen[key] = self._versions.version_for(api, at_most=at_most)
+            try:
+                version = self._chosen[key] = self._versions.version_for(api, at_most=at_most)
+            except LocalProtocolError as error:
+                raise LocalProtocolError(f"{self._link.peer}: {error}") from error
         return version
 
-    def send(self, request: Request[Any], *, version: int | None = None, at_most: int | None = None) -> Sent:
-        """Send a request and do not wait for its answer.
+    def send(
+        self,
+        request: Request[Any],
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+        kept_ms: float = 0.0,
+    ) -> Sent:
+        """Send a request and do not wait for its response.
 
-        It goes out in `version`, or in the highest common one, not above `at_most`. Raises LocalProtocolError
-        (nothing was sent, the connection is as before), ConnectionLost, RequestTimedOut (the broker takes
+        Sent in `version`, or in the highest common version up to `at_most`. For `kept_ms` the broker may keep
+        it by intention: a long poll, a join that waits for other members. Raises LocalProtocolError
+        (nothing was sent, the connection is as before), ConnectionLost, RequestTimedOut (the broker accepts
         nothing; the connection is closed).
         """
         if version is None:
             version = self.version_for(request.API, at_most=at_most)
         outgoing = self._link.send(request, version, self._request_timeout_ms)
+        if outgoing.expects_response and self._link.in_flight_count == 1:
+            self._errors.due_from(self._link.peer, kept_ms)
         exchange = outgoing.exchange
         return Sent(exchange.correlation_id, exchange.api, exchange.version, outgoing.expects_response)
 
     def receive(self, timeout_ms: float | None = None) -> Answer:
-        """The next answer; `timeout_ms` None is request.timeout.ms.
+        """The next response; `timeout_ms=None` means request.timeout.ms.
 
-        Raises RequestTimedOut: the connection stays open and the answer may come yet. Raises ConnectionLost
-        or RemoteProtocolError: it is closed. Record sets are views of the received memory, not copies.
+        Raises RequestTimedOut: the connection stays open, and the response may still come. Raises
+        ConnectionLost or RemoteProtocolError: the connection is closed. Record sets are views of the
+        received memory, not copies.
         """
         try:
-            return self._link.receive(self._request_timeout_ms if timeout_ms is None else timeout_ms)
+            return self._answered(
+                self._link.receive(self._request_timeout_ms if timeout_ms is None else timeout_ms)
+            )
+        except RequestTimedOut as error:
+            self._link.on_failure(error)
+            raise
         except ConnectionLost as error:
             raise self._explained(error) from error.__cause__
 
     def poll(self) -> Answer | None:
-        """The next answer if it has arrived; never waits. Call it until None when `fileno` is readable."""
+        """The next response if it has arrived, else None; never waits. Call it until it returns None."""
         try:
-            return self._link.poll()
+            answer = self._link.poll()
+            return self._answered(answer) if answer is not None else None
         except ConnectionLost as error:
             raise self._explained(error) from error.__cause__
 
@@ -184,8 +232,9 @@ class Connection:
         version: int | None = None,
         at_most: int | None = None,
         timeout_ms: float | None = None,
+        kept_ms: float = 0.0,
     ) -> R:
-        """Send, and wait for the answer; nothing may be in flight. A timeout or Ctrl-C closes it."""
+        """`send`, and wait for the response; nothing may be in flight. A timeout or Ctrl-C closes it."""
         if not expects_response(request):
             raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
         if self.in_flight_count and self.is_open:
@@ -193,7 +242,7 @@ class Connection:
                 f"{self._link.peer}: {self.in_flight_count} answers are due before that of "
                 f"{request.API.name}; receive them first"
             )
-        self.send(request, version=version, at_most=at_most)
+        self.send(request, version=version, at_most=at_most, kept_ms=kept_ms)
         try:
             return cast(R, self.receive(timeout_ms).message)
         except BaseException as error:  # a timeout, Ctrl-C: nobody would take the late answer
@@ -202,7 +251,7 @@ class Connection:
             raise
 
     def _explained(self, error: ConnectionLost) -> ConnectionLost:
-        """A listener that wants a login answers ApiVersions, and hangs up on the first real request."""
+        """A listener with SASL answers ApiVersions, and closes the connection at the first other request."""
         security = self._config.security.protocol
         if self._link.answers > self._answers_at_opening or security.has_sasl or self._interruption.is_set:
             return error
@@ -212,26 +261,32 @@ class Connection:
         )
 
     def fileno(self) -> int:
-        """For select and poll over several connections; -1 when it is closed."""
+        """The descriptor for select and poll; -1 when the connection is closed."""
         return self._link.fileno()
 
     def interrupt(self) -> None:
-        """From any thread: what the owner waits for ends with ConnectionLost, at once.
+        """From any thread: the owner, if it waits, gets ConnectionLost at once.
 
-        Of all connections that share the interruption.
+        This concerns all connections that share the interruption.
         """
         self._interruption.interrupt()
 
     def close(self) -> None:
-        """By the owner. Answers that are due are lost. May be called twice."""
+        """To be called by the owner. Responses in flight are lost. May be called twice."""
         self._link.close()
+        self._errors.not_due_from(self._link.peer)
         if self._owns_interruption:
             self._interruption.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def _failed(opener: Opener, link: Link, errors: NetworkErrors, error: OttlaError) -> None:
+    """A connection broke, or an answer did not come in time. If nobody waited for one, that is no news."""
+    opener.memory.forget(opener.address)
+    errors.not_due_from(opener.peer)
+    if link.in_flight_count or not isinstance(error, ConnectionLost):
+        _report(opener, errors, error)
+
+
+def _report(opener: Opener, errors: NetworkErrors, error: OttlaError, since_ms: float | None = None) -> None:
+    if opener.broker_id is not None and not opener.interruption.is_set:
+        errors.failed(broker(opener.broker_id), error, since_ms)

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id: one question to any broker."""
+"""Which broker coordinates a group or a transactional id: one request to any broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTS_SINCE = 4
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated; the numbers of the protocol."""
+    """What is coordinated. The numbers are the protocol's."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -23,9 +23,9 @@ class CoordinatorKind(IntEnum):
 def find_coordinator(
     connection: Connection, key: str, kind: CoordinatorKind, timeout_ms: float | None = None
 ) -> BrokerNode:
-    """Ask once; `timeout_ms` None is request.timeout.ms.
+    """Ask once; `timeout_ms=None` means request.timeout.ms.
 
-    Raises KafkaError, e.g. COORDINATOR_NOT_AVAILABLE while there is none yet.
+    Raises KafkaError, for example COORDINATOR_NOT_AVAILABLE while there is none yet.
     """
     version = connection.version_for(FindCoordinatorRequest.API)
     request = FindCoordinatorRequest()
@@ -39,11 +39,11 @@ def find_coordinator(
     if version < _LISTS_SINCE:
         _check(answer.error_code, answer.error_message, key, kind)
         return BrokerNode(answer.node_id, answer.host, answer.port)
-    for one in answer.coordinators:
-        if one.key == key:
-            _check(one.error_code, one.error_message, key, kind)
-            return BrokerNode(one.node_id, one.host, one.port)
-    raise RemoteProtocolError(f"{connection.address}: asked for {key!r}, FindCoordinator answers without it")
+    for coordinator in answer.coordinators:
+        if coordinator.key == key:
+            _check(coordinator.error_code, coordinator.error_message, key, kind)
+            return BrokerNode(coordinator.node_id, coordinator.host, coordinator.port)
+    raise RemoteProtocolError(f"{connection.address}: the FindCoordinator response does not have {key!r}")
 
 
 def _check(code: int, message: str | None, key: str, kind: CoordinatorKind) -> None:

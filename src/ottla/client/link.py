@@ -1,7 +1,7 @@
-"""A transport with the protocol's state over it: bytes in and out, and what failures of either mean.
+"""A transport with the state of the protocol: sends requests, receives responses, translates failures.
 
-`opening` makes links and asks over them who the broker is; `connection` is a link that is ready for use.
-A link that failed is closed; `why_closed` tells everybody who comes later.
+`opening` makes links and finds the broker's versions with them; `connection` is a link that is ready for use.
+A link that failed is closed; `why_closed` is the reason for later callers.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _SHOWN_MAX = 3
 _SIZE = struct.Struct(">i")
 
 
-def _nothing() -> None:
-    """What a failure does unless somebody wants to know."""
+def _nothing(error: OttlaError) -> None:
+    """The default of `on_failure`."""
 
 
 def _is_ours(error: OSError) -> bool:
-    """Whether a deadline of ours has passed. The system's own ETIMEDOUT means that the peer is gone."""
+    """Whether our own deadline has passed. ETIMEDOUT of the system means that the peer is gone."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 
 class Link:
-    """One connection's bytes and state. Belongs to one thread."""
+    """The bytes and the state of one connection. Belongs to one thread."""
 
     __slots__ = (
         "_arrived",
@@ -62,10 +62,10 @@ class Link:
     ) -> None:
         self.peer = peer
         self.why_closed = ""  # "" while it is open
-        self.answers = 0  # handed out so far
-        self.in_flight_count = 0  # requests whose answers have not been handed out
-        self.on_failure: Callable[[], None] = _nothing
-        self._arrived: deque[Answer] = deque()  # answers that came while a request was being written
+        self.answers = 0  # number of responses returned so far
+        self.in_flight_count = 0  # requests whose responses have not been returned
+        self.on_failure: Callable[[OttlaError], None] = _nothing
+        self._arrived: deque[Answer] = deque()  # responses that came while a request was being written
         self._transport = transport
         self._receiver = receiver
         self._wire = ClientConnection(client_id=client_id, receiver=receiver)
@@ -80,7 +80,7 @@ class Link:
         return self._transport.socket.fileno()
 
     def send(self, request: Request[Any], version: int | None, timeout_ms: float | None) -> Outgoing:
-        """Encode and write a request; closes the link unless the request itself was refused."""
+        """Encode and write a request. A failure closes the link, unless the request cannot be encoded."""
         if self.why_closed:
             raise self._is_closed()
         outgoing = self._wire.send(request, version=version)
@@ -101,11 +101,11 @@ class Link:
                 raise self._failed(RequestTimedOut(why)) from None
             raise self._broken(error) from error
         except BaseException as error:
-            self.close(f"{error!r}")  # who knows how much of the request has left
+            self.close(f"{error!r}")  # unknown how much of the request was sent
             raise
 
     def _drain(self) -> None:
-        """Take what the peer sends while it does not read; whole answers are kept for `receive`."""
+        """Read what the peer sends while it does not read; whole responses are kept for `receive`."""
         count = self._transport.receive_into(self._wire.get_buffer(), None)
         if count == 0:
             raise ConnectionResetError("the broker closed the connection")
@@ -115,7 +115,7 @@ class Link:
                 self._arrived.append(event)
 
     def receive(self, timeout_ms: float | None) -> Answer:
-        """The next answer. Only a timeout leaves the link open."""
+        """The next response. Every failure but a timeout closes the link."""
         if not self.in_flight_count:
             raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
         deadline = Deadline(self._clock, timeout_ms)
@@ -124,11 +124,11 @@ class Link:
         return answer
 
     def poll(self) -> Answer | None:
-        """The next answer if all of it is here."""
+        """The next response if it is complete, else None."""
         return self._next(None)
 
     def _next(self, deadline: Deadline | None) -> Answer | None:
-        """The next answer, waited for if there is a deadline; None if it is not whole yet."""
+        """The next response; waits until the deadline if there is one. None if it is not complete yet."""
         if self.why_closed:
             raise self._is_closed()
         if self._arrived:
@@ -163,7 +163,7 @@ class Link:
         return event
 
     def _end(self) -> None:
-        """The peer closed, between answers or inside one."""
+        """The peer closed the connection, between responses or inside a response."""
         self._wire.eof()
         try:
             self._receiver.eof()
@@ -171,7 +171,7 @@ class Link:
             raise self._failed(ConnectionLost(f"{self.peer}: {error}{self._lost_requests()}")) from None
 
     def raw_exchange(self, token: bytes, deadline: Deadline) -> bytes:
-        """A token in a bare frame, and the answer to it: SASL before Kafka 1.0. Nothing may be in flight."""
+        """Send a bare token and return the answer: SASL before Kafka 1.0. Nothing may be in flight."""
         left_ms = deadline.left_ms()
         self._write([_SIZE.pack(len(token)) + token], left_ms)
         try:
@@ -190,7 +190,7 @@ class Link:
     # --- the end
 
     def close(self, why: str = "we closed it") -> None:
-        """Close it; nothing if it is closed."""
+        """Close the link, if it is open."""
         if not self.why_closed:
             self.why_closed = why
             self._wire.close()
@@ -198,7 +198,7 @@ class Link:
 
     def _failed(self, error: OttlaError) -> OttlaError:
         self.close(f"{error}")
-        self.on_failure()
+        self.on_failure(error)
         return error
 
     def _broken(self, error: OSError) -> OttlaError:
@@ -228,5 +228,6 @@ class Link:
         due = self._wire.unanswered
         if not due:
             return ""
-        shown = ", ".join(str(one) for one in due[:_SHOWN_MAX]) + (", …" if len(due) > _SHOWN_MAX else "")
+        shown = ", ".join(str(exchange) for exchange in due[:_SHOWN_MAX])
+        shown += ", …" if len(due) > _SHOWN_MAX else ""
         return f"; without an answer: {shown}"

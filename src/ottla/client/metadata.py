@@ -1,11 +1,12 @@
-"""What all threads of a client know of the cluster: one current ClusterView, replaced and never edited.
+"""What all threads of a client know about the cluster: one current ClusterView, replaced and never edited.
 
-One thread asks a broker at a time; the others wait for it. Who asks while a question is under way shares the
-next one with everybody who does so, since the answer under way may be older than what made it ask:
+One thread asks a broker at a time, and the others wait. A thread that wants metadata while a request is in
+flight does not use its response, which may be older than the reason for asking; it shares the next request
+with all others that wait:
 
-    thread 1   ask ├────── question 1 ──────┤ view
-    thread 2          ask ·················· ├────── question 2 ──────┤ view
-    thread 3             ask ··············· · · · · · · · · · · · · · view, of question 2
+    thread 1   refresh ├────── request 1 ──────┤ view
+    thread 2          refresh ·················· ├────── request 2 ──────┤ view
+    thread 3             refresh ··············· · · · · · · · · · · · · · view, of request 2
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
-from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.config import ClientConfig
+from ottla.client.attempts import attempts, telling
+from ottla.client.client_config import ClientConfig
+from ottla.client.clock import MONOTONIC, SIGNAL_CHECK_S, Clock, Deadline, wait_for
 from ottla.client.interruption import Interruption
 from ottla.client.metadata_source import MetadataSource
-from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
+from ottla.client.network_errors import CLUSTER, NetworkErrors
+from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.retry import Backoff
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
+from ottla.model.closing import Closing
 from ottla.model.cluster_view import (
     EMPTY,
     BrokerNode,
@@ -34,133 +38,174 @@ from ottla.model.cluster_view import (
     TopicView,
 )
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConnectionLost, KafkaError, OttlaError
+from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+CLOSE_WAIT_S = 1.0
+"""How long `close` waits for a thread that has an answer in its hands."""
 
-class _Wants(NamedTuple):
-    """What the next question is to ask."""
+
+class _NextRequest(NamedTuple):
+    """What the next request asks for."""
 
     topics: set[str]
     is_whole: bool
     reasons: set[str]
 
 
-class ClusterMetadata:
-    """Thread-safe. Opens its connection at the first need, keeps it, and closes it in `close`."""
+class ClusterMetadata(Closing):
+    """Thread-safe. Opens its connection when it is first needed, keeps it, and closes it in `close`."""
 
     def __init__(
         self, config: ClientConfig, clock: Clock = MONOTONIC, *, chance: random.Random | None = None
     ) -> None:
         self.memory = VersionMemory()
+        self.errors = NetworkErrors(clock.now_ms)
         self._config = config
         self._clock = clock
         self._chance = chance or random.Random()
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._interruption = Interruption()
-        self._source = MetadataSource(config, clock, self._chance, self.memory, self._interruption)
-        self._turn = threading.Condition()  # guards all below; never held while a broker is asked
+        self._source = MetadataSource(
+            config, clock, self._chance, self.memory, self.errors, self._interruption
+        )
+        self._turn = threading.Condition()  # guards all below; not held while a request is in flight
         self._view = EMPTY
-        self._asked_at_ms: dict[str, float] = {}  # of topics that were asked for by name
-        self._stale: dict[tuple[str, int], int] = {}  # partition → the question that must have been asked
-        self._wants = _Wants(set(), is_whole=False, reasons=set())
+        self._requested_at_ms: dict[str, float] = {}  # of topics that were requested by name
+        self._stale: dict[tuple[str, int], int] = {}  # partition → the request that must be done first
+        self._wants = _NextRequest(set(), is_whole=False, reasons=set())
         self._is_asking = False
-        self._questions_begun = 0
-        self._questions_done = 0
-        self._failure: OttlaError | None = None  # of the last question
+        self._requests_begun = 0
+        self._requests_done = 0
+        self._failure: OttlaError | None = None  # of the last request
+        self._was_cut = False  # whether the deadline of the last request had passed
+        self._is_closed = False
 
     @property
     def view(self) -> ClusterView:
-        """What is known now; asks nobody."""
+        """What is known now; sends nothing."""
         return self._view
 
     # --- asking
 
-    def refresh(self, topics: Iterable[str] | None = None, *, reason: str = "") -> ClusterView:
-        """Ask a broker, now; None is for all topics that were asked for before.
+    def refresh(
+        self, topics: Iterable[str] | None = None, *, reason: str = "", deadline: Deadline | None = None
+    ) -> ClusterView:
+        """Ask a broker now; with `topics=None` for all topics that were requested before.
 
-        Tries every broker that is known and the bootstrap addresses, once each. Raises BrokerUnreachable if
-        none answers, AuthenticationFailed, ConnectionLost (interrupted).
+        Tries every known broker and every bootstrap address once, until the deadline, which by default is
+        request.timeout.ms from now. Raises BrokerUnreachable if none answers, RequestTimedOut if other
+        threads took all the time, AuthenticationFailed, ConnectionLost (interrupted).
         """
         with self._turn:
-            names = set(self._asked_at_ms if topics is None else topics)
-        return self._ask(_Wants(names, is_whole=False, reasons={reason}))
+            names = set(self._requested_at_ms if topics is None else topics)
+        return self._ask(_NextRequest(names, is_whole=False, reasons={reason}), deadline)
 
-    def refresh_all(self, *, reason: str = "") -> ClusterView:
-        """Ask for every topic that there is; the view is whole then."""
-        return self._ask(_Wants(set(), is_whole=True, reasons={reason}))
+    def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
+        """Ask for every topic; the view is whole then. As `refresh`."""
+        return self._ask(_NextRequest(set(), is_whole=True, reasons={reason}), deadline)
 
     def refresh_if_old(self) -> None:
-        """Refresh what is older than metadata.max.age.ms; a failure is logged, and what is known stays."""
+        """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view stays as it is."""
         with self._turn:
-            old = [name for name, at_ms in self._asked_at_ms.items() if self._is_old(at_ms)]
+            old = [name for name, at_ms in self._requested_at_ms.items() if self._is_old(at_ms)]
         if old:
             self._refresh_leniently(old)
 
+    def check_brokers(self, timeout: float | None) -> None:
+        """Ask for the brokers now, for `timeout` seconds or request.timeout.ms. Raises as `refresh`."""
+        deadline = None if timeout is None else Deadline(self._clock, timeout * 1000.0)
+        self.refresh((), reason="first contact", deadline=deadline)
+
     def forget(self, topics: Iterable[str]) -> None:
-        """Nobody reads or writes these any more: they are not asked for again unless by name."""
+        """These topics are not used any more: `refresh` without names leaves them out."""
         with self._turn:
             for name in topics:
-                self._asked_at_ms.pop(name, None)
+                self._requested_at_ms.pop(name, None)
 
-    def _ask(self, wants: _Wants) -> ClusterView:
+    def _ask(self, wants: _NextRequest, deadline: Deadline | None) -> ClusterView:
+        deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
+        while True:
+            number, wanted = self._await_turn(wants, deadline)
+            if wanted is not None:
+                return self._request(number, wanted, deadline)
+            # Another thread has asked for us too. It may have had less time than we have.
+            if not self._was_cut or deadline.passed or self._interruption.is_set:
+                return self._outcome()
+
+    def _await_turn(self, wants: _NextRequest, deadline: Deadline) -> tuple[int, _NextRequest | None]:
+        """The number of the next request, and what it asks for; None if another thread has made it."""
         with self._turn:
-            self._wants = _Wants(
+            self._wants = _NextRequest(
                 self._wants.topics | wants.topics,
                 self._wants.is_whole or wants.is_whole,
                 self._wants.reasons | wants.reasons,
             )
-            question = self._questions_begun + 1  # the next one to begin has our wishes
-            while self._is_asking and self._questions_done < question:
-                self._turn.wait()
-            if self._questions_done >= question:
-                return self._outcome()
-            wanted, self._wants = self._wants, _Wants(set(), is_whole=False, reasons=set())
+            number = self._requests_begun + 1  # the next request to begin asks for our topics
+            while self._is_asking and self._requests_done < number:
+                self._turn.wait(deadline.capped_ms(SIGNAL_CHECK_S * 1000) / 1000)
+                if deadline.passed and deadline.timeout_ms:
+                    why = self.errors.cause()
+                    raise RequestTimedOut(f"no metadata in {deadline.timeout_ms:.0f} ms{why}")
+            if self._requests_done >= number:
+                return number, None
+            wanted, self._wants = self._wants, _NextRequest(set(), is_whole=False, reasons=set())
             self._is_asking = True
-            self._questions_begun = question
+            self._requests_begun = number
+            return number, wanted
+
+    def _request(self, number: int, wanted: _NextRequest, deadline: Deadline) -> ClusterView:
         failure: OttlaError | None = ConnectionLost("the thread that asked for metadata was stopped")
-        told: ClusterView | None = None
+        received: ClusterView | None = None
+        began_ms = self._clock.now_ms()
         try:
-            told = self._source.ask(
+            received = self._source.ask(
                 None if wanted.is_whole else sorted(wanted.topics),
                 self._view,
                 ", ".join(sorted(filter(None, wanted.reasons))) or "refresh",
+                deadline,
             )
             failure = None
         except OttlaError as error:
             failure = error
         finally:
             with self._turn:
-                self._finish(question, wanted, told, failure)
+                self._was_cut = deadline.passed
+                self._finish(number, wanted, received, failure)
         if failure is not None:
+            if not self._interruption.is_set:
+                self.errors.failed(CLUSTER, failure, began_ms)
             raise failure
+        self.errors.answered(CLUSTER)
         return self._view
 
     def _finish(
-        self, question: int, wanted: _Wants, told: ClusterView | None, failure: OttlaError | None
+        self, number: int, wanted: _NextRequest, received: ClusterView | None, failure: OttlaError | None
     ) -> None:
         self._is_asking = False
-        self._questions_done = question
+        self._requests_done = number
         self._failure = failure
-        if told is not None:
-            self._adopt(told, wanted.topics, question)
+        if received is not None:
+            self._adopt(received, wanted.topics, number)
         self._turn.notify_all()
+        if self._is_closed:
+            self._release()
 
-    def _adopt(self, told: ClusterView, names: Iterable[str], question: int) -> None:
-        before, self._view = self._view, self._view.updated(told)
+    def _adopt(self, received: ClusterView, names: Iterable[str], number: int) -> None:
+        before, self._view = self._view, self._view.updated(received)
         if before.cluster_id and before.cluster_id != self._view.cluster_id:
-            log.warning("cluster %s is no more: another one answers at its addresses", before.cluster_id)
+            log.warning("cluster %s is gone: another cluster answers at its addresses", before.cluster_id)
         if before.brokers != self._view.brokers or before.cluster_id != self._view.cluster_id:
             nodes = ", ".join(f"{node.broker_id}={node.address}" for node in self._view.brokers.values())
             log.info("cluster %s: brokers %s", self._view.cluster_id or "(unnamed)", nodes)
-        self._asked_at_ms.update(dict.fromkeys(names, told.fetched_at_ms))
+        self._requested_at_ms.update(dict.fromkeys(names, received.fetched_at_ms))
         self._stale = {
-            place: needed
-            for place, needed in self._stale.items()
-            if needed > question or place[0] not in told.topics
+            (topic, partition): needed
+            for (topic, partition), needed in self._stale.items()
+            if needed > number or topic not in received.topics
         }
 
     def _outcome(self) -> ClusterView:
@@ -171,10 +216,10 @@ class ClusterMetadata:
     # --- what is known, waited for
 
     def topic(self, name: str, deadline: Deadline | None = None) -> TopicView:
-        """A topic without an error, refreshed and waited for until the deadline.
+        """A topic without an error; refreshes and waits for it until the deadline.
 
-        Without a deadline it is request.timeout.ms from now. Raises KafkaError with the last error, or what
-        `refresh` raises.
+        The default deadline is request.timeout.ms from now. Raises KafkaError with the last error, or as
+        `refresh`.
         """
         return self._awaited(name, None, deadline, lambda view: _sound_topic(view, name))
 
@@ -183,7 +228,7 @@ class ClusterMetadata:
         return self.topic(topic, deadline).partitions
 
     def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
-        """Who leads a partition, through elections and topics that are only being made; as `topic`."""
+        """The leader of a partition; waits while one is elected or the topic is created. As `topic`."""
         return self._awaited(topic, partition, deadline, lambda view: _sound_leader(view, topic, partition))
 
     def _awaited(
@@ -191,36 +236,36 @@ class ClusterMetadata:
         topic: str,
         partition: int | None,
         deadline: Deadline | None,
-        found_in: Callable[[ClusterView], T],
+        lookup: Callable[[ClusterView], T],
     ) -> T:
-        """`found_in` raises KafkaError while the view does not have it."""
+        """What `lookup` returns; it raises KafkaError while the view lacks it."""
         problem = self._outdated(topic, partition)
         if not problem:
             try:
-                return found_in(self._view)
+                return lookup(self._view)
             except KafkaError as error:
                 problem = f"{error.error.name}"
         deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
         failure: OttlaError | None = None
         for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
             try:
-                return found_in(self.refresh([topic], reason=f"{topic}: {problem}"))
+                return lookup(self.refresh([topic], reason=f"{topic}: {problem}", deadline=deadline))
             except OttlaError as error:
-                if action_about(error) is Action.FAIL or self._interruption.is_set:
+                if action_about(error, Call.METADATA) is Action.FAIL or self._interruption.is_set:
                     raise
-                failure = error
+                failure = telling(failure, error, deadline)
         assert failure is not None
         raise failure
 
     def _outdated(self, topic: str, partition: int | None) -> str:
-        """Why the view does not do for this topic; "" if it does."""
+        """Why the view must be refreshed for this topic; "" if it need not."""
         with self._turn:
-            asked_at_ms = self._asked_at_ms.get(topic)
+            requested_at_ms = self._requested_at_ms.get(topic)
             if partition is not None and (topic, partition) in self._stale:
                 return f"the leader of partition {partition} is gone"
-            if asked_at_ms is None and topic not in self._view.topics:
-                return "new here"
-            is_old = self._is_old(self._view.fetched_at_ms if asked_at_ms is None else asked_at_ms)
+            if requested_at_ms is None and topic not in self._view.topics:
+                return "not known yet"
+            is_old = self._is_old(self._view.fetched_at_ms if requested_at_ms is None else requested_at_ms)
         if is_old:
             self._refresh_leniently([topic])
         return ""
@@ -235,23 +280,23 @@ class ClusterMetadata:
     def _is_old(self, at_ms: float) -> bool:
         return self._clock.now_ms() - at_ms >= self._config.metadata_max_age_ms
 
-    # --- what others find out
+    # --- what other requests reveal
 
     def invalidate(self, topic: str, partition: int) -> None:
-        """This leader is not right (any more): the next `leader` asks first."""
+        """The known leader is wrong: the next call of `leader` refreshes first."""
         with self._turn:
-            self._stale[topic, partition] = self._questions_begun + 1
+            self._stale[topic, partition] = self._requests_begun + 1
 
     def bootstrap_at(self, addresses: Iterable[Address]) -> None:
-        """Brokers are here now: asked where none of those that are known answers."""
+        """Replace the bootstrap addresses, which are asked if no known broker answers."""
         self._source.bootstrap = tuple(addresses)
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
-        """Take over the leaders that a Fetch or Produce answer tells (KIP-951), where they are newer."""
-        told = tuple(hints)
+        """Take over the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
+        hints = tuple(hints)
         with self._turn:
-            before, self._view = self._view, self._view.hinted(told, nodes)
-            for hint in told:
+            before, self._view = self._view, self._view.hinted(hints, nodes)
+            for hint in hints:
                 if before.leader_of(*hint[:2]) != self._view.leader_of(*hint[:2]):
                     self._stale.pop((hint.topic, hint.partition), None)
             return self._view
@@ -259,25 +304,23 @@ class ClusterMetadata:
     # --- the end
 
     def interrupt(self) -> None:
-        """From any thread: who waits in here gets ConnectionLost. For a close that waits for nobody."""
+        """From any thread: threads that wait in here get ConnectionLost at once."""
         self._interruption.interrupt()
 
     def close(self) -> None:
-        """End the connection; who waits in here gets ConnectionLost. May be called twice."""
+        """Close the connection; threads that wait in here get ConnectionLost. May be called twice.
+
+        A thread that is busy with a large answer closes it later: a broker must not hold up the end.
+        """
         self._interruption.interrupt()
         with self._turn:
-            while self._is_asking:
-                self._turn.wait()
-            self._source.close()
-            self._interruption.close()
+            self._is_closed = True
+            if wait_for(self._turn, lambda: not self._is_asking, CLOSE_WAIT_S):
+                self._release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _release(self) -> None:
+        self._source.close()
+        self._interruption.close()
 
 
 def _sound_topic(view: ClusterView, name: str) -> TopicView:
@@ -303,7 +346,7 @@ def _sound_leader(view: ClusterView, name: str, index: int) -> PartitionLeader:
     if leader is None:
         code = partition.error or Code.LEADER_NOT_AVAILABLE
         raise KafkaError(
-            code if action_for(code) is not Action.NONE else Code.LEADER_NOT_AVAILABLE,
+            code if action_for(code, Call.METADATA) is not Action.NONE else Code.LEADER_NOT_AVAILABLE,
             f"topic {name!r}, partition {index}, replicas {list(partition.replicas)}",
         )
     return leader

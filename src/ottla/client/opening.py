@@ -1,53 +1,60 @@
-"""How a connection comes to be: TCP, TLS, which versions the broker speaks, SASL. In this order.
+"""How a connection is opened: TCP, TLS, the versions that the broker speaks, SASL, in this order.
 
-A broker tells its versions before a login, since the login itself has versions. It may take several links to
-find them out (`ottla.wire.negotiation`); the last one is the connection.
+The versions come before the login, since the login itself has versions. It may take several links to find
+them (`ottla.wire.negotiation`); the last link becomes the connection.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ottla.client.authentication import authenticate
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock, Deadline
-from ottla.client.config import ClientConfig
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.tls import handshake_failure, tls_context
 from ottla.client.transport import SocketBuffers, TlsTransport, Transport, connected_socket
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
-from ottla.model.errors import BrokerUnreachable, ConnectionLost, RequestTimedOut
+from ottla.model.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    RemoteProtocolError,
+    RequestTimedOut,
+)
 from ottla.model.version import VERSION
 from ottla.wire.frames import Allocator, FrameReceiver
-from ottla.wire.negotiation import Discovery, Plan, Question
-from ottla.wire.negotiation import Link as Where
-from ottla.wire.versions import Origin, PeerVersions
+from ottla.wire.negotiation import Discovery, Plan, ProbeLink, Question
+from ottla.wire.versions import PeerVersions, VersionsOrigin
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 64 * 1024
-"""First piece of memory to receive into: a client has few connections."""
+"""The first receive buffer of a connection."""
 
 SILENCES_MAX = 2
-"""0.9 is silent once, on ApiVersions, and then answers. Who is silent twice in a row is no broker, or is
-stuck; going through all probes would take four timeouts more to say so."""
+"""0.9 does not answer ApiVersions, but then answers other requests. A peer that is silent twice in a row is
+no broker, or is stuck; all other probes would take four more timeouts."""
 
 
 class Opened(NamedTuple):
-    """A link that is ready, and what was found out about the broker."""
+    """A link that is ready, and the versions of the broker."""
 
     link: Link
     versions: PeerVersions
-    session_lifetime_ms: int  # after which a broker that asks for it wants a new login; 0 is never
+    session_lifetime_ms: int  # after this time the broker wants a new login; 0: never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opener:
-    """What it takes to open links to one address."""
+    """Opens links to one address."""
 
     address: Address
     config: ClientConfig
@@ -56,6 +63,7 @@ class Opener:
     interruption: Interruption
     clock: Clock
     memory: VersionMemory
+    deadline: Deadline
 
     def open(self) -> Opened:
         """Raises BrokerUnreachable, AuthenticationFailed, RemoteProtocolError, ConnectionLost."""
@@ -76,11 +84,11 @@ class Opener:
 
     @property
     def peer(self) -> str:
-        """How messages name the broker."""
+        """The name of the broker in messages."""
         return f"{self.address}" if self.broker_id is None else f"broker {self.broker_id} at {self.address}"
 
     def link(self) -> Link:
-        """Connect, with TLS if it is asked for."""
+        """Connect, with TLS if the settings say so."""
         transport = self._transport()
         receiver = FrameReceiver(chunk_bytes=CHUNK_BYTES, allocate=self.allocate)
         return Link(
@@ -88,7 +96,7 @@ class Opener:
         )
 
     def _patience(self) -> Deadline:
-        return Deadline(self.clock, self.config.socket_connect_timeout_ms)
+        return Deadline(self.clock, self.deadline.capped_ms(self.config.socket_connect_timeout_ms))
 
     def _transport(self) -> Transport:
         self.interruption.check()
@@ -136,7 +144,7 @@ class Opener:
         silences = 0
         try:
             while isinstance(plan, Question):
-                if link is not None and plan.link is Where.NEW:
+                if link is not None and plan.link is ProbeLink.NEW:
                     link.close()
                     link = None
                 link = link or self.link()
@@ -146,7 +154,7 @@ class Opener:
             if link is not None:
                 link.close()
             raise
-        if plan.versions.origin is Origin.PROBED:
+        if plan.versions.origin is VersionsOrigin.PROBED:
             log.warning(
                 "%s does not tell its versions and looks like Kafka %s; broker.version=%s saves asking. "
                 "If it is a newer one, it was too slow to answer (api.version.request.timeout.ms)",
@@ -157,18 +165,28 @@ class Opener:
         return link, plan.versions
 
     def _ask(self, link: Link, question: Question, discovery: Discovery, silences: int) -> tuple[Plan, int]:
-        patience_ms = self.config.discovery_timeout_ms
+        patience_ms = self.deadline.capped_ms(self.config.discovery_timeout_ms)
         try:
             link.send(question.request, question.version, patience_ms)
-            return discovery.answered(link.receive(patience_ms).message), 0
+            message = link.receive(patience_ms).message
         except RequestTimedOut:
-            if silences + 1 >= SILENCES_MAX:
+            if silences + 1 >= SILENCES_MAX or self.deadline.passed:
                 raise BrokerUnreachable(
-                    f"{self.peer} takes connections and answers nothing ({SILENCES_MAX} questions, "
-                    f"{patience_ms} ms each). It is stuck, or no Kafka broker: check the port, and "
+                    f"{self.peer} takes connections and answers nothing ({silences + 1} requests, "
+                    f"{patience_ms:.0f} ms each). It is stuck, or no Kafka broker: check the port, and "
                     "whether it wants TLS (security.protocol)"
                 ) from None
-            return discovery.silent(), silences + 1
+            return self._named(discovery.silent), silences + 1
         except ConnectionLost:
             self.interruption.check()
-            return discovery.closed(), 0
+            return self._named(discovery.closed), 0
+        return self._named(partial(discovery.answered, message)), 0
+
+    def _named(self, decide: Callable[[], Plan]) -> Plan:
+        """What the discovery decides; if it gives up, the error names the peer."""
+        try:
+            return decide()
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self.peer}: {error}") from error
+        except KafkaError as error:
+            raise KafkaError(error.code, f"{self.peer} refused to list its versions") from error

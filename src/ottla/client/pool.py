@@ -1,11 +1,11 @@
-"""The connections of one thread, by broker: opened when they are needed, dropped when they broke.
+"""The connections of one thread, by broker: opened when needed, dropped when broken.
 
     pool = ConnectionPool(config, metadata)
     pool.to(metadata.leader("orders", 0).node.broker_id).call(...)
     pool.to_coordinator("billing").call(...)       # pool.forget_coordinator("billing") on NOT_COORDINATOR
 
-A broker answers in order, so a call waits behind a long poll on the same connection: a thread that keeps
-fetches in flight has another pool for its other questions, or another thread.
+A broker answers in order, so a call waits behind a long poll on the same connection. A thread with fetches in
+flight therefore uses another pool for its other requests.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 import logging
 import math
 import random
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from ottla.client.attempts import attempts, telling
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.coordinators import CoordinatorKind, find_coordinator
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
-from ottla.client.retry import Action, Backoff, action_about, attempts
+from ottla.client.reactions import Action, Call, action_about
+from ottla.client.retry import Backoff
+from ottla.model.closing import Closing
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError, RequestTimedOut
 from ottla.wire.frames import Allocator
@@ -31,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class _Setback(NamedTuple):
-    """A broker that could not be reached: how often in a row, and when it may be tried again."""
+    """A broker that could not be reached: failures in a row, and when it may be tried again."""
 
     failures: int
     until_ms: float
 
 
-class ConnectionPool:
-    """Belongs to one thread; only `interrupt` may be called by others."""
+class ConnectionPool(Closing):
+    """Belongs to one thread; others may only call `interrupt`."""
 
     def __init__(
         self,
@@ -65,44 +67,47 @@ class ConnectionPool:
 
     # --- brokers
 
-    def to(self, broker_id: int) -> Connection:
-        """The connection to a broker; waits out what is left of its pause after failures.
+    def to(self, broker_id: int, deadline: Deadline | None = None) -> Connection:
+        """The connection to a broker; first waits until its pause after failures is over.
 
-        Raises BrokerUnreachable (also if the cluster has no such broker), AuthenticationFailed.
+        Without a deadline each step has the time that the settings give it. Raises BrokerUnreachable (also
+        if the cluster has no such broker), AuthenticationFailed.
         """
-        return self._connected(self._node(broker_id))
+        return self._connected(self._node(broker_id, deadline), deadline)
 
     def pause_left_ms(self, broker_id: int) -> float:
-        """How long `to` would wait before it connects: for threads that have other things to do."""
+        """How long `to` would wait before it connects."""
         setback = self._setbacks.get(broker_id)
         return max(0.0, setback.until_ms - self._clock.now_ms()) if setback is not None else 0.0
 
-    def to_any(self) -> Connection:
-        """A connection to some broker: an open one if there is, else whoever can be reached."""
+    def to_any(self, deadline: Deadline | None = None) -> Connection:
+        """A connection to some broker: an open one if there is one, else the first that can be opened."""
         for connection in self._connections.values():
             if not connection.in_flight_count and connection.is_usable():
                 return connection
         view = self._metadata.view
         if not view.brokers:
-            view = self._metadata.refresh((), reason="no broker is known yet")
+            view = self._metadata.refresh((), reason="no broker is known yet", deadline=deadline)
         nodes = list(view.brokers.values())
         self._chance.shuffle(nodes)
         nodes.sort(key=lambda node: self.pause_left_ms(node.broker_id))
-        failures = []
+        failures: list[str] = []
         for node in nodes:
+            if failures and deadline is not None and deadline.passed:
+                break
             try:
-                return self._connected(node)
+                return self._connected(node, deadline)
             except ConnectionLost as error:
                 self._interruption.check()
                 failures.append(f"{error}")
-        # Where the cluster has moved as a whole, only the bootstrap addresses tell.
-        self._metadata.refresh(reason="no broker that is known can be reached")
+        # If the whole cluster has moved, only the bootstrap addresses lead to it.
+        self._metadata.refresh(reason="no known broker can be reached", deadline=deadline)
         raise BrokerUnreachable(f"none of {len(nodes)} brokers can be reached: {'; '.join(failures)}")
 
     def to_controller(self) -> Connection:
-        """The broker that does the administration; any, where brokers do not tell (before 0.10).
+        """The controller; any broker if they do not name one (before 0.10).
 
-        After NOT_CONTROLLER refresh the metadata, and call it again.
+        After NOT_CONTROLLER, refresh the metadata and call this again.
         """
         view = self._metadata.view
         if view.controller is None:
@@ -115,17 +120,17 @@ class ConnectionPool:
         if connection is not None:
             connection.close()
 
-    def _node(self, broker_id: int) -> BrokerNode:
+    def _node(self, broker_id: int, deadline: Deadline | None) -> BrokerNode:
         node = self._metadata.view.brokers.get(broker_id)
         if node is None:
-            view = self._metadata.refresh(reason=f"broker {broker_id} is not known")
+            view = self._metadata.refresh(reason=f"broker {broker_id} is not known", deadline=deadline)
             node = view.brokers.get(broker_id)
         if node is None:
             known = ", ".join(str(number) for number in sorted(view.brokers)) or "none"
             raise BrokerUnreachable(f"broker {broker_id} is not in the cluster at present; there are {known}")
         return node
 
-    def _connected(self, node: BrokerNode) -> Connection:
+    def _connected(self, node: BrokerNode, deadline: Deadline | None = None) -> Connection:
         connection = self._connections.get(node.broker_id)
         if connection is not None:
             if connection.address == node.address and connection.is_usable():
@@ -133,6 +138,7 @@ class ConnectionPool:
             self.drop(node.broker_id)
         pause_ms = self.pause_left_ms(node.broker_id)
         if pause_ms:
+            pause_ms = pause_ms if deadline is None else deadline.capped_ms(pause_ms)
             self._clock.pause(pause_ms, self._interruption.event)
         try:
             connection = self._connections[node.broker_id] = Connection.open(
@@ -143,6 +149,8 @@ class ConnectionPool:
                 interruption=self._interruption,
                 clock=self._clock,
                 memory=self._metadata.memory,
+                errors=self._metadata.errors,
+                deadline=None if deadline is None else deadline.for_try(math.inf),
             )
         except OttlaError:
             self._set_back(node.broker_id)
@@ -161,28 +169,28 @@ class ConnectionPool:
     def to_coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> Connection:
-        """The broker that coordinates a group; looked up at first, and waited for until the deadline.
+        """The broker that coordinates a group; looks it up, and waits for it until the deadline.
 
-        Without a deadline it is request.timeout.ms from now. Raises KafkaError with the last error,
+        The default deadline is request.timeout.ms from now. Raises KafkaError with the last error,
         BrokerUnreachable, LocalProtocolError (before 0.8.2).
         """
         deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
         failure: OttlaError | None = None
         for _ in attempts(self._retrying, deadline, self._chance, self._interruption):
             try:
-                return self._connected(self._coordinator(key, kind, deadline))
+                return self._connected(self._coordinator(key, kind, deadline), deadline)
             except OttlaError as error:
-                if action_about(error) is Action.FAIL or self._interruption.is_set:
+                if action_about(error, Call.FIND_COORDINATOR) is Action.FAIL or self._interruption.is_set:
                     raise
-                self.forget_coordinator(key, kind=kind)  # if it is down, another may take over
-                failure = error
+                self.forget_coordinator(key, kind=kind)  # if it is down, another broker may take over
+                failure = telling(failure, error, deadline)
         assert failure is not None
         raise failure
 
     def coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> BrokerNode:
-        """Who that is; it can be reached."""
+        """The broker that coordinates a group; it can be reached. As `to_coordinator`."""
         self.to_coordinator(key, deadline, kind=kind)
         return self._coordinators[kind, key]
 
@@ -193,14 +201,13 @@ class ConnectionPool:
     def _coordinator(self, key: str, kind: CoordinatorKind, deadline: Deadline) -> BrokerNode:
         known = self._coordinators.get((kind, key))
         if known is None:
-            connection = self.to_any()
+            connection = self.to_any(deadline)
             try:
-                # A last question has the whole of the caller's time too: an answer tells more than a timeout.
-                timeout_ms = min(self._config.request_timeout_ms, deadline.timeout_ms or math.inf)
+                timeout_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
                 known = find_coordinator(connection, key, kind, timeout_ms)
             except RequestTimedOut:
                 if connection.broker_id is not None:
-                    self._set_back(connection.broker_id)  # it takes connections, and is stuck: others first
+                    self._set_back(connection.broker_id)  # it is stuck: try others first
                 raise
             self._coordinators[kind, key] = known
             log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)
@@ -209,9 +216,9 @@ class ConnectionPool:
     # --- the end
 
     def interrupt(self) -> None:
-        """From any thread: what the owner waits for ends with ConnectionLost, at once.
+        """From any thread: the owner, if it waits, gets ConnectionLost at once.
 
-        What it waits for in the metadata ends by `ClusterMetadata.interrupt`.
+        If it waits for metadata, only `ClusterMetadata.interrupt` ends that.
         """
         self._interruption.interrupt()
 
@@ -221,11 +228,3 @@ class ConnectionPool:
             self.drop(broker_id)
         if self._owns_interruption:
             self._interruption.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

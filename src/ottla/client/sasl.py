@@ -18,26 +18,26 @@ import hmac
 import secrets
 from typing import Protocol
 
-from ottla.client.config import SaslMechanism
+from ottla.client.client_config import SaslMechanism
 from ottla.model.errors import AuthenticationFailed
 
 ITERATIONS_MIN = 4096
-"""What RFC 7677 asks for, and Kafka too; fewer would let a false broker try passwords cheaply."""
+"""The minimum of RFC 7677 and of Kafka. Fewer would let a false broker guess passwords cheaply."""
 
 ITERATIONS_MAX = 1_000_000
-"""About a second of work; more is a false broker that keeps us busy."""
+"""About a second of work. A broker that demands more is false, or wants to keep us busy."""
 
 _NONCE_BYTES = 24
 
 
 class SaslExchange(Protocol):
-    """One side of an authentication."""
+    """The client side of a SASL mechanism."""
 
     def first(self) -> bytes:
-        """The token that begins it."""
+        """The first token."""
 
     def next(self, challenge: bytes) -> bytes | None:
-        """The answer to the server's token; None when it is done. Raises AuthenticationFailed."""
+        """The answer to a token of the server; None when the login is done. Raises AuthenticationFailed."""
 
 
 def sasl_exchange(mechanism: SaslMechanism, username: str, password: str) -> SaslExchange:
@@ -49,22 +49,22 @@ def sasl_exchange(mechanism: SaslMechanism, username: str, password: str) -> Sas
 
 
 class PlainExchange:
-    """The password itself; only TLS keeps it from others."""
+    """Sends the password itself; only TLS hides it."""
 
     def __init__(self, username: str, password: str) -> None:
         self._token = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
-        """User and password."""
+        """User name and password."""
         return self._token
 
     def next(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - the server has nothing to say
-        """Nothing more."""
+        """None: the login is done."""
         return None
 
 
 class ScramExchange:
-    """Proof that both sides know the password, which itself stays here.
+    """Both sides prove that they know the password, which is not sent.
 
     The names of messages are those of RFC 5802: client-first, server-first, client-final, server-final.
     """
@@ -75,7 +75,7 @@ class ScramExchange:
         self._nonce = nonce
         escaped = username.replace("=", "=3D").replace(",", "=2C")
         self._client_first_bare = f"n={escaped},r={nonce}"
-        self._signature: bytes | None = None  # what the server must answer at last
+        self._signature: bytes | None = None  # what the server must answer in the end
 
     def first(self) -> bytes:
         """client-first: no channel binding, our name, our nonce."""
@@ -99,19 +99,19 @@ class ScramExchange:
         nonce, salt = fields.get("r", ""), _decoded(fields.get("s", ""))
         count = fields.get("i", "")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not salt:
-            raise AuthenticationFailed("the broker's SCRAM answer does not belong to our question")
+            raise AuthenticationFailed("the broker's SCRAM answer does not belong to our request")
         iterations = int(count) if count.isdecimal() and len(count) <= 10 else 0
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise AuthenticationFailed(
                 f"the broker asks for {count[:20] or 'no'} SCRAM iterations: "
-                f"{ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted; set the password anew with so many"
+                f"{ITERATIONS_MIN} to {ITERATIONS_MAX} are accepted; set it again with such a number"
             )
         salted = hashlib.pbkdf2_hmac(self._algorithm, self._password, salt, iterations)
         client_key = self._mac(salted, b"Client Key")
         without_proof = f"c=biws,r={nonce}"
         signed = f"{self._client_first_bare},{server_first},{without_proof}".encode()
         mask = self._mac(hashlib.new(self._algorithm, client_key).digest(), signed)
-        proof = bytes(one ^ other for one, other in zip(client_key, mask, strict=True))
+        proof = bytes(left ^ right for left, right in zip(client_key, mask, strict=True))
         self._signature = self._mac(self._mac(salted, b"Server Key"), signed)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 

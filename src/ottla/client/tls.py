@@ -1,15 +1,15 @@
-"""TLS: what we trust, who we are, and what a failure means. The standard library's `ssl`, PEM files."""
+"""TLS with the standard library and PEM files: trusted certificates, our own, and errors with remedies."""
 
 from __future__ import annotations
 
 import ssl
 
-from ottla.client.config import SecurityConfig
+from ottla.client.client_config import SecurityConfig
 from ottla.model.errors import AuthenticationFailed, BrokerUnreachable, ConfigError, OttlaError
 
 
 def tls_context(security: SecurityConfig) -> ssl.SSLContext:
-    """Made anew for every connection, so that renewed certificates count. Raises ConfigError."""
+    """A new context for each connection, so that renewed certificates are used. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=security.ca_location or None)
     except (OSError, ssl.SSLError) as error:
@@ -31,7 +31,7 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext:
 
 
 def handshake_failure(peer: str, error: OSError) -> OttlaError:
-    """What a handshake that failed says to a person."""
+    """The error for a handshake that failed, with a remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(
             f"{peer}: its certificate is not to be trusted: {error.verify_message}. Set ssl.ca.location to "
@@ -53,7 +53,7 @@ def handshake_failure(peer: str, error: OSError) -> OttlaError:
 
 
 def alert_failure(peer: str, error: ssl.SSLError) -> AuthenticationFailed | None:
-    """The peer's refusal of ours, which TLS 1.3 tells only after the handshake; None if it is another."""
+    """The error if the peer refused our certificate, which TLS 1.3 reports after the handshake; else None."""
     reason = _reason(error)
     if "ALERT" not in reason.upper():
         return None

@@ -1,8 +1,8 @@
-"""A socket to a broker, plain or under TLS, whose every wait ends: by its deadline, or by an interruption.
+"""A socket to a broker, plain or with TLS. Every wait ends by its deadline or by an interruption.
 
-The socket does not block; waiting is a `poll` over it and the interruption. So a signal (Ctrl-C) ends a wait
-as well, and nothing has to be woken by closing a descriptor under another thread. Errors are those of the
-operating system: TimeoutError, ConnectionError, ssl.SSLError; `link` says what they mean.
+The socket is non-blocking; waiting is a `poll` of the socket and the interruption. So a signal (Ctrl-C) ends
+a wait too, and no thread has to close a descriptor that another thread uses. Errors are those of the
+operating system: TimeoutError, ConnectionError, ssl.SSLError; `link` translates them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNDER_WAY = {0, errno.EINPROGRESS, errno.EWOULDBLOCK}
 
 @dataclass(frozen=True, slots=True)
 class SocketBuffers:
-    """SO_RCVBUF and SO_SNDBUF; -1 leaves one to the system."""
+    """SO_RCVBUF and SO_SNDBUF; -1 keeps the default of the system."""
 
     receive_bytes: int = -1
     send_bytes: int = -1
@@ -41,7 +41,7 @@ class SocketBuffers:
 class Transport:
     """A connected socket. Belongs to one thread."""
 
-    # Whether `poll` knows of all bytes that a read would find: then a short read says that there are no more.
+    # Whether `poll` sees all bytes that a read would return. Then a short read means that there are no more.
     _drains = True
 
     __slots__ = ("_descriptor", "_interruption", "_is_drained", "_reading", "_writing", "socket")
@@ -50,14 +50,14 @@ class Transport:
         self.socket = connected
         self._descriptor = connected.fileno()
         self._interruption = interruption
-        self._is_drained = self._drains  # whether a read would find nothing, as far as the last one tells
+        self._is_drained = self._drains  # whether a read would return nothing, judging by the last read
         self._reading = _poll(connected, _READABLE, interruption)
         self._writing = _poll(connected, _READABLE | _WRITABLE, interruption)
 
     def receive_into(self, room: memoryview, deadline: Deadline | None) -> int | None:
-        """Take bytes, waiting for them until the deadline; 0 is the end of the stream.
+        """Receive bytes, waiting until the deadline. Returns how many; 0 is the end of the stream.
 
-        Without a deadline nothing is waited for, and None says that there is nothing yet.
+        With `deadline=None` does not wait, and returns None if there is nothing yet.
         """
         if deadline is not None and self._is_drained:
             self._wait(self._reading, deadline)
@@ -74,9 +74,9 @@ class Transport:
                 return count
 
     def send(self, parts: list[Buffer], deadline: Deadline, drain: Callable[[], None]) -> None:
-        """Write all parts. While the peer takes nothing, `drain` is called for what it sends.
+        """Write all parts. While the peer accepts nothing, calls `drain` to read what it sends.
 
-        A broker may wait to be rid of its answers before it reads on; then only reading goes ahead.
+        A broker may not read on until its responses are taken, so both must happen here.
         """
         while parts:
             count = self.send_now(parts)
@@ -87,7 +87,7 @@ class Transport:
                 parts = _unsent(parts, count)
 
     def send_now(self, parts: list[Buffer]) -> int | None:
-        """Write what the system takes at once; None if it takes nothing."""
+        """Write what the system accepts at once; None if it accepts nothing."""
         try:
             return self.socket.sendmsg(parts if len(parts) <= PARTS_MAX else parts[:PARTS_MAX])
         except _NOT_YET:
@@ -112,7 +112,7 @@ class Transport:
 
 
 class TlsTransport(Transport):
-    """The same under TLS. A read may need a write, and decrypted bytes are not seen by `poll`."""
+    """The same with TLS. A read may need a write, and `poll` does not see decrypted bytes."""
 
     _drains = False
 
@@ -151,7 +151,7 @@ def _poll(connected: socket.socket, events: int, interruption: Interruption) -> 
 
 
 def _unsent(parts: list[Buffer], count: int) -> list[Buffer]:
-    """What is left of parts after so many bytes."""
+    """The parts without their first `count` bytes."""
     for number, part in enumerate(parts):
         size = part.nbytes if isinstance(part, memoryview) else len(part)
         if count < size:
@@ -164,7 +164,7 @@ def _unsent(parts: list[Buffer], count: int) -> list[Buffer]:
 def connected_socket(
     address: Address, buffers: SocketBuffers, deadline: Deadline, interruption: Interruption
 ) -> socket.socket:
-    """Resolve the name and connect to the first of its addresses that takes us.
+    """Resolve the name and connect to the first of its addresses that accepts.
 
     Raises OSError (of the last address), TimeoutError, ConnectionLost. Resolving cannot be interrupted.
     """
@@ -173,12 +173,12 @@ def connected_socket(
     except UnicodeError:
         raise socket.gaierror(socket.EAI_NONAME, f"{address.host!r} is no name of a host") from None
     failure: OSError = OSError(f"{address.host} has no address")
-    for number, (family, kind, protocol, _, place) in enumerate(resolved):
+    for number, (family, kind, protocol, _, socket_address) in enumerate(resolved):
         left_ms = deadline.left_ms()
         share_ms = None if left_ms is None else left_ms / (len(resolved) - number)
         made = socket.socket(family, kind, protocol)
         try:
-            _connect(made, place, buffers, Deadline(deadline.clock, share_ms), interruption)
+            _connect(made, socket_address, buffers, Deadline(deadline.clock, share_ms), interruption)
         except OSError as error:
             made.close()
             failure = error
@@ -192,7 +192,7 @@ def connected_socket(
 
 def _connect(
     made: socket.socket,
-    place: tuple[object, ...],
+    socket_address: tuple[object, ...],
     buffers: SocketBuffers,
     deadline: Deadline,
     interruption: Interruption,
@@ -200,7 +200,7 @@ def _connect(
     for option, value in _options(buffers):
         made.setsockopt(*option, value)
     made.settimeout(0)
-    number = made.connect_ex(place)
+    number = made.connect_ex(socket_address)
     if number not in _UNDER_WAY:
         raise OSError(number, os.strerror(number))
     left_ms = deadline.left_ms()
@@ -212,15 +212,15 @@ def _connect(
     if number:
         raise OSError(number, os.strerror(number))
     if made.getsockname() == made.getpeername():
-        # The system gave us the very port that we call, and TCP connects the socket to itself. Kept, it
-        # would hold the port against the broker that is to come back there.
+        # The system gave us the same port that we connect to, so the socket is connected to itself. If it
+        # stayed open, a broker could not start on that port.
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
 
 
 def _options(buffers: SocketBuffers) -> Iterator[tuple[tuple[int, int], int]]:
     yield (socket.IPPROTO_TCP, socket.TCP_NODELAY), 1
     yield (socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1
-    # Only before the connection is made do these also set the window that TCP can offer.
+    # Set before connecting, so that they also set TCP's window.
     if buffers.receive_bytes >= 0:
         yield (socket.SOL_SOCKET, socket.SO_RCVBUF), buffers.receive_bytes
     if buffers.send_bytes >= 0:

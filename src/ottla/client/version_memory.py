@@ -1,13 +1,13 @@
-"""Brokers that could not tell their versions, and what was found out: so that it is found out once.
+"""Versions of brokers that do not answer ApiVersions, so that they are probed only once.
 
-0.9 does not answer the question at all, so each new connection would wait out its timeout. What is
-remembered ends when a connection to that broker breaks: it may come back as a newer one.
+0.9 does not answer at all, so each new connection would wait for its timeout. What is remembered is dropped
+when a connection to the broker breaks: it may come back as a newer version.
 """
 
 from __future__ import annotations
 
 from ottla.model.address import Address
-from ottla.wire.versions import Origin, PeerVersions
+from ottla.wire.versions import PeerVersions, VersionsOrigin
 
 
 class VersionMemory:
@@ -17,14 +17,14 @@ class VersionMemory:
         self._known: dict[Address, PeerVersions] = {}
 
     def recall(self, address: Address) -> PeerVersions | None:
-        """What was found out about a broker by probing; None if nothing was."""
+        """The versions of a broker that was probed; None if it was not."""
         return self._known.get(address)
 
     def keep(self, address: Address, versions: PeerVersions) -> None:
-        """Remember what probing has found; what a broker tells itself is asked anew each time."""
-        if versions.origin is Origin.PROBED:
+        """Remember versions that come from probing. Others are asked for again on each connection."""
+        if versions.origin is VersionsOrigin.PROBED:
             self._known[address] = versions
 
     def forget(self, address: Address) -> None:
-        """The broker went away."""
+        """A connection to the broker broke."""
         self._known.pop(address, None)

@@ -1,12 +1,14 @@
 """Fetched chunks of one partition on their way to its reader, and whether more may be fetched.
 
-    OPEN ── so many chunks or bytes wait ──▶ FULL ── the reader takes none for max.processing.time ──▶ PARKED
-      ▲                                        │                                                          │
-      └──────── the reader takes one ──────────┘                                                          │
-      └──────────────────────────────── the reader has taken all ─────────────────────────────────────────┘
+`ChunkQueue.room` decides that anew each time, from what is queued and from the partition's share of memory:
 
-FULL is a matter of milliseconds, so fetches of the broker's other partitions are kept short meanwhile; PARKED
-lasts, and they go on as if the partition were not there. No locks and no clock: the feed has both.
+    OPEN    below the limit
+    FULL    at the limit. Usually lasts milliseconds, so fetches of the broker's other partitions are kept
+            short meanwhile.
+    PARKED  at the limit, and the reader has taken none for max.processing.time. The others are fetched as if
+            the partition were not there. Only this is remembered: until the reader has taken all.
+
+No locks and no clock: the feed has both.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from enum import Enum
 
 import pyarrow as pa
 
-from ottla.fetching.budget import Budget
-from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.budget import FetchBudget
+from ottla.model.topic_partition import TopicAndPartition
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedDataChunk:
     """Records of one partition in order, as Arrow columns (`ottla.records.columns`).
 
-    `fetch_offset` is what was asked for, `next_offset` where to go on behind it: to be committed once the
-    chunk is processed. It is not always the last record's offset + 1. `high_watermark` is the log's end when
-    the chunk was fetched. The batch is never empty.
+    `fetch_offset` is the offset that was requested. `next_offset` is where to continue after the chunk:
+    commit it once the chunk is processed. It is not always the last record's offset + 1. `high_watermark` is
+    the log's end when the chunk was fetched. The batch is never empty.
     """
 
     topic_partition: TopicAndPartition
@@ -47,7 +49,7 @@ class Room(Enum):
 
 
 class ChunkQueue:
-    """At most `chunks_max` chunks, whose bytes are held of a budget."""
+    """At most `chunks_max` chunks; their bytes count against a budget."""
 
     __slots__ = (
         "_budget",
@@ -59,7 +61,7 @@ class ChunkQueue:
         "nbytes",
     )
 
-    def __init__(self, *, chunks_max: int, patience_ms: float, budget: Budget) -> None:
+    def __init__(self, *, chunks_max: int, patience_ms: float, budget: FetchBudget) -> None:
         self._budget = budget
         self._chunks: deque[FetchedDataChunk] = deque()
         self._chunks_max = chunks_max
@@ -77,21 +79,21 @@ class ChunkQueue:
         return self._is_parked
 
     def put(self, chunk: FetchedDataChunk, now_ms: float) -> None:
-        """Append. What was fetched is kept, so nothing is refused here: `room` is asked before."""
+        """Append a chunk. Nothing is refused here: `room` is checked before a fetch."""
         if not self._chunks:
             self._waiting_since_ms = now_ms
         self._chunks.append(chunk)
         self._hold(chunk.nbytes)
 
     def extend_last(self, next_offset: int) -> bool:
-        """Offsets without records follow the last chunk: it covers them too. False if there is none."""
+        """Offsets without records follow the last chunk: let it cover them. False if there is no chunk."""
         if not self._chunks:
             return False
         self._chunks[-1] = replace(self._chunks[-1], next_offset=next_offset)
         return True
 
     def take(self, now_ms: float) -> FetchedDataChunk | None:
-        """The oldest chunk, if there is one."""
+        """Take the oldest chunk; None if there is none."""
         if not self._chunks:
             return None
         chunk = self._chunks.popleft()
@@ -102,7 +104,7 @@ class ChunkQueue:
         return chunk
 
     def clear(self) -> None:
-        """Forget all chunks: the reader goes elsewhere."""
+        """Drop all chunks, after a seek."""
         self._chunks.clear()
         self._hold(-self.nbytes)
         self._is_parked = False
@@ -112,11 +114,11 @@ class ChunkQueue:
         self._budget.hold(nbytes)
 
     def room(self, now_ms: float, *, share_bytes: int, expected_bytes: int, pending_bytes: int = 0) -> Room:
-        """Whether one more chunk of about `expected_bytes` may be asked for.
+        """Whether a chunk of about `expected_bytes` may be requested.
 
-        A chunk of about `pending_bytes` has been received and is not in the queue yet, if they are not 0;
-        `share_bytes` is what this queue may hold at present. One chunk is always allowed, however large, or a
-        small share would stop a partition.
+        If `pending_bytes` is not 0, a chunk of about that size has been received and is not queued yet.
+        `share_bytes` is what this queue may hold at present. One chunk is always allowed, however large:
+        otherwise a small share would stop a partition.
         """
         if self._is_parked:
             return Room.PARKED

@@ -1,44 +1,42 @@
-"""One partition's part of a fetch answer → chunks of Arrow columns, the next offset, what went wrong. Pure.
+"""One partition's part of a fetch response → chunks of Arrow columns, the next offset, damage. Pure.
 
-Usually that is one chunk. Who wants batches as they are (`whole.batches.min.bytes`) gets chunks of those, and
-of columns in between.
+Usually that is one chunk. With `whole.batches.min.bytes` there are chunks of undecoded batches, and chunks of
+columns in between.
 
-`glance` looks at the entries only, so that the next request can leave before this answer is decoded. What it
-promises holds for sound data of usual size. The position itself moves by what was decoded and by nothing
-else, so an answer to a request that was sent too far ahead is ignored.
+`glance` looks at the headers of entries only, so that the next request can be sent before this response is
+decoded. Its answer is right for sound data of usual size. Positions move only by what was decoded, so the
+response to a request that was sent too far ahead is ignored.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from ottla.fetching.chunk_queue import FetchedDataChunk
-from ottla.fetching.config import FetchConfig
-from ottla.fetching.errors import damaged
-from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import damaged
 from ottla.model.errors import CorruptRecord
+from ottla.model.record_layout import ENTRY_OVERHEAD, SIZE, SIZE_AT
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.entries import Entries, read_only, scan, verified
 from ottla.records.reader import DECOMPRESSED_BYTES_MAX, Decoded, decode
 from ottla.records.slabs import SlabPool
-from ottla.records.whole_batches import Segment, segments, span, whole
+from ottla.records.whole_batches import EntryRun, segments, span, whole
 from ottla.wire.api.fetch import FetchPartitionResponse
 from ottla.wire.primitives import Buffer
-
-ENTRY_OVERHEAD = 12
-SIZE_AT = 8
-_SIZE = struct.Struct(">i")
 
 NewChunk = Callable[..., FetchedDataChunk]
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What an answer brought: chunks, if there were records to deliver, and where to go on behind them; or
-    what is damaged there. `used_bytes` of the answer are covered; the rest is to be asked for again."""
+    """The chunks of a response, if it had records to deliver, and where to continue; or the damage there.
+
+    `used_bytes` of the response are covered; the rest has to be requested again.
+    """
 
     next_offset: int
     chunks: tuple[FetchedDataChunk, ...] = ()
@@ -47,14 +45,14 @@ class Collected:
 
 
 class Glance(NamedTuple):
-    """`is_cut`: not even the first entry is whole, so more bytes must be asked for."""
+    """Where a reader continues. `is_cut`: not even the first entry is whole; more bytes must be requested."""
 
     next_offset: int
     is_cut: bool
 
 
 def glance(records: Buffer, offset: int) -> Glance:
-    """Where a reader at `offset` will go on behind these records, if they are sound."""
+    """Where a reader at `offset` continues after these records, if they are sound."""
     if not _has_whole_entry(memoryview(records)):
         return Glance(offset, is_cut=True)
     entries = scan(read_only(records), verify_crc=False)
@@ -70,10 +68,10 @@ def collect(
     *,
     bytes_max: int,
 ) -> Collected:
-    """Decode what was answered to a fetch from `offset`; records below it are left out.
+    """Decode the response to a fetch from `offset`; records below it are left out.
 
-    A megabyte can become a gigabyte, so only `bytes_max` are decompressed. Damage behind sound records is
-    left to the next answer, which will begin with it.
+    A megabyte can become a gigabyte, so at most `bytes_max` are decompressed. Damage after sound records is
+    left to the next response, which will begin with it.
     """
     data = memoryview(answer.records or b"")
     if not _has_whole_entry(data):
@@ -91,12 +89,12 @@ def collect(
     try:
         if config.keeping is not None:
             divide = partial(segments, from_offset=offset, aborted=aborted, keeping=config.keeping)
-            found = _collected_in_segments(data, offset, divide, unpack, bytes_max, new_chunk)
-            if found is not None:
-                return found
+            collected = _collected_in_segments(data, offset, divide, unpack, bytes_max, new_chunk)
+            if collected is not None:
+                return collected
         decoded = _decoded(unpack, data, bytes_max)
         while decoded.next_offset == offset and _has_whole_entry(data[decoded.valid_bytes :]):
-            # All that lies below the position, however much a broker sends of it.
+            # Everything so far is below the position: continue with the rest of the response.
             data = data[decoded.valid_bytes :]
             decoded = _decoded(unpack, data, bytes_max)
     except CorruptRecord as damage:
@@ -105,7 +103,7 @@ def collect(
 
 
 def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[FetchedDataChunk, ...]:
-    """One, or none without records."""
+    """One chunk; none if there are no records."""
     batch = decoded.batch
     if not batch.num_rows:
         return ()
@@ -116,16 +114,16 @@ def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[Fetched
 def _collected_in_segments(
     data: memoryview,
     offset: int,
-    divide: Callable[[Entries], list[Segment]],
+    divide: Callable[[Entries], list[EntryRun]],
     unpack: partial[Decoded],
     bytes_max: int,
     new_chunk: NewChunk,
 ) -> Collected | None:
-    """Batches as they are, and columns where they cannot stay so; None if none can. Raises CorruptRecord."""
+    """Whole batches undecoded, columns of the others; None if all must be decoded. Raises CorruptRecord."""
     if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
         return None
     entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
-    memory_bytes = memoryview(data.obj).nbytes  # all that was received together
+    memory_bytes = memoryview(data.obj).nbytes  # of the whole response
     chunks: list[FetchedDataChunk] = []
     reached, left_bytes = offset, bytes_max
     for part in divide(entries):
@@ -144,7 +142,7 @@ def _collected_in_segments(
         if left_bytes <= 0:
             return Collected(reached, tuple(chunks), used_bytes=start)
         try:
-            # What is hidden is in no segment, so that nothing is left to hide.
+            # Hidden records (aborted, control) are in no segment.
             decoded = _decoded(partial(unpack, aborted=None), data[start:end], left_bytes)
         except CorruptRecord:
             if not chunks:
@@ -173,7 +171,7 @@ def _decoded(unpack: Callable[..., Decoded], data: memoryview, bytes_max: int) -
 
 
 def _entry_bytes(data: memoryview) -> int:
-    return ENTRY_OVERHEAD + int(_SIZE.unpack_from(data, SIZE_AT)[0])
+    return ENTRY_OVERHEAD + int(SIZE.unpack_from(data, SIZE_AT)[0])
 
 
 def _has_whole_entry(data: memoryview) -> bool:

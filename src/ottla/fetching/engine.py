@@ -14,34 +14,36 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock
-from ottla.client.config import ClientConfig
+from ottla.client.interruption import ended
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.retry import Backoff
-from ottla.fetching.budget import Budget
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.chunk_queue import ChunkQueue
-from ottla.fetching.config import FetchConfig
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import BY_RESET_POLICY, PartitionFeed
+from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.feed_interface import BY_RESET_POLICY
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import PartitionError
 from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.inbox import Inbox
 from ottla.fetching.leader_finder import LeaderFinder
+from ottla.fetching.partition_info import BrokerAndFetcherId, PartitionTopicInfo
 from ottla.fetching.partition_table import PartitionTable
-from ottla.fetching.places import BrokerAndFetcherId, PartitionTopicInfo, TopicAndPartition
+from ottla.model.closing import Closing
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.slabs import SlabPool
 
 CHUNK_RESERVE_BYTES = 32 << 20
 FRAME_RESERVE_BYTES = 16 << 20
-SHARED_METADATA_WAIT_S = 1.0
 
 
-class FetchEngine:
-    """Makes nothing and starts nothing before the first `add`. Thread-safe."""
+class FetchEngine(Closing):
+    """Reads partitions from their leaders. Starts no thread before the first `add`. Thread-safe."""
 
     def __init__(
         self,
@@ -53,9 +55,9 @@ class FetchEngine:
         clock: Clock = MONOTONIC,
         chance: random.Random | None = None,
     ) -> None:
-        """`metadata` may be shared with others, who close it; without it the engine has its own.
+        """`metadata` may be shared; then the caller closes it. Without it the engine has its own.
 
-        `name` is part of the threads' names: the classic consumer's id, for example.
+        `name` is part of the threads' names.
         """
         self._client_config = client_config
         self._config = config or FetchConfig()
@@ -66,7 +68,7 @@ class FetchEngine:
         self._chance = chance or random.Random()
         first_ms = self._config.refresh_leader_backoff_ms
         self._backoff = Backoff(first_ms, max(first_ms, client_config.retry_backoff_max_ms))
-        self._budget = Budget(self._config.queued_max_bytes)
+        self._budget = FetchBudget(self._config.queued_max_bytes, threading.Lock())
         self._pool = SlabPool(reserve_bytes=CHUNK_RESERVE_BYTES)
         self._memory = FrameMemory(reserve_bytes=FRAME_RESERVE_BYTES)
         self._lock = threading.Lock()
@@ -85,7 +87,7 @@ class FetchEngine:
     def add(
         self, topic_partition: TopicAndPartition, offset: int = BY_RESET_POLICY, *, inbox: Inbox | None = None
     ) -> PartitionFeed:
-        """Read a partition from an offset on, or from LATEST, EARLIEST or where auto.offset.reset says.
+        """Read a partition from an offset on, or from LATEST, EARLIEST or BY_RESET_POLICY.
 
         Raises ConfigError if the partition is being read here already, or the engine is closed.
         """
@@ -112,7 +114,7 @@ class FetchEngine:
         return feed
 
     def remove(self, topic_partition: TopicAndPartition) -> None:
-        """Stop reading a partition; its feed is closed when this returns. Nothing if there is none."""
+        """Stop reading a partition, and close its feed. Does nothing if it is not read."""
         with self._lock:
             feed = self._feeds.pop(topic_partition, None)
             self._budget.divide(len(self._feeds))
@@ -121,9 +123,15 @@ class FetchEngine:
 
     @property
     def feeds(self) -> Mapping[TopicAndPartition, PartitionFeed]:
-        """What is being read."""
+        """The feeds of all partitions that are read."""
         with self._lock:
             return dict(self._feeds)
+
+    @property
+    def stopped(self) -> dict[TopicAndPartition, PartitionError]:
+        """The partitions that cannot be read at present, and why."""
+        reports = {topic_partition: feed.stopped for topic_partition, feed in self.feeds.items()}
+        return {topic_partition: report for topic_partition, report in reports.items() if report is not None}
 
     @property
     def is_running(self) -> bool:
@@ -131,11 +139,14 @@ class FetchEngine:
         return self._finder.thread.is_alive()
 
     def infos(self) -> list[PartitionTopicInfo]:
-        """How far each partition is."""
+        """A snapshot of each partition's positions and queue."""
         return [feed.info() for feed in self.feeds.values()]
 
     def close(self) -> None:
-        """End all feeds and threads now. From any thread, also from one that polls; may be called twice."""
+        """Close all feeds and end all threads now. From any thread; may be called twice.
+
+        Interrupt shared metadata before: a thread may wait for them.
+        """
         with self._lock:
             self._is_closed = True
             feeds = list(self._feeds.values())
@@ -145,39 +156,27 @@ class FetchEngine:
             self._metadata.interrupt()
         for feed in feeds:
             feed.close()
-        for thread in threads:
-            thread.join()
-        if self._finder.thread.is_alive():
-            # Shared metadata may wait for a broker on behalf of others: the finder ends by itself after that.
-            self._finder.thread.join(None if self._owns_metadata else SHARED_METADATA_WAIT_S)
+        ended([*threads, self._finder.thread], f"the fetching of {self._name}")
         if self._owns_metadata:
             self._metadata.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _make_fetcher(self, place: BrokerAndFetcherId) -> BrokerFetcher:
+    def _make_fetcher(self, key: BrokerAndFetcherId) -> BrokerFetcher:
         table = PartitionTable(
             self._config,
             budget=self._budget,
             pool=self._pool,
-            clock=self._clock,
+            now_ms=self._clock.now_ms,
             backoff=self._backoff,
             chance=random.Random(self._chance.random()),
         )
         return BrokerFetcher(
-            place,
+            key,
             table,
             client_config=self._client_config,
             config=self._config,
             metadata=self._metadata,
             memory=self._memory,
-            homes=self._finder,
+            search=self._finder,
             clock=self._clock,
-            name=f"ConsumerFetcherThread-{self._name}-{place.fetcher_id}-{place.broker.broker_id}",
+            name=f"ConsumerFetcherThread-{self._name}-{key.fetcher_id}-{key.broker.broker_id}",
         )

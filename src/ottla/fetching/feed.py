@@ -1,67 +1,32 @@
-"""PartitionFeed: one partition as its reader sees it.
+"""PartitionFeed: one partition, between the thread of its reader and the thread of a fetcher.
 
-A feed is what a reader's thread and a fetcher's thread share, and the inbox's lock guards it. The reader
-takes chunks and says where to read; the fetcher asks what is wanted (`wanted`) and delivers. A seek begins a
-new generation: what was fetched for an older one is dropped wherever it is found.
+The inbox's lock guards it. The reader takes chunks and decides where to read; the fetcher calls `wanted` to
+learn what to do, and delivers. A seek begins a new generation: chunks of older generations are dropped.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import NamedTuple, Protocol
+from dataclasses import replace
 
-from ottla.client.clock import MONOTONIC, Clock
-from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk, Room
-from ottla.fetching.errors import ErrorChannel, PartitionError, Reaction
+from ottla.client.clock import MONOTONIC, Clock, wait_for
+from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
+from ottla.fetching.error_channel import ErrorChannel
+from ottla.fetching.feed_interface import BY_RESET_POLICY, WANT_BY_ROOM, Attendant, Want, Wanted
+from ottla.fetching.fetch_errors import PartitionError, Reaction
 from ottla.fetching.inbox import Inbox
-from ottla.fetching.places import (
-    UNKNOWN_OFFSET,
-    BrokerAndInitialOffset,
-    PartitionTopicInfo,
-    TopicAndPartition,
-)
-from ottla.model.errors import ConfigError, CorruptRecord
+from ottla.fetching.partition_info import BrokerAndInitialOffset, PartitionTopicInfo
+from ottla.model.errors import ConfigError, CorruptRecord, MessageSizeTooLarge
+from ottla.model.offset_spec import UNKNOWN_OFFSET
+from ottla.model.topic_partition import TopicAndPartition
 
-LATEST = -1
-EARLIEST = -2
-"""Instead of an offset: the log's end or beginning, as ListOffsets writes it."""
-BY_RESET_POLICY = -3
-"""Instead of an offset: wherever auto.offset.reset says, as for a group that has committed nothing."""
-
-
-class Want(Enum):
-    """What a fetcher shall do about a partition."""
-
-    FETCH = "fetch"
-    FULL = "wait for the reader"
-    PARKED = "wait until the reader has taken all"
-    IDLE = "nothing: paused, or stopped by an error"
-    CLOSED = "forget it"
-
-
-_BY_ROOM = {Room.OPEN: Want.FETCH, Room.FULL: Want.FULL, Room.PARKED: Want.PARKED}
-
-
-class Wanted(NamedTuple):
-    """`start` is where a new generation begins: an offset, LATEST, EARLIEST or BY_RESET_POLICY."""
-
-    want: Want
-    generation: int
-    start: int
-
-
-class Attendant(Protocol):
-    """The thread that looks after a partition. Called under the feed's lock, so it only notes and returns."""
-
-    def room_was_made(self) -> None:
-        """The reader took a chunk."""
-
-    def orders_changed(self) -> None:
-        """The reader paused, resumed, went elsewhere or left."""
+TROUBLE_MS = 10_000.0
+"""How long all tries may fail before a partition counts as stopped: elections and restarts take seconds."""
+_DONE = {Reaction.SKIP, Reaction.RESET}
+"""These end the trouble."""
 
 
 class Nobody:
-    """No thread at present: whoever takes the partition over looks at its orders first."""
+    """No thread fetches the partition at present. The next thread looks at the reader's orders first."""
 
     def room_was_made(self) -> None:
         """Nothing waits for it."""
@@ -98,7 +63,9 @@ class PartitionFeed:
         self._high_watermark = UNKNOWN_OFFSET
         self._source: BrokerAndInitialOffset | None = None
         self._failure: Exception | None = None
-        self._is_failure_told = False
+        self._trouble: PartitionError | None = None
+        self._trouble_since_ms = 0.0
+        self._is_failure_raised = False
         self._is_listed = False
         self._is_paused = False
         self._is_closed = False
@@ -106,9 +73,10 @@ class PartitionFeed:
     # --- the reader
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
-        """The next chunk; None after so long, or when the feed is closed. None waits without end.
+        """Take the next chunk; None if none arrives within `timeout_ms`, or when the feed is closed.
 
-        Raises what stopped the partition, behind its last chunk, each time until `seek` or `skip`.
+        With `timeout_ms=None` waits for ever. Raises the error that stopped the partition, after its last
+        chunk, each time until it is read again.
         """
         with self._changed:
             self._wait(timeout_ms)
@@ -118,14 +86,14 @@ class PartitionFeed:
             return chunk
 
     def wait(self, timeout_ms: float | None = None) -> bool:
-        """Whether `poll` has something within so long, or the end; for readers that take under a lock."""
+        """Wait until `poll` would return at once; False after `timeout_ms`. Takes nothing."""
         with self._changed:
             return self._wait(timeout_ms)
 
     def _wait(self, timeout_ms: float | None) -> bool:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        return self._changed.wait_for(
-            lambda: bool(self._queue) or self._failure is not None or self._is_closed, seconds
+        return wait_for(
+            self._changed, lambda: bool(self._queue) or self._failure is not None or self._is_closed, seconds
         )
 
     @property
@@ -134,27 +102,47 @@ class PartitionFeed:
         return self._position
 
     @property
+    def start(self) -> int:
+        """Where the last seek went: an offset, or below 0 until the log's ends are looked up."""
+        return self._start
+
+    @property
     def high_watermark(self) -> int:
-        """The log's end as the last answer told it; UNKNOWN_OFFSET (-1) before the first."""
+        """The log's end in the last response; UNKNOWN_OFFSET (-1) before the first."""
         return self._high_watermark
 
     @property
     def is_parked(self) -> bool:
-        """Whether fetches are off until the reader has taken what waits."""
+        """Whether nothing is fetched until the reader has taken all queued chunks."""
         return self._queue.is_parked
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the feed was closed."""
         return self._is_closed
 
     @property
     def failure(self) -> Exception | None:
-        """What stopped the partition, also while chunks from before are left to be taken."""
+        """The error that stopped the partition, even while earlier chunks are left to take; else None."""
         return self._failure
 
+    @property
+    def trouble(self) -> PartitionError | None:
+        """The last error if the partition could not be read since, with the number of repetitions."""
+        return self._trouble
+
+    @property
+    def stopped(self) -> PartitionError | None:
+        """Why the partition is not read: an error stopped it, or no try has succeeded for TROUBLE_MS."""
+        with self._changed:
+            trouble = self._trouble
+            if trouble is None or self._is_closed:
+                return None
+            has_lasted = self._clock.now_ms() - self._trouble_since_ms >= TROUBLE_MS
+            return trouble if self._failure is not None or has_lasted else None
+
     def info(self) -> PartitionTopicInfo:
-        """How far the reading is."""
+        """A snapshot of positions and queue."""
         with self._changed:
             return PartitionTopicInfo(
                 *self.topic_partition,
@@ -169,7 +157,7 @@ class PartitionFeed:
             )
 
     def pause(self) -> None:
-        """Fetch no more for now; what waits can be taken."""
+        """Fetch no more for now. Queued chunks can still be taken."""
         with self._changed:
             self._is_paused = True
 
@@ -180,7 +168,7 @@ class PartitionFeed:
             self._attendant.orders_changed()
 
     def seek(self, offset: int) -> None:
-        """Go on at another offset, or LATEST or EARLIEST; what waits is dropped, an error forgotten."""
+        """Continue at an offset, LATEST or EARLIEST. Queued chunks are dropped, an error is forgotten."""
         if offset < BY_RESET_POLICY:
             raise ConfigError(f"{self.topic_partition}: there is no offset {offset}; give 0 or more")
         with self._changed:
@@ -188,28 +176,43 @@ class PartitionFeed:
             self._start = offset
             self._position = self._fetched = offset if offset >= 0 else UNKNOWN_OFFSET
             self._queue.clear()
-            self._failure = None
+            self._forget_trouble()
             self._attendant.orders_changed()
 
     def skip(self) -> int:
-        """Go on behind what is damaged, at the offset that is returned; what waits can still be taken.
+        """Continue after damaged or too large records, at the offset that is returned.
 
-        Raises ConfigError if nothing is damaged.
+        Queued chunks can still be taken. Raises ConfigError if no such records stopped the partition.
         """
         with self._changed:
-            if not isinstance(self._failure, CorruptRecord):
-                raise ConfigError(f"{self.topic_partition} has no damaged records to skip; see its failure")
-            offset = self._failure.next_offset or self._fetched + 1
-            self._generation += 1
+            failure = self._failure
+            if not isinstance(failure, CorruptRecord | MessageSizeTooLarge):
+                why = f"stopped for another reason, so seek() or retry(): {failure}" if failure else "read"
+                raise ConfigError(f"{self.topic_partition} has no records to skip: it is {why}")
+            offset = failure.next_offset or self._fetched + 1
             self._start = self._fetched = offset
             if not self._queue.extend_last(offset):
                 self._position = offset
-            self._failure = None
-            self._attendant.orders_changed()
+            self._begin_again()
             return offset
 
+    def retry(self) -> None:
+        """Fetch now from where the partition stopped. Queued chunks can still be taken."""
+        with self._changed:
+            if self._fetched != UNKNOWN_OFFSET:
+                self._start = self._fetched
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._generation += 1
+        self._forget_trouble()
+        self._attendant.orders_changed()
+
+    def _forget_trouble(self) -> None:
+        self._failure = self._trouble = None
+
     def close(self) -> None:
-        """Nothing more comes, and what waits is dropped. `FetchEngine.remove` calls it."""
+        """Fetch nothing more, and drop queued chunks. `FetchEngine.remove` calls it."""
         with self._changed:
             self._is_closed = True
             self._queue.clear()
@@ -221,20 +224,20 @@ class PartitionFeed:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is a chunk to take or an error that was not told; after `close` there is neither."""
-        is_untold = self._failure is not None and not self._is_failure_told and not self._is_closed
-        return bool(self._queue) or is_untold
+        """Whether there is a chunk, or an error that was not raised yet; neither after `close`."""
+        is_new = self._failure is not None and not self._is_failure_raised and not self._is_closed
+        return bool(self._queue) or is_new
 
     def unlist(self) -> None:
-        """The inbox does not have it any more."""
+        """The inbox has removed this feed from its list."""
         self._is_listed = False
 
     def taken_by_inbox(self) -> FetchedDataChunk | None:
-        """What `Inbox.poll` hands out."""
+        """The chunk that `Inbox.poll` returns; raises the error once."""
         self._is_listed = False
         chunk = self._take()
         if chunk is None and self._failure is not None:
-            self._is_failure_told = True
+            self._is_failure_raised = True
             raise self._failure
         self._enlist()
         return chunk
@@ -254,30 +257,30 @@ class PartitionFeed:
     # --- the fetcher
 
     def attach(self, attendant: Attendant, source: BrokerAndInitialOffset | None = None) -> None:
-        """Another thread looks after the partition from now on."""
+        """Another thread fetches the partition from now on."""
         with self._changed:
             self._attendant = attendant
             self._source = source
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for the reader."""
+        """The bytes of queued chunks."""
         return self._queue.nbytes
 
     @property
     def generation(self) -> int:
-        """Counts the seeks; for what concerns the partition wherever its reader is."""
+        """The number of seeks and skips."""
         return self._generation
 
     def wanted(self, *, share_bytes: int, expected_bytes: int, pending_bytes: int) -> Wanted:
-        """What to do about the partition now; see `ChunkQueue.room`."""
+        """What the fetcher has to do now; the sizes are those of `ChunkQueue.room`."""
         with self._changed:
             if self._is_closed:
                 want = Want.CLOSED
-            elif self._is_paused or self._failure is not None:
+            elif self._is_paused:
                 want = Want.IDLE
             else:
-                want = _BY_ROOM[
+                want = WANT_BY_ROOM[
                     self._queue.room(
                         self._clock.now_ms(),
                         share_bytes=share_bytes,
@@ -288,7 +291,7 @@ class PartitionFeed:
             return Wanted(want, self._generation, self._start)
 
     def started(self, generation: int, offset: int) -> bool:
-        """The place of a generation that began without an offset has been found."""
+        """The offset where a generation begins has been looked up; False if there is a newer generation."""
         with self._changed:
             if generation != self._generation:
                 return False
@@ -299,7 +302,7 @@ class PartitionFeed:
             return True
 
     def deliver(self, generation: int, chunk: FetchedDataChunk) -> bool:
-        """Queue a chunk; False, and it is dropped, if the reader has gone elsewhere."""
+        """Queue a chunk; it is dropped, and False returned, if there is a newer generation."""
         with self._changed:
             if generation != self._generation or self._is_closed:
                 return False
@@ -311,7 +314,7 @@ class PartitionFeed:
             return True
 
     def passed(self, generation: int, next_offset: int, high_watermark: int) -> bool:
-        """An answer had no records to deliver; the offsets up to `next_offset` are done with."""
+        """A response had no records to deliver: the offsets before `next_offset` are done."""
         with self._changed:
             if generation != self._generation or self._is_closed:
                 return False
@@ -323,18 +326,36 @@ class PartitionFeed:
             return True
 
     def report(self, error: Exception, reaction: Reaction, offset: int) -> PartitionError:
-        """Tell the channel."""
+        """Report an error to `errors`; returns it with the number of repetitions."""
         report = PartitionError(self.topic_partition, error, reaction, offset)
         self.errors.report(report)
+        if reaction in _DONE:
+            return report
+        with self._changed:
+            before = self._trouble
+            if before is None:
+                self._trouble_since_ms = self._clock.now_ms()
+            elif before.repeats(report):
+                report = replace(report, times=before.times + 1)
+            self._trouble = report
         return report
 
     def stop(self, generation: int, error: Exception) -> bool:
-        """The reader gets this error behind the last chunk, and nothing is fetched until it decides."""
+        """Raise this error in the reader after the last chunk; an inbox raises it only the first time."""
         with self._changed:
             if generation != self._generation or self._is_closed:
                 return False
+            if self._failure is None:
+                self._is_failure_raised = False
             self._failure = error
-            self._is_failure_told = False
             self._enlist()
             self._changed.notify_all()
             return True
+
+    def recovered(self, generation: int) -> bool:
+        """The partition can be read again; returns whether it was stopped."""
+        with self._changed:
+            was_stopped = self._failure is not None and generation == self._generation
+            if generation == self._generation:
+                self._forget_trouble()
+            return was_stopped

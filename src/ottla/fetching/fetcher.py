@@ -1,10 +1,10 @@
-"""BrokerFetcher: one thread and one connection for the partitions that a broker leads for one fetcher id.
+"""BrokerFetcher: a thread with a connection, for the partitions that a broker leads for one fetcher id.
 
-    receive ──▶ see where each partition goes on ──▶ send the next request ──▶ decode and queue what came
+    receive ──▶ see where each partition continues ──▶ send the next request ──▶ decode and queue the records
 
-So the broker works on the next answer while this one is decoded, and at most one answer waits unread. The
-thread owns its partitions. They come through `join` and go back to `Homes` when the broker does not lead them
-or the connection is lost; one that its reader closed is forgotten.
+So the broker works on the next response while this one is decoded, and at most one response waits unread.
+The thread owns its partitions. They come through `join`. They go to the LeaderSearch when the broker does not
+lead them or the connection is lost; partitions whose reader has closed them are forgotten.
 """
 
 from __future__ import annotations
@@ -16,63 +16,61 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Protocol, cast
 
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock
-from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching.config import FetchConfig
+from ottla.client.offset_lookup import ask_offsets
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.errors import Reaction, reaction_about
 from ottla.fetching.feed import NOBODY
+from ottla.fetching.fetch_config import FetchConfig
+from ottla.fetching.fetch_errors import Reaction, reaction_about
 from ottla.fetching.frame_memory import FrameMemory
-from ottla.fetching.offset_lookup import list_offsets_request, offset_answers
-from ottla.fetching.partition_table import Delivery, Departure, PartitionTable
-from ottla.fetching.places import BrokerAndFetcherId, BrokerAndInitialOffset
+from ottla.fetching.partition_info import BrokerAndFetcherId, BrokerAndInitialOffset
+from ottla.fetching.partition_table import Departure, PartitionTable, ReceivedRecords
 from ottla.fetching.request_plan import LIMITED_SINCE, FetchPlan, fetch_request, newest_version
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import OttlaError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
-from ottla.wire.api.list_offsets import ListOffsetsRequest
 
 log = logging.getLogger(__name__)
 
 LINGER_MS = 3_000
-"""A fetcher without partitions keeps its connection so long: a rebalance takes them and brings them back."""
-ISOLATION_SINCE = 2  # of ListOffsets
+"""How long a fetcher without partitions keeps its connection: a rebalance often brings them back."""
 SHOWN_MAX = 5
 
 
-class Homes(Protocol):
+class LeaderSearch(Protocol):
     """Finds a broker for partitions that have none."""
 
     def take_in(self, departures: Iterable[Departure]) -> None:
-        """These are not read by anybody now. Does not wait."""
+        """Find a broker for these partitions. Does not wait."""
 
 
 class BrokerFetcher:
-    """Started by its maker, ended by `stop`, by a lost connection, or some time after its last partition."""
+    """Its maker starts the thread. It ends by `stop`, a lost connection, or LINGER_MS without partitions."""
 
     def __init__(
         self,
-        place: BrokerAndFetcherId,
+        key: BrokerAndFetcherId,
         table: PartitionTable,
         *,
         client_config: ClientConfig,
         config: FetchConfig,
         metadata: ClusterMetadata,
         memory: FrameMemory,
-        homes: Homes,
+        search: LeaderSearch,
         clock: Clock,
         name: str,
     ) -> None:
-        self.place = place
+        self.key = key
         self._table = table
         self._client_config = client_config
         self._config = config
         self._metadata = metadata
         self._memory = memory
-        self._homes = homes
+        self._search = search
         self._clock = clock
         self._interruption = Interruption()
         self._lock = threading.Lock()  # guards the next two
@@ -87,7 +85,7 @@ class BrokerFetcher:
     # --- other threads
 
     def join(self, cursors: Iterable[Cursor]) -> bool:
-        """Read these too, from the next request on; False if the fetcher has ended."""
+        """Fetch these partitions too, from the next request on; False if the fetcher has ended."""
         with self._lock:
             if self._has_ended:
                 return False
@@ -96,16 +94,16 @@ class BrokerFetcher:
         return True
 
     def room_was_made(self) -> None:
-        """A reader took a chunk."""
+        """A reader has taken a chunk."""
         self._wake.set()
 
     def orders_changed(self) -> None:
-        """A reader paused, resumed, went elsewhere or left."""
+        """A reader paused, resumed, made a seek or closed its feed."""
         self._has_orders = True
         self._wake.set()
 
     def stop(self) -> None:
-        """End now, whatever it waits for. Does not wait for the thread."""
+        """End now, also while it waits for the broker. Does not wait for the thread."""
         self._interruption.interrupt()
         self._wake.set()
 
@@ -119,20 +117,21 @@ class BrokerFetcher:
         except OttlaError as error:
             reason = error
         except Exception as error:
-            log.exception("%s failed", self.place)
+            log.exception("%s failed", self.key)
             reason = error
         finally:
             self._end(reason)
 
     def _connect(self) -> Connection:
         return Connection.open(
-            self.place.broker.address,
+            self.key.broker.address,
             self._client_config,
-            broker_id=self.place.broker.broker_id,
+            broker_id=self.key.broker.broker_id,
             allocate=self._memory.allocate,
             interruption=self._interruption,
             clock=self._clock,
             memory=self._metadata.memory,
+            errors=self._metadata.errors,
         )
 
     def _serve(self, connection: Connection) -> None:
@@ -142,65 +141,70 @@ class BrokerFetcher:
                 return
 
     def _turn(self, connection: Connection) -> tuple[FetchPlan, bool]:
-        """Receive, ask for the next answer, decode this one. What was received is gone after that, so that
-        the next answer goes into the same memory, which is in the processor's cache."""
-        deliveries = self._receive(connection)
+        """Receive a response, send the next request, decode the response.
+
+        The received bytes are released then, so that the next response goes into the same memory, which is in
+        the processor's cache.
+        """
+        received = self._receive(connection)
         self._welcome()
         self._attend(connection)
         plan = self._table.plan(is_limited=connection.version_for(FetchRequest.API) >= LIMITED_SINCE)
-        if plan.asked:
+        if plan.requests:
             self._send(connection, plan)
-        for delivery in deliveries:
-            self._table.deliver(delivery)
+        for records in received:
+            self._table.deliver(records)
         self._table.settle()
         self._hand_on()
-        return plan, bool(plan.asked or deliveries)
+        return plan, bool(plan.requests or received)
 
     def _send(self, connection: Connection, plan: FetchPlan) -> None:
-        at_most = newest_version(asked.cursor for asked in plan.asked.values())
-        connection.send(fetch_request(plan, self._config), at_most=at_most)
+        at_most = newest_version(request.cursor for request in plan.requests.values())
+        connection.send(fetch_request(plan, self._config), at_most=at_most, kept_ms=plan.max_wait_ms)
         self._in_flight = plan
 
-    def _receive(self, connection: Connection) -> list[Delivery]:
+    def _receive(self, connection: Connection) -> list[ReceivedRecords]:
         plan = self._in_flight
         if plan is None:
             return []
         answer = connection.receive(plan.max_wait_ms + self._client_config.request_timeout_ms)
         self._in_flight = None
         response = cast(FetchResponse, answer.message)
-        deliveries = self._table.note(plan, response)
+        received = self._table.note(plan, response)
         if self._table.hints:
-            nodes = [BrokerNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+            nodes = [
+                BrokerNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+            ]
             self._metadata.learn(self._table.hints, nodes)
             self._table.hints = []
-        return deliveries
+        return received
 
     def _welcome(self) -> None:
-        """Take in who has joined."""
+        """Take over the partitions that have joined."""
         with self._lock:
             arrivals = list(self._arrivals)
             self._arrivals.clear()
         for cursor in arrivals:
             self._table.add(cursor)
-            cursor.feed.attach(self, BrokerAndInitialOffset(self.place.broker, cursor.position))
+            cursor.feed.attach(self, BrokerAndInitialOffset(self.key.broker, cursor.position))
             self._has_orders = True
         if arrivals:
-            shown = ", ".join(f"{one.feed.topic_partition}@{one.position}" for one in arrivals[:SHOWN_MAX])
+            shown = ", ".join(
+                f"{cursor.feed.topic_partition}@{cursor.position}" for cursor in arrivals[:SHOWN_MAX]
+            )
             more = f" and {len(arrivals) - SHOWN_MAX} more" if len(arrivals) > SHOWN_MAX else ""
-            log.info("%s reads %s%s", self.place, shown, more)
+            log.info("%s reads %s%s", self.key, shown, more)
 
     def _attend(self, connection: Connection) -> None:
-        """Do as the readers say, and look up the offsets that this needs, with nothing else in flight."""
+        """Do what the readers have ordered, and look up offsets, while no other request is in flight."""
         if self._has_orders:
             self._has_orders = False
             self._table.attend()
         questions = self._table.questions()
         if not questions:
             return
-        version = connection.version_for(ListOffsetsRequest.API)
-        isolation = int(self._config.isolation_level) if version >= ISOLATION_SINCE else 0
-        response = connection.call(list_offsets_request(questions, isolation), version=version)
-        self._table.found(offset_answers(response))
+        isolation_level = int(self._config.isolation_level)
+        self._table.take_offsets(ask_offsets(connection, questions, isolation_level=isolation_level))
 
     def _hand_on(self) -> None:
         departed = self._table.take_departed()
@@ -210,10 +214,10 @@ class BrokerFetcher:
     def _give_up(self, departed: list[Departure]) -> None:
         for departure in departed:
             departure.cursor.feed.attach(NOBODY)
-        self._homes.take_in(departed)
+        self._search.take_in(departed)
 
     def _rests(self, plan: FetchPlan) -> bool:
-        """Wait for something to do; False if there has been nothing to read for long."""
+        """Wait for something to do; False if there were no partitions for LINGER_MS."""
         now_ms = self._clock.now_ms()
         if len(self._table):
             self._idle_since_ms = now_ms
@@ -227,31 +231,31 @@ class BrokerFetcher:
         return True
 
     def _is_over(self) -> bool:
-        """Refuse newcomers from now on, unless one has just come."""
+        """Refuse partitions from now on, unless some have just joined."""
         with self._lock:
             self._has_ended = not self._arrivals
             return self._has_ended
 
     def _end(self, reason: Exception | None) -> None:
-        """Give back what is left, and who was leaving when the connection broke."""
+        """Hand all partitions over to the LeaderSearch."""
         self._hand_on()
         with self._lock:
             self._has_ended = True
             cursors = [*self._table.clear(), *self._arrivals]
             self._arrivals.clear()
         if self._interruption.is_set:
-            log.debug("%s is closed", self.place)
+            log.debug("%s is closed", self.key)
         else:
             self._lose(cursors, reason)
         self._interruption.close()
 
     def _lose(self, cursors: list[Cursor], reason: Exception | None) -> None:
-        """The broker, or this thread, failed: others read on; what another try cannot cure stops readers."""
+        """The broker or this thread failed: report it, and stop the readers if another try cannot help."""
         if not cursors or reason is None:
             return
         reaction = reaction_about(reason)
         is_fatal = reaction is Reaction.STOP
-        log.log(logging.ERROR if is_fatal else logging.WARNING, "%s ends: %s", self.place, reason)
+        log.log(logging.ERROR if is_fatal else logging.WARNING, "%s ends: %s", self.key, reason)
         for cursor in cursors:
             cursor.feed.report(reason, reaction, cursor.position)
             if is_fatal:

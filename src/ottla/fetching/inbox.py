@@ -1,4 +1,4 @@
-"""Inbox: where a reader of several feeds waits for chunks, or for something else that somebody tells it."""
+"""Inbox: where a reader of several feeds waits for chunks, or to be woken for something else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from typing import Protocol
 
+from ottla.client.clock import wait_for
 from ottla.fetching.chunk_queue import FetchedDataChunk
 
 
@@ -14,20 +15,20 @@ class Listed(Protocol):
 
     @property
     def has_news(self) -> bool:
-        """Whether there is a chunk to take or an error that was not told."""
+        """Whether there is a chunk to take, or an error that was not raised yet."""
 
     def unlist(self) -> None:
-        """The inbox does not have it any more."""
+        """The inbox has removed this feed from its list."""
 
     def taken_by_inbox(self) -> FetchedDataChunk | None:
-        """What `poll` hands out."""
+        """The chunk that `poll` returns; raises the error once."""
 
 
 class Inbox:
     """Chunks of several feeds for one reader: `poll` gives the next one of any of them, in turns.
 
-    `wait` takes nothing, for readers that take under a lock of their own. `wake` is for those who have
-    something else to tell the reader.
+    `wait` takes nothing, for readers that take chunks under their own lock. `wake` ends a wait for another
+    reason.
     """
 
     def __init__(self) -> None:
@@ -37,17 +38,17 @@ class Inbox:
         self._is_closed = False
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
-        """The next chunk; None after so long, or when it was woken or closed. None waits without end.
+        """Take the next chunk; None after `timeout_ms`, or when woken or closed. None waits for ever.
 
-        Raises the error of a feed that stopped, once, behind its last chunk; the other feeds go on. Its
-        `failure` tells which one it was.
+        Raises the error of a feed that stopped, once, after its last chunk; the other feeds continue. That
+        feed has this error as its `failure`.
         """
         with self.changed:
             self._wait(timeout_ms)
             return self._listed.popleft().taken_by_inbox() if self._listed else None
 
     def wait(self, timeout_ms: float | None = None) -> bool:
-        """Whether there is something to take within so long, or it was woken or closed."""
+        """Wait for something to take, `wake` or `close`; False after `timeout_ms`."""
         with self.changed:
             return self._wait(timeout_ms)
 
@@ -58,28 +59,30 @@ class Inbox:
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Wake who waits, for good; feeds go on."""
+        """End all waits, now and later. Feeds continue."""
         with self.changed:
             self._is_closed = True
             self.changed.notify_all()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether it was closed."""
         return self._is_closed
 
     def enlist(self, feed: Listed) -> None:
-        """Called by a feed that has something, under the lock."""
+        """A feed has something to take. Called under the lock."""
         self._listed.append(feed)
 
     def _wait(self, timeout_ms: float | None) -> bool:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        is_so = self.changed.wait_for(lambda: self._has_news() or self._is_woken or self._is_closed, seconds)
+        has_ended = wait_for(
+            self.changed, lambda: self._has_news() or self._is_woken or self._is_closed, seconds
+        )
         self._is_woken = False
-        return is_so
+        return has_ended
 
     def _has_news(self) -> bool:
-        """A feed that was emptied otherwise, by its own poll, a seek or its end, has no news any more."""
+        """Whether a feed has something to take. Feeds that were emptied meanwhile are removed."""
         while self._listed and not self._listed[0].has_news:
             self._listed.popleft().unlist()
         return bool(self._listed)

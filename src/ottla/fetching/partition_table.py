@@ -1,34 +1,42 @@
-"""The partitions of one fetcher: whose turn it is, and what an answer means for each. No socket, no thread.
+"""The partitions of one fetcher: which are fetched next, and what a response means for each. Pure.
 
-    plan ──▶ (request goes out) ──▶ note: errors are dealt with, the others told where they go on
-                                      │
-                         next plan ◀──┘ ──▶ deliver: what was noted is decoded and queued
+    plan ──▶ (the request is sent) ──▶ note: errors are handled, cursors know where the next request begins
+                                         │
+                            next plan ◀──┘ ──▶ deliver: the records are decoded and queued
 
-Partitions that this broker does not lead (any more) leave through `take_departed`.
+Partitions that this broker does not lead (any more) are handed over by `take_departed`.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ottla.client.clock import Clock
+from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
+from ottla.client.reactions import Call
 from ottla.client.retry import Backoff
-from ottla.fetching.budget import Budget
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.collector import collect, glance
-from ottla.fetching.config import DamagePolicy, FetchConfig
 from ottla.fetching.cursor import CHUNK_BYTES_MAX, CHUNK_BYTES_TIGHT, Cursor
-from ottla.fetching.errors import MessageSizeTooLarge, Reaction, damaged, reaction_to, refused
-from ottla.fetching.feed import BY_RESET_POLICY, Want
-from ottla.fetching.offset_lookup import OffsetAnswer, OffsetQuestion, reset_time
-from ottla.fetching.places import UNKNOWN_OFFSET, TopicAndPartition
-from ottla.fetching.request_plan import Asked, FetchPlan, Turn, plan_fetch
+from ottla.fetching.feed_interface import BY_RESET_POLICY, Want
+from ottla.fetching.fetch_config import DamagePolicy, FetchConfig, OffsetReset
+from ottla.fetching.fetch_errors import (
+    STOPPED_BACKOFF,
+    Reaction,
+    damaged,
+    reaction_to,
+    refused,
+    too_large,
+)
+from ottla.fetching.request_plan import FetchPlan, FetchTurn, PartitionRequest, plan_fetch
+from ottla.model.chance import Chance
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, OttlaError
+from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.slabs import SlabPool
 from ottla.wire.api.fetch import FetchPartitionResponse, FetchResponse
 
@@ -36,63 +44,63 @@ log = logging.getLogger(__name__)
 
 
 class Departure(NamedTuple):
-    """A partition that must be read elsewhere, and why."""
+    """A partition that another broker has to be found for, and the reason."""
 
     cursor: Cursor
     reason: Exception
 
 
-class Delivery(NamedTuple):
+class ReceivedRecords(NamedTuple):
     """Records that have been received and not decoded yet."""
 
-    asked: Asked
+    request: PartitionRequest
     answer: FetchPartitionResponse
 
 
 class PartitionTable:
-    """Belongs to one fetcher's thread."""
+    """Used by the thread of one fetcher only."""
 
     def __init__(
         self,
         config: FetchConfig,
         *,
-        budget: Budget,
+        budget: FetchBudget,
         pool: SlabPool,
-        clock: Clock,
+        now_ms: Callable[[], float],
         backoff: Backoff,
-        chance: random.Random | None = None,
+        chance: Chance,
     ) -> None:
         self._config = config
         self._budget = budget
         self._pool = pool
-        self._clock = clock
+        self._now_ms = now_ms
         self._backoff = backoff
-        self._chance = chance or random.Random()
-        self._cursors: dict[TopicAndPartition, Cursor] = {}  # in the order of their turns
+        self._chance = chance
+        self._cursors: dict[TopicAndPartition, Cursor] = {}  # the one that has waited longest is first
         self._departed: list[Departure] = []
-        self._held_bytes: deque[int] = deque()  # for answers that are not queued yet, the oldest first
-        self._has_unplaced = True
-        self._offset_bytes = 0.0  # of the last one that is known, a guess for the others
-        self.hints: list[LeaderHint] = []  # what answers tell of other leaders (KIP-951)
+        self._held_bytes: deque[int] = deque()  # for responses that are not queued yet, the oldest first
+        self._needs_lookup = True
+        self._offset_bytes = 0.0  # of the partition that was measured last: a guess for the others
+        self.hints: list[LeaderHint] = []  # new leaders that responses name (KIP-951)
 
     def __len__(self) -> int:
         return len(self._cursors)
 
     def add(self, cursor: Cursor) -> None:
-        """Read this partition too, from where it is, or where its reader has gone since."""
+        """Fetch this partition too, from its position, or from where its reader has sought since."""
         self._cursors[cursor.feed.topic_partition] = cursor
         self._turn(cursor)
-        self._has_unplaced = True
+        self._needs_lookup = True
 
     def attend(self) -> None:
-        """Follow the readers: closed partitions are forgotten, others go where a seek says."""
-        for place, cursor in list(self._cursors.items()):
+        """Do what readers have ordered: forget partitions that were closed, follow seeks."""
+        for topic_partition, cursor in list(self._cursors.items()):
             if self._turn(cursor).want is Want.CLOSED:
-                del self._cursors[place]
-        self._has_unplaced = True
+                del self._cursors[topic_partition]
+        self._needs_lookup = True
 
     def clear(self) -> list[Cursor]:
-        """All partitions leave, as far as they have come."""
+        """Remove all partitions, and return them with their positions."""
         cursors = list(self._cursors.values())
         self._cursors.clear()
         for cursor in cursors:
@@ -102,53 +110,53 @@ class PartitionTable:
         return cursors
 
     def take_departed(self) -> list[Departure]:
-        """Partitions that have left since the last time."""
+        """Return the partitions that have departed since the last call."""
         departed, self._departed = self._departed, []
         return departed
 
-    # --- asking
+    # --- requests
 
     def plan(self, *, is_limited: bool) -> FetchPlan:
-        """The next request; `is_limited`: it can say how large the whole answer may be."""
+        """Plan the next request. `is_limited`: the request can limit the size of the whole response."""
         plan = plan_fetch(
             map(self._turn, self._cursors.values()),
             self._config,
             budget=self._budget,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._now_ms(),
             is_limited=is_limited,
         )
         if not is_limited:
-            for place in plan.asked:
-                self._to_back(place)
+            for topic_partition in plan.requests:
+                self._to_back(topic_partition)
         self._held_bytes.append(plan.held_bytes)
         return plan
 
     def settle(self) -> None:
-        """All that was received has been queued, so that memory is held for what was planned last only."""
+        """Everything received is queued: hold memory only for the request that was planned last."""
         while len(self._held_bytes) > 1:
             self._budget.release(self._held_bytes.popleft())
 
     def questions(self) -> list[OffsetQuestion]:
-        """Partitions whose offset has to be looked up before they can be fetched."""
-        if not self._has_unplaced:
+        """Return the questions for partitions whose offset has to be looked up before they can be fetched."""
+        if not self._needs_lookup:
             return []
-        now_ms = self._clock.now_ms()
-        self._has_unplaced = False
-        found = []
-        for place, cursor in self._cursors.items():
+        now_ms = self._now_ms()
+        self._needs_lookup = False
+        questions = []
+        for topic_partition, cursor in self._cursors.items():
             if cursor.lookup is None:
                 continue
-            self._has_unplaced = True
-            if cursor.retry_at_ms > now_ms or cursor.feed.failure is not None:
+            self._needs_lookup = True
+            if cursor.retry_at_ms > now_ms:
                 continue
-            time = reset_time(cursor.lookup, self._config.auto_offset_reset)
+            time = _lookup_time(cursor.lookup, self._config.auto_offset_reset)
             if time is None:
-                self._stop(cursor, refused(place, cursor.position, Code.OFFSET_OUT_OF_RANGE))
+                self._stop(cursor, refused(topic_partition, cursor.position, Code.OFFSET_OUT_OF_RANGE))
             else:
-                found.append(OffsetQuestion(place, time, cursor.leader_epoch))
-        return found
+                questions.append(OffsetQuestion(topic_partition, time, cursor.leader_epoch))
+        return questions
 
-    def _turn(self, cursor: Cursor) -> Turn:
+    def _turn(self, cursor: Cursor) -> FetchTurn:
         pending_bytes = cursor.chunk_bytes(cursor.pending_bytes)
         share_bytes = self._budget.share_bytes(cursor.feed.queued_bytes + pending_bytes)
         size = cursor.request_bytes(self._config.fetch_message_max_bytes, share_bytes)
@@ -158,124 +166,127 @@ class PartitionTable:
             pending_bytes=pending_bytes,
         )
         cursor.follow(wanted)
-        return Turn(cursor, wanted.want, size)
+        return FetchTurn(cursor, wanted.want, size)
 
-    def _to_back(self, place: TopicAndPartition) -> None:
-        self._cursors[place] = self._cursors.pop(place)
+    def _to_back(self, topic_partition: TopicAndPartition) -> None:
+        self._cursors[topic_partition] = self._cursors.pop(topic_partition)
 
-    # --- answers
+    # --- responses
 
-    def found(self, answers: Iterable[OffsetAnswer]) -> None:
-        """Offsets that were asked for by `questions`."""
-        for place, error_code, offset in answers:
-            cursor = self._cursors.get(place)
+    def take_offsets(self, answers: Iterable[OffsetAnswer]) -> None:
+        """Continue at the offsets that answer `questions`."""
+        for answer in answers:
+            cursor = self._cursors.get(answer.topic_partition)
             if cursor is None or cursor.lookup is None:
                 continue
-            if error_code != Code.NONE or offset == UNKNOWN_OFFSET:
-                self._refuse(cursor, error_code or Code.OFFSET_NOT_AVAILABLE)
-            elif cursor.feed.started(cursor.generation, offset):
-                log.info("%s: goes on at offset %d", place, offset)
-                cursor.place(offset)
+            if answer.error_code != Code.NONE or answer.offset == UNKNOWN_OFFSET:
+                self._refuse(cursor, answer.error_code or Code.OFFSET_NOT_AVAILABLE, Call.LIST_OFFSETS)
+            elif cursor.feed.started(cursor.generation, answer.offset):
+                log.info("%s: goes on at offset %d", answer.topic_partition, answer.offset)
+                cursor.go_to(answer.offset)
 
-    def note(self, plan: FetchPlan, response: FetchResponse) -> list[Delivery]:
-        """Deal with everything in an answer but its records, which are returned for `deliver`."""
+    def note(self, plan: FetchPlan, response: FetchResponse) -> list[ReceivedRecords]:
+        """Handle a response except for its records, which are returned for `deliver`."""
         names: dict[bytes, str] = {}
         if response.responses and not response.responses[0].topic:
-            names = {asked.cursor.topic_id: place.topic for place, asked in plan.asked.items()}
-        deliveries: list[Delivery] = []
+            names = {
+                request.cursor.topic_id: topic_partition.topic
+                for topic_partition, request in plan.requests.items()
+            }
+        received: list[ReceivedRecords] = []
         known = 0
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
-                asked = plan.asked.get(TopicAndPartition(name, answer.partition_index))
-                if asked is None:
+                request = plan.requests.get(TopicAndPartition(name, answer.partition_index))
+                if request is None:
                     continue
                 known += 1
-                if self._awaits(asked) and self._has_had_its_turn(asked, answer, deliveries):
-                    self._to_back(asked.cursor.feed.topic_partition)
+                if self._awaits(request) and self._goes_to_back(request, answer, received):
+                    self._to_back(request.cursor.feed.topic_partition)
         if response.error_code != Code.NONE and not known:
-            for asked in plan.asked.values():
-                self._refuse(asked.cursor, response.error_code)
-        if not deliveries:
-            # Nothing came, so what counted as behind cannot fill the next answer either.
-            for asked in plan.asked.values():
-                asked.cursor.lag = 0
-        return deliveries
+            for request in plan.requests.values():
+                self._refuse(request.cursor, response.error_code)
+        if not received:
+            # No records came, so the lag that was assumed will not fill the next response either.
+            for request in plan.requests.values():
+                request.cursor.lag = 0
+        return received
 
-    def _awaits(self, asked: Asked) -> bool:
-        return self._cursors.get(asked.cursor.feed.topic_partition) is asked.cursor and asked.is_current
+    def _awaits(self, request: PartitionRequest) -> bool:
+        return self._cursors.get(request.cursor.feed.topic_partition) is request.cursor and request.is_current
 
-    def _has_had_its_turn(
-        self, asked: Asked, answer: FetchPartitionResponse, deliveries: list[Delivery]
+    def _goes_to_back(
+        self, request: PartitionRequest, answer: FetchPartitionResponse, received: list[ReceivedRecords]
     ) -> bool:
-        """Note an answer. Who got nothing though there is something stays where it is, at the front."""
-        cursor = asked.cursor
+        """Note the response for a partition. It stays at the front if it has records and got none."""
+        cursor = request.cursor
         if answer.error_code != Code.NONE:
             if answer.current_leader.leader_id >= 0:
-                place, leader = cursor.feed.topic_partition, answer.current_leader
-                self.hints.append(LeaderHint(*place, leader.leader_id, leader.leader_epoch))
+                topic_partition, leader = cursor.feed.topic_partition, answer.current_leader
+                self.hints.append(LeaderHint(*topic_partition, leader.leader_id, leader.leader_epoch))
             self._refuse(cursor, answer.error_code)
             return False
         cursor.succeeded()
         if answer.records:
-            seen = glance(answer.records, asked.offset)
+            seen = glance(answer.records, request.offset)
             if seen.is_cut:
-                self._enlarge(asked, len(answer.records))
+                self._enlarge(request, answer)
                 return False
             cursor.ahead = seen.next_offset
             cursor.pending_bytes = len(answer.records)
-            deliveries.append(Delivery(asked, answer))
+            received.append(ReceivedRecords(request, answer))
         else:
-            cursor.feed.passed(asked.generation, asked.offset, answer.high_watermark)
+            cursor.feed.passed(request.generation, request.offset, answer.high_watermark)
+            self._recovered(cursor)
         cursor.lag = max(0, self._end(answer) - cursor.ahead)
         cursor.offset_bytes = cursor.offset_bytes or self._offset_bytes
         return bool(answer.records) or not cursor.lag
 
     def _end(self, answer: FetchPartitionResponse) -> int:
-        """How far a reader of this isolation level can see."""
+        """The offset up to which records are visible at this isolation level."""
         if self._config.reads_committed and answer.last_stable_offset >= 0:
             return answer.last_stable_offset
         return answer.high_watermark
 
-    def _enlarge(self, asked: Asked, received_bytes: int) -> None:
-        """Before Fetch 3 a batch that does not fit comes cut: ask for more, as far as the user allows."""
-        cursor, most = asked.cursor, self._config.fetch_message_max_bytes
-        if asked.size < most:
-            cursor.fetch_bytes = min(most, 2 * max(asked.size, received_bytes))
+    def _enlarge(self, request: PartitionRequest, answer: FetchPartitionResponse) -> None:
+        """Before Fetch 3 a batch that does not fit arrives cut: request more, up to the user's limit."""
+        cursor, most, records = request.cursor, self._config.fetch_message_max_bytes, answer.records or b""
+        if request.size < most:
+            cursor.fetch_bytes = min(most, 2 * max(request.size, len(records)))
             return
-        error = MessageSizeTooLarge(
-            f"{cursor.feed.topic_partition} at offset {asked.offset}: a message is larger than the "
-            f"{asked.size} bytes of fetch.message.max.bytes; raise that, or seek() behind the message"
-        )
-        self._stop(cursor, error)
+        where = cursor.feed.topic_partition
+        self._stop(cursor, too_large(where, request.offset, answer.high_watermark, request.size, records))
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, records: ReceivedRecords) -> None:
         """Decode records and queue them."""
-        asked, answer = delivery
-        if not self._awaits(asked):
+        request, answer = records
+        if not self._awaits(request):
             return
-        cursor = asked.cursor
-        found = collect(
+        cursor = request.cursor
+        collected = collect(
             cursor.feed.topic_partition,
-            asked.offset,
+            request.offset,
             answer,
             self._config,
             self._pool,
             bytes_max=self._chunk_bytes_max(cursor),
         )
         cursor.pending_bytes = 0
-        for chunk in found.chunks:
-            cursor.feed.deliver(asked.generation, chunk)
-        if found.chunks:
-            nbytes = sum(chunk.nbytes for chunk in found.chunks)
-            cursor.learn(found.used_bytes, nbytes, found.next_offset - asked.offset)
+        for chunk in collected.chunks:
+            cursor.feed.deliver(request.generation, chunk)
+        if collected.chunks:
+            nbytes = sum(chunk.nbytes for chunk in collected.chunks)
+            cursor.learn(collected.used_bytes, nbytes, collected.next_offset - request.offset)
             self._offset_bytes = cursor.offset_bytes
         else:
-            cursor.feed.passed(asked.generation, found.next_offset, answer.high_watermark)
-        cursor.position = found.next_offset
-        if found.damage is not None:
-            self._damaged(cursor, found.damage)
-        elif cursor.ahead != cursor.position:
+            cursor.feed.passed(request.generation, collected.next_offset, answer.high_watermark)
+        cursor.position = collected.next_offset
+        if collected.damage is not None:
+            self._damaged(cursor, collected.damage)
+            return
+        self._recovered(cursor)
+        if cursor.ahead != cursor.position:
             cursor.rewind()
 
     def _chunk_bytes_max(self, cursor: Cursor) -> int:
@@ -296,46 +307,69 @@ class PartitionTable:
         if not is_ahead:
             cursor.rewind()
 
-    # --- what goes wrong
+    # --- errors
 
-    def _refuse(self, cursor: Cursor, code: int) -> None:
-        place = cursor.feed.topic_partition
-        reaction = reaction_to(code)
-        error = refused(place, cursor.position, code)
+    def _refuse(self, cursor: Cursor, code: int, call: Call = Call.FETCH) -> None:
+        topic_partition = cursor.feed.topic_partition
+        reaction = reaction_to(code, call)
+        error = refused(topic_partition, cursor.position, code)
         if reaction is Reaction.RESET and self._is_reset(cursor, code):
             return
         if reaction is Reaction.MOVE:
             self.depart(cursor, error)
         elif reaction is Reaction.RETRY:
             cursor.failures += 1
-            cursor.retry_at_ms = self._clock.now_ms() + self._backoff.pause_ms(cursor.failures, self._chance)
-            log.warning("%s", cursor.feed.report(error, reaction, cursor.position))
+            cursor.retry_at_ms = self._now_ms() + self._backoff.pause_ms(cursor.failures, self._chance)
+            report = cursor.feed.report(error, reaction, cursor.position)
+            log.log(logging.WARNING if report.is_logged else logging.DEBUG, "%s", report)
         elif isinstance(error, CorruptRecord):
-            self._damaged(cursor, damaged(place, cursor.position, cursor.feed.high_watermark, error))
+            self._damaged(
+                cursor, damaged(topic_partition, cursor.position, cursor.feed.high_watermark, error)
+            )
         else:
             self._stop(cursor, error)
 
     def _is_reset(self, cursor: Cursor, code: int) -> bool:
-        """Look the offset up anew if the user allows that."""
-        time = reset_time(BY_RESET_POLICY, self._config.auto_offset_reset)
+        """Look up another offset, if auto.offset.reset allows it."""
+        time = _lookup_time(BY_RESET_POLICY, self._config.auto_offset_reset)
         if time is None:
             return False
         error = KafkaError(code, f"{cursor.feed.topic_partition} at offset {cursor.position}")
         log.warning("%s", cursor.feed.report(error, Reaction.RESET, cursor.position))
-        # At once for the first time; a broker that refuses what it has just told is not asked in a loop.
-        cursor.retry_at_ms = self._clock.now_ms() + self._backoff.pause_ms(cursor.failures, self._chance)
+        # At once the first time; later with pauses, if the broker refuses the offset that it has just named.
+        cursor.retry_at_ms = self._now_ms() + self._backoff.pause_ms(cursor.failures, self._chance)
         cursor.failures += 1
         cursor.look_up(BY_RESET_POLICY)
-        self._has_unplaced = True
+        self._needs_lookup = True
         return True
 
     def depart(self, cursor: Cursor, reason: OttlaError) -> None:
-        """The partition must be read elsewhere."""
+        """Another broker has to be found for the partition."""
         del self._cursors[cursor.feed.topic_partition]
         cursor.rewind()
         cursor.feed.report(reason, Reaction.MOVE, cursor.position)
         self._departed.append(Departure(cursor, reason))
 
     def _stop(self, cursor: Cursor, error: Exception) -> None:
-        log.error("%s", cursor.feed.report(error, Reaction.STOP, cursor.position))
+        """The reader gets the error. The partition is tried again, less and less often."""
+        cursor.stops += 1
+        pause_ms = STOPPED_BACKOFF.pause_ms(cursor.stops, self._chance)
+        cursor.retry_at_ms = self._now_ms() + pause_ms
+        report = cursor.feed.report(error, Reaction.STOP, cursor.position)
+        log.error("%s; the next try is in %.0f s", report, pause_ms / 1000)
         cursor.feed.stop(cursor.generation, error)
+
+    def _recovered(self, cursor: Cursor) -> None:
+        """A response could be used."""
+        if cursor.feed.trouble is None:
+            return
+        cursor.stops = 0
+        if cursor.feed.recovered(cursor.generation):
+            log.info("%s: is read again, from offset %d", cursor.feed.topic_partition, cursor.position)
+
+
+def _lookup_time(lookup: int, reset: OffsetReset) -> int | None:
+    """The time to ask for; None if auto.offset.reset leaves the decision to the user."""
+    if lookup != BY_RESET_POLICY:
+        return lookup
+    return {OffsetReset.SMALLEST: EARLIEST, OffsetReset.LARGEST: LATEST}.get(reset)

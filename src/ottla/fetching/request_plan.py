@@ -1,12 +1,12 @@
-"""Which partitions to ask a broker for next, how much of each, and how long it may wait. Pure.
+"""Which partitions to request from a broker next, how much of each, and how long it may wait. Pure.
 
-Partitions stand in turns: what got data, or has none, goes to the back. So whoever is at the front has waited
-longest, and from Fetch 3 on the first partition with data gets at least one batch, however large. A request
-takes partitions from the front until they are likely to fill an answer; the rest has its turn later.
-Partitions at their log's end cost an answer nothing and do not count.
+Partitions are in a queue. A partition that got records, or has none, goes to the back, so the first one has
+waited longest. From Fetch 3 on the first partition with records gets at least one batch, however large. A
+request takes partitions from the front until they are likely to fill a response. Partitions at their log's
+end add nothing to a response and do not count.
 
-Before Fetch 3 there is no limit for the whole answer. There, what is asked for is the limit, and everything
-that was asked goes to the back, or those at the log's end would hold the front for ever.
+Before Fetch 3 there is no limit for the whole response. Then the requested sizes are the limit, and all
+requested partitions go to the back; otherwise those at the log's end would stay at the front for ever.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.fetching.budget import Budget
-from ottla.fetching.config import FetchConfig
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import Want
-from ottla.fetching.places import TopicAndPartition
+from ottla.fetching.feed_interface import Want
+from ottla.fetching.fetch_config import FetchConfig
 from ottla.model.cluster_view import NO_TOPIC_ID
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LIMITED_SINCE = 3
-"""Fetch has a limit for the whole answer, and the order of partitions counts."""
+"""From this version on Fetch limits the whole response, and the order of partitions matters."""
 TOPIC_IDS_SINCE = 13
 FULL_WAIT_MS = 5
-"""A reader is about to take a chunk: the broker shall not be waiting for others by then."""
+"""If a queue is full its reader will take a chunk soon; the broker must not wait longer for others."""
 RESPONSE_BYTES = 2 << 20
-"""More in one answer only makes it leave the processor's cache before it is decoded."""
+"""A larger response would leave the processor's cache before it is decoded."""
 NO_SESSION, FULL_FETCH = 0, -1
 
 
-class Asked(NamedTuple):
-    """What one partition is asked for; an answer counts while all of it still holds."""
+class PartitionRequest(NamedTuple):
+    """What is requested of one partition. The response counts only while `is_current`."""
 
     cursor: Cursor
     generation: int
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the cursor still waits for this very answer."""
+        """Whether the cursor still waits for the response to this request."""
         cursor = self.cursor
         return (
             cursor.generation == self.generation and cursor.position == self.offset and cursor.lookup is None
@@ -52,24 +52,24 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class FetchPlan:
-    """`asked` by partition, in order. If it is empty, the next thing to do is at `wake_at_ms`, if ever.
+    """`requests` by partition, in order. If it is empty, look again at `wake_at_ms`; None: when woken.
 
-    `held_bytes` of the budget are for the answer.
+    `held_bytes` of the budget are for the response.
     """
 
-    asked: dict[TopicAndPartition, Asked] = field(default_factory=dict)
+    requests: dict[TopicAndPartition, PartitionRequest] = field(default_factory=dict)
     held_bytes: int = 0
     max_wait_ms: int = 0
     max_bytes: int = 0
     wake_at_ms: float | None = None
 
     def wake_by(self, at_ms: float) -> None:
-        """There is something to look at then."""
+        """Look again at `at_ms` at the latest."""
         self.wake_at_ms = at_ms if self.wake_at_ms is None else min(self.wake_at_ms, at_ms)
 
 
-class Turn(NamedTuple):
-    """What is wanted of a partition, and how much of it may be asked for."""
+class FetchTurn(NamedTuple):
+    """A partition, what its feed wants, and how many bytes may be requested."""
 
     cursor: Cursor
     want: Want
@@ -77,16 +77,16 @@ class Turn(NamedTuple):
 
 
 def plan_fetch(
-    turns: Iterable[Turn],
+    turns: Iterable[FetchTurn],
     config: FetchConfig,
     *,
-    budget: Budget,
+    budget: FetchBudget,
     now_ms: float,
     is_limited: bool,
 ) -> FetchPlan:
-    """The next request. `turns` has each partition, the longest waiting first.
+    """Plan the next request. `turns` has all partitions, the one that has waited longest first.
 
-    What the answer will take is held of the budget at once, so that a turn that is made later sees it.
+    The memory for the response is taken from the budget at once, so that later turns see it.
     """
     plan = FetchPlan(max_wait_ms=config.fetch_wait_max_ms)
     most = config.fetch_message_max_bytes
@@ -95,17 +95,19 @@ def plan_fetch(
     for cursor, want, size in turns:
         if want is Want.FULL:
             plan.max_wait_ms = min(plan.max_wait_ms, FULL_WAIT_MS)
-            plan.wake_by(now_ms + config.max_processing_time_ms)  # then it may be parked
+            plan.wake_by(now_ms + config.max_processing_time_ms)  # by then it may be parked
         elif want is Want.PARKED:
-            # It comes back when its reader is done, which nobody tells the broker.
+            # It is fetched again once its reader is done, and the broker may be waiting then.
             plan.max_wait_ms = min(plan.max_wait_ms, max(FULL_WAIT_MS, config.max_processing_time_ms))
-        elif want is Want.FETCH and cursor.retry_at_ms > now_ms:
+        elif want is Want.FETCH and (cursor.retry_at_ms > now_ms or cursor.lookup is not None):
             plan.wake_by(cursor.retry_at_ms)
-        elif want is Want.FETCH and cursor.can_be_asked:
+        elif want is Want.FETCH and cursor.can_be_fetched:
             likely = cursor.likely_bytes(size) if is_limited else size
-            if plan.asked and filled + likely > target:
+            if plan.requests and filled + likely > target:
                 break
-            plan.asked[cursor.feed.topic_partition] = Asked(cursor, cursor.generation, cursor.ahead, size)
+            plan.requests[cursor.feed.topic_partition] = PartitionRequest(
+                cursor, cursor.generation, cursor.ahead, size
+            )
             filled += likely
             plan.held_bytes += cursor.chunk_bytes(likely)
             budget.hold(cursor.chunk_bytes(likely))
@@ -116,24 +118,24 @@ def plan_fetch(
 
 
 def newest_version(cursors: Iterable[Cursor]) -> int | None:
-    """The highest Fetch version that can name these topics: from 13 on all of them need ids."""
-    return None if all(one.topic_id != NO_TOPIC_ID for one in cursors) else TOPIC_IDS_SINCE - 1
+    """The highest Fetch version that can name these topics; None: any. From 13 on all of them need ids."""
+    return None if all(cursor.topic_id != NO_TOPIC_ID for cursor in cursors) else TOPIC_IDS_SINCE - 1
 
 
 def fetch_request(plan: FetchPlan, config: FetchConfig) -> FetchRequest:
-    """The plan as a request, in order; neighbours of one topic stand together."""
+    """The plan as a request, in its order; neighbours of the same topic share an entry."""
     topics: list[FetchTopic] = []
     name: str | None = None
-    for (topic, partition), asked in plan.asked.items():
+    for (topic, partition), request in plan.requests.items():
         if topic != name:
             name = topic
-            topics.append(FetchTopic(topic=topic, topic_id=asked.cursor.topic_id, partitions=[]))
+            topics.append(FetchTopic(topic=topic, topic_id=request.cursor.topic_id, partitions=[]))
         topics[-1].partitions.append(
             FetchPartition(
                 partition=partition,
-                current_leader_epoch=asked.cursor.leader_epoch,
-                fetch_offset=asked.offset,
-                partition_max_bytes=asked.size,
+                current_leader_epoch=request.cursor.leader_epoch,
+                fetch_offset=request.offset,
+                partition_max_bytes=request.size,
             )
         )
     return FetchRequest(

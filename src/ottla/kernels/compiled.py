@@ -1,16 +1,19 @@
 """The Numba kernels under the names that `ottla.kernels` offers; `numpy_path` has the same ones."""
 
-from ottla.kernels.crc32c import IN_KERNEL as CRC32C_IN_KERNEL
-from ottla.kernels.ends_check import ends_ascend
+from ottla.kernels.crc32c import IN_KERNEL
 from ottla.kernels.entry_scan import scan_entries, summarize_entries
 from ottla.kernels.hashes import java_hash_column, murmur2_column
 from ottla.kernels.header_decode import decode_headers
-from ottla.kernels.placement import key_partitions, rows_by_partition
+from ottla.kernels.layout import VERIFY_HERE, VERIFY_LATER
+from ottla.kernels.message_encode import encode_messages
+from ottla.kernels.placement import ends_ascend, key_partitions, rows_by_partition
 from ottla.kernels.record_decode import decode_batches, decode_messages
-from ottla.kernels.record_encode import encode_batches, encode_messages
+from ottla.kernels.record_encode import encode_batches
+
+VERIFY = VERIFY_HERE if IN_KERNEL else VERIFY_LATER
 
 __all__ = [
-    "CRC32C_IN_KERNEL",
+    "VERIFY",
     "decode_batches",
     "decode_headers",
     "decode_messages",

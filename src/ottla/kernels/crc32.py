@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc_tables import CRC32_SLICES
-from ottla.kernels.kernel import inlined
+from ottla.kernels.kernel import has_feature, inlined
 from ottla.kernels.memory import get_byte, get_uint32, pointer
 
 # Where the table of each distance to the end of the eight bytes begins.
@@ -59,7 +58,7 @@ if has_feature("pclmul"):
 
     @intrinsic
     def _folded(typing: Any, address: Any, blocks: Any) -> Any:  # noqa: ARG001 - Numba calls it by position
-        """The remainder, as two words, of so many times 16 bytes, at least once; a CRC begins with ones."""
+        """The remainder of `blocks` times 16 bytes, at least once, as two words; a CRC begins with ones."""
         word = ir.IntType(64)
         pair = ir.VectorType(word, 2)
 

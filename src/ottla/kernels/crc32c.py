@@ -3,7 +3,7 @@
 The instruction takes eight bytes a cycle but answers only after three, so three streams run side by
 side and are joined: the CRC of one stream is moved over the length of the next by table.
 
-Without the instruction, or when the user told Numba to compile for another CPU (LLVM would then abort the
+Without the instruction, or when Numba is set to compile for another CPU (LLVM would then abort the
 process on the intrinsic), `IN_KERNEL` is false, and callers use the `crc32c` library batch by batch.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ottla.kernels.cpu import has_feature
 from ottla.kernels.crc_tables import CRC32C_BYTES, CRC32C_SHIFT, CRC32C_STRIDE
-from ottla.kernels.kernel import inlined
+from ottla.kernels.kernel import has_feature, inlined
 from ottla.kernels.memory import get_byte, get_int64, get_uint32, pointer, prefetch
 
 CACHE_LINE = 64

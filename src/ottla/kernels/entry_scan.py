@@ -17,32 +17,18 @@ from ottla.kernels.layout import (
     BAD_SIZE,
     BASE_OFFSET,
     BASE_TIMESTAMP,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
-    BATCH_OVERHEAD,
     COUNT,
     CRC,
     END,
     ENTRY,
     ENTRY_COLUMNS,
-    ENTRY_OVERHEAD,
     FULL,
     LAST_OFFSET,
-    LEGACY_ATTRIBUTES_AT,
-    LEGACY_BODY_AT_V0,
-    LEGACY_BODY_AT_V1,
-    LEGACY_CRC_AT,
     MAGIC,
-    MAGIC_AT,
     MAX_TIMESTAMP,
-    NO_TIMESTAMP,
     OFFSET_LIMIT,
     OK,
     PRODUCER_ID,
-    RECORD_SIZE_MIN,
-    SIZE_MIN_V0,
-    SIZE_MIN_V1,
-    SIZE_MIN_V2,
     SOURCE,
     START,
     TIMESTAMP_LIMIT,
@@ -60,21 +46,44 @@ from ottla.kernels.memory import (
     read_uint32,
     row_of,
 )
+from ottla.model.record_layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_COUNT_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_OVERHEAD,
+    BATCH_PRODUCER_ID_AT,
+    ENTRY_OVERHEAD,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_BODY_AT_V0,
+    LEGACY_BODY_AT_V1,
+    LEGACY_CRC_AT,
+    LEGACY_TIMESTAMP_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    RECORD_SIZE_MIN,
+    SIZE_AT,
+    SIZE_MIN_V0,
+    SIZE_MIN_V1,
+    SIZE_MIN_V2,
+)
 
 
 @inlined
 def _scan_batch(data, at, end, verify, row):
-    last_delta = read_int32(data, at + 23)
-    base_timestamp = read_int64(data, at + 27)
-    max_timestamp = read_int64(data, at + 35)
-    count = read_int32(data, at + 57)
+    last_delta = read_int32(data, at + BATCH_LAST_OFFSET_DELTA_AT)
+    base_timestamp = read_int64(data, at + BATCH_BASE_TIMESTAMP_AT)
+    max_timestamp = read_int64(data, at + BATCH_MAX_TIMESTAMP_AT)
+    count = read_int32(data, at + BATCH_COUNT_AT)
     put_int64(row, START, at + BATCH_OVERHEAD)
     put_int64(row, ATTRIBUTES, read_int16(data, at + BATCH_ATTRIBUTES_AT))
     put_int64(row, LAST_OFFSET, get_int64(row, BASE_OFFSET) + last_delta)
     put_int64(row, BASE_TIMESTAMP, base_timestamp)
     put_int64(row, MAX_TIMESTAMP, max_timestamp)
     put_int64(row, COUNT, count)
-    put_int64(row, PRODUCER_ID, read_int64(data, at + 43))
+    put_int64(row, PRODUCER_ID, read_int64(data, at + BATCH_PRODUCER_ID_AT))
     put_int64(row, CRC, -1)
     if verify != VERIFY_NOTHING:
         crc = read_uint32(data, at + BATCH_CRC_AT)
@@ -98,7 +107,7 @@ def _scan_message(data, at, end, magic, verify, row):
     put_int64(row, LAST_OFFSET, get_int64(row, BASE_OFFSET))
     timestamp = NO_TIMESTAMP
     if magic == 1:
-        timestamp = read_int64(data, at + LEGACY_BODY_AT_V0)
+        timestamp = read_int64(data, at + LEGACY_TIMESTAMP_AT)
     put_int64(row, BASE_TIMESTAMP, timestamp)
     put_int64(row, MAX_TIMESTAMP, timestamp)
     put_int64(row, COUNT, 1)
@@ -124,7 +133,7 @@ def _summarize(table, rows, summary):
         count = get_int64(row, COUNT)
         if size > 0 or count > 0:  # else it is empty, or hidden
             attributes |= get_int64(row, ATTRIBUTES)
-            # A count is only believed as far as the bytes can hold so many records.
+            # A count is capped by the number of records that the bytes can hold.
             records += min(count, max(1, size // RECORD_SIZE_MIN))
         if get_int64(row, CRC) >= 0:
             unverified += 1
@@ -140,9 +149,10 @@ def _summarize(table, rows, summary):
 def scan_entries(data, at, end, source, verify, table, progress, summary):
     """Fill `table` from data[at:end].
 
-    `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later.
-    `progress` gets (entries found, position after the last of them), `summary` what `summarize_entries`
-    says of them. On damage, the row after the last sound one holds the damaged entry's position and offsets.
+    `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later. `progress`
+    gets (number of entries, position after the last of them), `summary` the same numbers as in
+    `summarize_entries`. On damage, the row after the last sound one holds the damaged entry's position and
+    offsets.
     """
     rows = 0
     status = OK
@@ -150,7 +160,7 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
     memory = pointer(data)
     rows_at = pointer(table)
     while end - at >= ENTRY_OVERHEAD:
-        size = read_int32(memory, at + 8)
+        size = read_int32(memory, at + SIZE_AT)
         if size >= 0 and size > end - at - ENTRY_OVERHEAD:
             break
         if rows == capacity:
@@ -189,9 +199,9 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
 
 @kernel
 def summarize_entries(table, summary):
-    """What the whole table says, so that the usual record set needs no look at single entries.
+    """Sum up the table, so that most record sets need no look at single entries.
 
-    `summary` gets: the offset behind the largest, formats (a bit a magic), attribute bits of entries that
+    `summary` gets: the offset after the largest, formats (a bit a magic), attribute bits of entries that
     are not empty, records at most, bytes of records, entries with a checksum left to check.
     """
     _summarize(pointer(table), table.shape[0], pointer(summary))

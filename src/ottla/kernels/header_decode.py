@@ -1,6 +1,8 @@
-"""The second walk: record headers into Arrow's list<struct<key, value>> buffers, only when asked for."""
+"""The second pass: record headers into the buffers of Arrow's list<struct<key, value>>, if wanted."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from ottla.kernels.kernel import kernel
 from ottla.kernels.layout import (
@@ -36,17 +38,17 @@ def decode_headers(
     Room is the caller's promise: `capacity` headers (counted by the decode), data for the sum of stop - at.
     """
     list_ends = halves_at(slab, parts[0])
-    key_ends, _, key_data, key_end = binary_column(slab, parts, HEADER_KEY_ENDS_AT, 0)
-    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, HEADER_VALUE_ENDS_AT, 0)
+    key_ends, _, key_data, key_end = binary_column(slab, parts, np.int64(HEADER_KEY_ENDS_AT), np.int64(0))
+    value_ends, value_valid, value_data, value_end = binary_column(
+        slab, parts, np.int64(HEADER_VALUE_ENDS_AT), np.int64(0)
+    )
     raw_at = pointer(raw)
     arena_at = pointer(arena)
     spans_start = pointer(header_at)
     spans_stop = pointer(header_stop)
     put_int32(list_ends, 0, 0)
-    header = 0
-    nulls = 0
-    key_at = 0
-    value_at = 0
+    # Typed zeros: Numba would compile the parts for a literal 0 as well.
+    header, nulls, key_at, value_at = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for row in range(rows):
         at = get_int64(spans_start, row)
         stop = get_int64(spans_stop, row)

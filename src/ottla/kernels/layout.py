@@ -1,50 +1,9 @@
-"""Numbers that kernels share: byte positions of the record formats, the entry table, status codes.
+"""Numbers that kernels share: the entry table, status codes, places in state arrays.
 
-An *entry* is what a record set is made of: a batch (format 2) or a message (formats 0 and 1); both
-start with ``offset i64 | size i32`` and have their format number ("magic") at byte 16.
-
-    format 2   0 base offset | 8 size | 12 leader epoch | 16 magic | 17 crc32c | 21 attributes
-               23 last offset delta | 27 base timestamp | 35 max timestamp | 43 producer id
-               51 producer epoch | 53 base sequence | 57 record count | 61 records
-    format 1   0 offset | 8 size | 12 crc32 | 16 magic | 17 attributes | 18 timestamp | 26 key, value
-    format 0   0 offset | 8 size | 12 crc32 | 16 magic | 17 attributes | 18 key, value
+The byte positions of the record formats are in `ottla.model.record_layout`.
 """
 
 from __future__ import annotations
-
-# Bytes.
-ENTRY_OVERHEAD = 12
-MAGIC_AT = 16
-BATCH_OVERHEAD = 61
-BATCH_CRC_AT = 17
-BATCH_ATTRIBUTES_AT = 21
-LEGACY_CRC_AT = 12
-LEGACY_ATTRIBUTES_AT = 17
-LEGACY_BODY_AT_V0 = 18
-LEGACY_BODY_AT_V1 = 26
-# Smallest legal `size` by magic: what follows the 12 bytes of overhead.
-SIZE_MIN_V0 = 14
-SIZE_MIN_V1 = 22
-SIZE_MIN_V2 = BATCH_OVERHEAD - ENTRY_OVERHEAD
-# length, attributes, two deltas, two null lengths, header count: a byte each.
-RECORD_SIZE_MIN = 7
-
-# What a record takes beside its key and value at most, with room to move it by a few bytes: varints of
-# length, timestamp, offset, key, value and header count, and attributes (format 2); 34 bytes (format 1).
-# A header takes less.
-RECORD_OVERHEAD_MAX = 48
-# A record must be within what 31 bits can say, and so must the batch around it.
-SIZE_MAX = 0x7FFFFFFF - 2 * BATCH_OVERHEAD
-
-# Attribute bits, the same in all formats.
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-
-# Timestamp types, as Kafka numbers them.
-NO_TIMESTAMP_TYPE = -1
-NO_TIMESTAMP = -1
 
 # Columns of the entry table (int64, one row an entry).
 ENTRY = 0  # position of the entry in the record set

@@ -13,8 +13,8 @@ functions below, each of which is one machine instruction or two:
     copy_bytes                                  short strings of bytes
     prefetch                                    a hint
 
-Run as plain Python, an "address" is the array itself, so that NumPy checks bounds. Compiled, whoever calls
-these has checked the range, and holds the array.
+Run as plain Python, an "address" is the array itself, so that NumPy checks bounds. Compiled, the
+caller has to check the range and to hold the array.
 """
 
 from __future__ import annotations
@@ -221,9 +221,16 @@ else:
     _copy_short, _copy_block = _copier(SHORT), _copier(BLOCK)
 
 
+@kernel.kernel
+def _copy_one_by_one(out, at, data, start, size):
+    """Rarely needed, and not inlined: LLVM would unroll and vectorise it at every place."""
+    for i in range(size):
+        put_byte(out, at + i, get_byte(data, start + i))
+
+
 @inlined
 def copy_bytes(out, at, out_end, data, start, data_end, size):
-    """out[at:at+size] = data[start:start+size], knowing that the arrays go on to out_end and data_end.
+    """out[at:at+size] = data[start:start+size], knowing that the arrays continue to out_end and data_end.
 
     Keys and values are mostly shorter than two hundred bytes, where a call of memcpy or a loop with its
     prologue costs more than the bytes. Whole blocks are copied instead, and what a block writes too much
@@ -238,5 +245,4 @@ def copy_bytes(out, at, out_end, data, start, data_end, size):
             _copy_block(out, at + done, data, start + done)
             done += BLOCK
     else:
-        for i in range(size):
-            put_byte(out, at + i, get_byte(data, start + i))
+        _copy_one_by_one(out, at, data, start, size)

@@ -45,7 +45,7 @@ def zigzag_encoded(values: I64Array) -> I64Array:
 
 
 def read_varints(data: U8Array, at: I64Array, stop: I64Array) -> tuple[I64Array, I64Array]:
-    """Zig-zag varints: (values, next positions); a next position > its stop tells of a failure.
+    """Zig-zag varints: (values, next positions); a next position > its stop means a failure.
 
     No byte outside of `data` is read, wherever `at` points; a position past its stop stays past it.
     """
@@ -175,9 +175,9 @@ def gather(out: U8Array, at: int, data: U8Array, starts: I64Array, sizes: I64Arr
     for block in _blocks(starts, sizes):
         first = int(starts[block.start])
         mask = _mask(first, starts[block], sizes[block])
-        found = data[first : first + mask.size][mask]
-        out[at : at + found.size] = found
-        at += found.size
+        piece = data[first : first + mask.size][mask]
+        out[at : at + piece.size] = piece
+        at += piece.size
     return at
 
 

@@ -1,6 +1,6 @@
 """Where decoded records go: the columns of a slab, filled from their front.
 
-See `record_decode` for the layout. Whatever is written behind the totals in `state` does not count.
+See `record_decode` for the layout. Whatever is written after the totals in `state` does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ottla.kernels.layout import (
     KEY_BYTES,
     KEY_ENDS_AT,
     KEY_NULLS,
-    NO_TIMESTAMP,
     OFFSETS_AT,
     ROWS,
     TIMESTAMP_TYPES_AT,
@@ -27,6 +26,7 @@ from ottla.kernels.layout import (
     VALUE_NULLS,
 )
 from ottla.kernels.numpy_bytes import I32Array, I64Array, U8Array, gather
+from ottla.model.record_layout import NO_TIMESTAMP
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -84,7 +84,7 @@ class BinaryColumn:
         return gather(self.data, at, data, starts, sizes), nulls.size
 
 
-class Rows(NamedTuple):
+class RecordRows(NamedTuple):
     """Records to append: a value each, and where key, value and headers lie in their source.
 
     `header_start` is inverted (~) for the arena, as `header_at` wants it.
@@ -101,11 +101,11 @@ class Rows(NamedTuple):
     header_stop: I64Array
     header_count: I64Array
 
-    def of(self, selection: npt.NDArray[np.bool_]) -> Rows:
-        return Rows(*(column[selection] for column in self))
+    def of(self, selection: npt.NDArray[np.bool_]) -> RecordRows:
+        return RecordRows(*(column[selection] for column in self))
 
 
-class RecordColumns:
+class GatheredColumns:
     """The columns of one slab, and running totals that become `state` when `commit` is called."""
 
     def __init__(
@@ -129,7 +129,7 @@ class RecordColumns:
             self.keys.begin()
             self.values.begin()
 
-    def append(self, rows: Rows, data: U8Array, from_offset: int) -> None:
+    def append(self, rows: RecordRows, data: U8Array, from_offset: int) -> None:
         """Those of `rows` whose offset is from_offset or more."""
         wanted = rows.offset >= from_offset
         if not wanted.all():

@@ -22,19 +22,18 @@ from ottla.kernels.layout import (
     BASE_TIMESTAMP,
     COUNT,
     END,
-    LOG_APPEND_TIME,
     MAX_TIMESTAMP,
     OK,
-    RECORD_SIZE_MIN,
     SOURCE,
     START,
 )
 from ottla.kernels.numpy_bytes import CHUNK_RECORDS, VARINT_BITS, I64Array, U8Array, read_varints
-from ottla.kernels.numpy_columns import BadRecord, Damaged, RecordColumns, Rows, refuse
+from ottla.kernels.numpy_columns import BadRecord, Damaged, GatheredColumns, RecordRows, refuse
+from ottla.model.record_layout import LOG_APPEND_TIME, RECORD_SIZE_MIN
 
 
-class _Fields(NamedTuple):
-    """What a record says."""
+class RecordFields(NamedTuple):
+    """What records say, a column for each field. Positions are in the source; a null has size -1."""
 
     timestamp_delta: I64Array
     offset_delta: I64Array
@@ -59,7 +58,7 @@ class _Chunk:
     is_complete: bool  # whether its last entry ends with it
 
     def before(self, entries: int) -> _Chunk:
-        """Only the first so many entries."""
+        """Only the first `count` entries."""
         counts = self.counts[:entries]
         records = sum(counts)
         begins, stops = self.begins[:records], self.stops[:records]
@@ -80,7 +79,7 @@ def decode_batches(
     state: I64Array,
 ) -> int:
     """As `record_decode.decode_batches`."""
-    columns = RecordColumns(slab, parts, header_at, header_stop, state)
+    columns = GatheredColumns(slab, parts, header_at, header_stop, state)
     try:
         for chunk in _chunks(raw, arena, table, first, last):
             _append_chunk(columns, chunk, table, from_offset)
@@ -89,8 +88,17 @@ def decode_batches(
     return OK
 
 
+def fields_of_batch(data: U8Array, count: int) -> Iterator[tuple[I64Array, I64Array, RecordFields]]:
+    """Yield begins, ends and fields of `count` records that fill `data`, CHUNK_RECORDS at a time.
+
+    Raises BadRecord or Damaged at the first that does not hold. Headers are counted, not read.
+    """
+    for chunk in _walked(data, 0, 0, 0, data.size, count):
+        yield chunk.begins, chunk.stops, _read_fields(data, chunk.begins, chunk.stops)
+
+
 def _chunks(raw: U8Array, arena: U8Array, table: I64Array, first: int, last: int) -> Iterator[_Chunk]:
-    """Walk entries first to last; damage is raised behind what is sound before it."""
+    """Walk entries first to last; damage is raised after what is sound before it."""
     gathered: list[_Chunk] = []
     records = 0
     damage = None
@@ -179,7 +187,7 @@ def _after_long(records: bytes, at: int) -> int:
     raise IndexError("a varint of more than nine bytes")
 
 
-def _append_chunk(columns: RecordColumns, chunk: _Chunk, table: I64Array, from_offset: int) -> None:
+def _append_chunk(columns: GatheredColumns, chunk: _Chunk, table: I64Array, from_offset: int) -> None:
     """Deliver the sound entries of a chunk, then raise if one was not."""
     damage = None
     while True:
@@ -198,7 +206,7 @@ def _append_chunk(columns: RecordColumns, chunk: _Chunk, table: I64Array, from_o
         raise damage
 
 
-def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> Rows:
+def _placed(fields: RecordFields, chunk: _Chunk, table: I64Array) -> RecordRows:
     """Deltas added to what the entries say."""
     entries = table[chunk.first : chunk.first + len(chunk.counts)]
     is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
@@ -207,7 +215,7 @@ def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> Rows:
     timestamp_delta = fields.timestamp_delta
     if is_append_time.any():
         timestamp_delta = np.where(timestamp_type, 0, timestamp_delta)
-    return Rows(
+    return RecordRows(
         np.repeat(entries[:, BASE_OFFSET], chunk.counts) + fields.offset_delta,
         np.repeat(base_timestamp, chunk.counts) + timestamp_delta,
         timestamp_type,
@@ -218,7 +226,7 @@ def _placed(fields: _Fields, chunk: _Chunk, table: I64Array) -> Rows:
     )
 
 
-def _read_fields(data: U8Array, begins: I64Array, stops: I64Array) -> _Fields:
+def _read_fields(data: U8Array, begins: I64Array, stops: I64Array) -> RecordFields:
     """Read records that end where they say; raises BadRecord if one holds more or less than that."""
     size, at = read_varints(data, begins, stops)
     refuse(size < 0)
@@ -232,7 +240,7 @@ def _read_fields(data: U8Array, begins: I64Array, stops: I64Array) -> _Fields:
     refuse((room < 0) | (value_size < -1) | (value_size > room))
     header_start = value_start + np.maximum(value_size, 0)
     header_count = _read_header_counts(data, header_start, stops)
-    return _Fields(
+    return RecordFields(
         timestamp_delta,
         offset_delta,
         key_start,

@@ -7,7 +7,6 @@ records are written a chunk at a time, field by field, each to where it belongs.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
@@ -17,27 +16,19 @@ import numpy as np
 
 from ottla.kernels.layout import (
     BAD_FIELD,
-    BATCH_OVERHEAD,
     ENCODED_BATCHES,
     ENCODED_BEFORE,
     ENCODED_END,
     ENCODED_ROW,
     ENCODED_START,
     ENCODED_TIMESTAMP_LIMIT,
-    ENTRY_OVERHEAD,
     FULL,
-    LEGACY_BODY_AT_V0,
-    LEGACY_BODY_AT_V1,
-    LEGACY_CRC_AT,
-    MAGIC_AT,
     OK,
     OPEN_BASE_TIMESTAMP,
     OPEN_COUNT,
     OPEN_END,
     OPEN_MAX_TIMESTAMP,
     OPEN_START,
-    RECORD_OVERHEAD_MAX,
-    SIZE_MAX,
     STAMP_ATTRIBUTES,
     STAMP_OFFSET,
     STAMP_PRODUCER_EPOCH,
@@ -53,10 +44,21 @@ from ottla.kernels.numpy_bytes import (
     write_numbers,
     write_varints,
 )
-from ottla.kernels.numpy_inputs import NO_PICKS, BinaryInput, HeaderInput
-
-# All 61 bytes in front of records, with 0 for the checksum.
-_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
+from ottla.kernels.numpy_inputs import NO_PICKS, BinarySource, HeaderSource
+from ottla.model.record_layout import (
+    BATCH,
+    BATCH_OVERHEAD,
+    ENTRY_OVERHEAD,
+    LEGACY_BODY_AT_V0,
+    LEGACY_BODY_AT_V1,
+    LEGACY_CRC_AT,
+    LENGTH_BYTES,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    RECORD_OVERHEAD_MAX,
+    SIZE_AT,
+    SIZE_MAX,
+)
 
 
 class _Plan(NamedTuple):
@@ -149,8 +151,8 @@ def encode_batches(
 ) -> int:
     """As `record_encode.encode_batches`, but checksums are always left to the caller."""
     picks = picks[:rows]
-    key = BinaryInput.of(rows, picks, key_ends, key_data, key_valid, key_valid_at)
-    value = BinaryInput.of(rows, picks, value_ends, value_data, value_valid, value_valid_at)
+    key = BinarySource.of(rows, picks, key_ends, key_data, key_valid, key_valid_at)
+    value = BinarySource.of(rows, picks, value_ends, value_data, value_valid, value_valid_at)
     headers = None
     # What does not depend on the batch: attributes, key, value, headers.
     fixed = 1 + key.varint_lengths + value.varint_lengths
@@ -158,7 +160,7 @@ def encode_batches(
     if header_ends is None:
         fixed += 1
     else:
-        headers = HeaderInput.of(
+        headers = HeaderSource.of(
             rows,
             picks,
             header_ends,
@@ -208,7 +210,7 @@ class _Planner:
         """Where each goes. Raises _Full."""
         rows, batch = timestamps.size, self._batch
         plan = _Plan(*(np.empty(rows, np.int64) for _ in _Plan._fields))
-        # No record takes less than with deltas of a byte each, so this tells which rows might share a batch.
+        # No record takes less than with deltas of a byte each, so this shows which rows might share a batch.
         least = np.append(0, np.cumsum(fixed + 2 + varint_sizes(fixed + 2)))
         row = 0
         while row < rows:
@@ -253,15 +255,15 @@ class _Planner:
         first = batch.before + row - batch.count
         sequence = stamps[STAMP_SEQUENCE]
         if sequence >= 0:
-            sequence = (sequence + first) & 0x7FFFFFFF  # behind the largest comes 0
-        _BATCH_HEADER.pack_into(
+            sequence = (sequence + first) & 0x7FFFFFFF  # after the largest comes 0
+        BATCH.pack_into(
             self._out.data,
             batch.start,
             _wrapped(stamps[STAMP_OFFSET] + first, 64),
             batch.end - batch.start - ENTRY_OVERHEAD,
-            -1,
+            NO_LEADER_EPOCH,
             2,
-            0,
+            0,  # the checksum
             _wrapped(stamps[STAMP_ATTRIBUTES], 16),
             batch.count - 1,
             batch.base_timestamp,
@@ -278,7 +280,7 @@ class _Planner:
 
 
 def _write_records(
-    out: U8Array, plan: _Plan, key: BinaryInput, value: BinaryInput, headers: HeaderInput | None
+    out: U8Array, plan: _Plan, key: BinarySource, value: BinarySource, headers: HeaderSource | None
 ) -> None:
     for first, last in _row_chunks(plan.at.size):
         at = write_varints(out, plan.at[first:last], plan.body_size[first:last])
@@ -295,7 +297,7 @@ def _write_records(
 
 
 def _wrapped(value: int, bits: int) -> int:
-    """Cut to so many bits, as a kernel's store does it."""
+    """Cut to `bits` bits, as the store of a kernel does."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
 
@@ -320,10 +322,10 @@ def encode_messages(
     progress: I64Array,
 ) -> int:
     """As `record_encode.encode_messages`."""
-    key = BinaryInput.of(rows, NO_PICKS, key_ends, key_data, key_valid, key_valid_at)
-    value = BinaryInput.of(rows, NO_PICKS, value_ends, value_data, value_valid, value_valid_at)
+    key = BinarySource.of(rows, NO_PICKS, key_ends, key_data, key_valid, key_valid_at)
+    value = BinarySource.of(rows, NO_PICKS, value_ends, value_data, value_valid, value_valid_at)
     body_at = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
-    sizes = body_at + 8 + key.lengths + value.lengths
+    sizes = body_at + 2 * LENGTH_BYTES + key.lengths + value.lengths
     stops = np.cumsum(sizes)
     too_large, too_far = _first(sizes > SIZE_MAX, rows), _first(stops > out.size, rows)
     if min(too_large, too_far) < rows:
@@ -332,15 +334,15 @@ def encode_messages(
     for first, last in _row_chunks(rows):
         at = (stops - sizes)[first:last]
         write_numbers(out, at, ">i8", base_offset + np.arange(first, last))
-        write_numbers(out, at + 8, ">i4", sizes[first:last] - ENTRY_OVERHEAD)
+        write_numbers(out, at + SIZE_AT, ">i4", sizes[first:last] - ENTRY_OVERHEAD)
         out[at + MAGIC_AT] = magic
         out[at + MAGIC_AT + 1] = 0
         if magic == 1:
             write_numbers(out, at + LEGACY_BODY_AT_V0, ">i8", timestamps[first:last])
         write_numbers(out, at + body_at, ">i4", key.sizes[first:last])
-        value_at = key.write_bytes(out, at + body_at + 4, first, last)
+        value_at = key.write_bytes(out, at + body_at + LENGTH_BYTES, first, last)
         write_numbers(out, value_at, ">i4", value.sizes[first:last])
-        value.write_bytes(out, value_at + 4, first, last)
+        value.write_bytes(out, value_at + LENGTH_BYTES, first, last)
         _write_checksums(out, at, stops[first:last])
     progress[0] = stops[-1] if rows else 0
     progress[1] = rows

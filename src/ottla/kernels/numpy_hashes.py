@@ -1,6 +1,6 @@
 """Hashes without Numba; see `hashes` for what they promise.
 
-murmur2 goes on four bytes at a time, for all keys that are long enough at once; the few longest keys are
+murmur2 takes four bytes at a time, for all keys that are long enough at once; the few longest keys are
 finished one by one. String.hashCode is a polynomial, so that each character is multiplied by its power of
 31 and each row summed up.
 """
@@ -46,7 +46,7 @@ def _mix_blocks(hashes: U32Array, data: U8Array, starts: I64Array, blocks: I64Ar
     if not blocks.size:
         return
     multiplier = np.uint32(MURMUR_MULTIPLIER)
-    # How many rows have more than so many blocks.
+    # How many rows have more blocks than this.
     longest = int(blocks[min(FEW_KEYS, blocks.size) - 1])
     for block in range(longest):
         rows = int(np.searchsorted(-blocks, -block))
@@ -190,3 +190,26 @@ def _units_of(character: bytes) -> tuple[int, ...]:
         return (point,)
     point -= 0x10000
     return 0xD800 + (point >> 10), 0xDC00 + (point & 0x3FF)
+
+
+def key_partitions(
+    ends: I32Array, data: U8Array, valid: U8Array, valid_at: int, partition_count: int, out: I32Array
+) -> None:
+    """As `placement.key_partitions`."""
+    murmur2_column(ends, data, out)
+    out &= 0x7FFFFFFF
+    out %= partition_count
+    if valid.size:
+        bits = np.arange(valid_at, valid_at + out.size)
+        out[(valid[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1 == 0] = -1
+
+
+def rows_by_partition(
+    chosen: I32Array, reach: I64Array, starts: I64Array, order: I64Array, reach_placed: I64Array
+) -> None:
+    """As `placement.rows_by_partition`."""
+    order[:] = np.argsort(chosen, kind="stable")
+    counts = np.bincount(chosen, minlength=starts.size - 1)
+    starts[1:] = np.cumsum(counts)
+    reached = np.append(0, np.cumsum(np.diff(reach)[order]))
+    reach_placed[:] = reached[1:] - np.repeat(reached[starts[:-1]], counts)

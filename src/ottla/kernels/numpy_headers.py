@@ -42,7 +42,7 @@ class _BadHeader(Exception):
         self.row = row
 
 
-class _Columns:
+class _GatheredHeaders:
     """The header columns of a slab. `headers` and `nulls` are those of complete records."""
 
     def __init__(self, slab: U8Array, parts: I64Array, capacity: int) -> None:
@@ -57,10 +57,10 @@ class _Columns:
         self.nulls = 0
         self.written = self.key_at = self.value_at = 0
 
-    def write(self, data: U8Array, found: list[int]) -> None:
+    def write(self, data: U8Array, cell_numbers: list[int]) -> None:
         """Append headers that were walked in `data`, and forget them."""
-        cells = np.array(found, np.int64).reshape(-1, _CELLS).T
-        found.clear()
+        cells = np.array(cell_numbers, np.int64).reshape(-1, _CELLS).T
+        cell_numbers.clear()
         self.key_at, _ = self.keys.append(self.written, self.key_at, data, cells[0], cells[1])
         self.value_at, _ = self.values.append(self.written, self.value_at, data, cells[2], cells[3])
         self.written += cells.shape[1]
@@ -85,7 +85,7 @@ def decode_headers(
     state: I64Array,
 ) -> int:
     """As `header_decode.decode_headers`."""
-    columns = _Columns(slab, parts, capacity)
+    columns = _GatheredHeaders(slab, parts, capacity)
     status, done = OK, rows
     try:
         for first, last in _chunks(header_at, rows):
@@ -109,7 +109,7 @@ def _chunks(header_at: I64Array, rows: int) -> Iterator[tuple[int, int]]:
             yield at, min(at + CHUNK_RECORDS, end)
 
 
-def _decode_chunk(columns: _Columns, data: U8Array, first: int, at: I64Array, stop: I64Array) -> None:
+def _decode_chunk(columns: _GatheredHeaders, data: U8Array, first: int, at: I64Array, stop: I64Array) -> None:
     """Records `first` and on, whose headers are between `at` and `stop`; stop 0 is a message without any."""
     counts, after = np.zeros(at.size, np.int64), at.copy()
     there = np.flatnonzero(stop > 0)
@@ -126,30 +126,30 @@ def _decode_chunk(columns: _Columns, data: U8Array, first: int, at: I64Array, st
 
 
 def _walk_records(
-    columns: _Columns, data: U8Array, first: int, at: I64Array, stop: I64Array, counts: I64Array
+    columns: _GatheredHeaders, data: U8Array, first: int, at: I64Array, stop: I64Array, counts: I64Array
 ) -> None:
     rows = np.flatnonzero(counts)
     if not rows.size:
         return
     base = int(at[rows[0]])
     text = data[base : int(stop[rows[-1]])].tobytes()
-    found: list[int] = []
+    cell_numbers: list[int] = []
     spans = (rows, at[rows], stop[rows], counts[rows])
     try:
         for row, start, end, count in zip(*(span.tolist() for span in spans), strict=True):
-            _walk_record(columns, data, text, base, (start, end, count), found, first + row)
+            _walk_record(columns, data, text, base, (start, end, count), cell_numbers, first + row)
     finally:
-        if found:
-            columns.write(data, found)
+        if cell_numbers:
+            columns.write(data, cell_numbers)
 
 
 def _walk_record(
-    columns: _Columns,
+    columns: _GatheredHeaders,
     data: U8Array,
     text: bytes,
     base: int,
     span: tuple[int, int, int],
-    found: list[int],
+    cell_numbers: list[int],
     row: int,
 ) -> None:
     """Find the headers of one record; `text` is data from `base` on."""
@@ -164,13 +164,13 @@ def _walk_record(
         value_size, at = _varint(text, key_at + key_size, stop)
         if at > stop or value_size < -1 or value_size > stop - at:
             raise _BadHeader(row)
-        found += (base + key_at, key_size, base + at, value_size)
+        cell_numbers += (base + key_at, key_size, base + at, value_size)
         if value_size < 0:
             nulls += 1
         else:
             at += value_size
-        if len(found) >= _CELLS * CHUNK_RECORDS:
-            columns.write(data, found)
+        if len(cell_numbers) >= _CELLS * CHUNK_RECORDS:
+            columns.write(data, cell_numbers)
     if at != stop:
         raise _BadHeader(row)
     columns.headers += count

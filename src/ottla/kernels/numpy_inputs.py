@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ottla.kernels.layout import RECORD_OVERHEAD_MAX
 from ottla.kernels.numpy_bytes import (
     I32Array,
     I64Array,
@@ -20,6 +19,7 @@ from ottla.kernels.numpy_bytes import (
     varint_sizes,
     write_varints,
 )
+from ottla.model.record_layout import RECORD_OVERHEAD_MAX
 
 NO_PICKS: I64Array = np.zeros(0, np.int64)
 
@@ -29,18 +29,18 @@ def ends_ascend(ends: I32Array) -> bool:
     return not bool((ends[1:] < ends[:-1]).any())
 
 
-class BinaryInput(NamedTuple):
+class BinarySource(NamedTuple):
     """Where the values of some rows begin, and the size of each: -1 for null."""
 
     starts: I64Array
     data: U8Array
     sizes: I64Array
-    is_packed: bool  # the values lie one behind the other
+    is_packed: bool  # the values lie one after the other
 
     @classmethod
     def of(
         cls, rows: int, picks: I64Array, ends: I32Array, data: U8Array, valid: U8Array, valid_at: int
-    ) -> BinaryInput:
+    ) -> BinarySource:
         """Of the rows `picks`, or of the first `rows` if there are none."""
         if not ends.size:
             return cls(np.zeros(rows, np.int64), data, np.full(rows, -1, np.int64), is_packed=True)
@@ -51,7 +51,7 @@ class BinaryInput(NamedTuple):
         if valid.size:
             bits = chosen + valid_at
             is_null = (valid[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1 == 0
-            # Nulls may have bytes as well, which nobody wants.
+            # Nulls may have bytes too; they are left out.
             is_packed = is_packed and not sizes[is_null].any()
             sizes[is_null] = -1
         return cls(starts, data, sizes, is_packed)
@@ -89,12 +89,12 @@ class BinaryInput(NamedTuple):
         return at + lengths
 
 
-class HeaderInput(NamedTuple):
+class HeaderSource(NamedTuple):
     """The headers of some records: record r has those from ends[r] to ends[r + 1]."""
 
     ends: I64Array
-    key: BinaryInput
-    value: BinaryInput
+    key: BinarySource
+    value: BinarySource
     positions: I64Array  # of each header, and the end, as if all were written one after the other
     room: I64Array  # of each record, as the kernel reckons it: with the bytes of nulls
 
@@ -110,13 +110,13 @@ class HeaderInput(NamedTuple):
         value_data: U8Array,
         value_valid: U8Array,
         value_valid_at: int,
-    ) -> HeaderInput:
+    ) -> HeaderSource:
         chosen = picks if picks.size else np.arange(rows)
         firsts, lasts = ends[chosen].astype(np.int64), ends[chosen + 1].astype(np.int64)
         counts = lasts - firsts
         headers = ranges(counts) + np.repeat(firsts, counts)
-        key = BinaryInput.of(headers.size, headers, key_ends, key_data, key_data[:0], 0)
-        value = BinaryInput.of(headers.size, headers, value_ends, value_data, value_valid, value_valid_at)
+        key = BinarySource.of(headers.size, headers, key_ends, key_data, key_data[:0], 0)
+        value = BinarySource.of(headers.size, headers, value_ends, value_data, value_valid, value_valid_at)
         sizes = key.varint_lengths + value.varint_lengths
         reach = key_ends.astype(np.int64) + value_ends
         room = reach[lasts] - reach[firsts] + counts * RECORD_OVERHEAD_MAX

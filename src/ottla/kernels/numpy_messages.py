@@ -14,15 +14,14 @@ from ottla.kernels.layout import (
     BASE_TIMESTAMP,
     COUNT,
     END,
-    LOG_APPEND_TIME,
     MAGIC,
-    NO_TIMESTAMP_TYPE,
     OK,
     SOURCE,
     START,
 )
 from ottla.kernels.numpy_bytes import CHUNK_RECORDS, I64Array, U8Array, read_numbers
-from ottla.kernels.numpy_columns import BadRecord, Damaged, RecordColumns, Rows, refuse
+from ottla.kernels.numpy_columns import BadRecord, Damaged, GatheredColumns, RecordRows, refuse
+from ottla.model.record_layout import LENGTH_BYTES, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 
 
 def decode_messages(
@@ -39,7 +38,7 @@ def decode_messages(
     state: I64Array,
 ) -> int:
     """As `record_decode.decode_messages`."""
-    columns = RecordColumns(slab, parts, header_at, header_stop, state)
+    columns = GatheredColumns(slab, parts, header_at, header_stop, state)
     try:
         for start, stop in _message_chunks(table, first, last):
             data = arena if table[start, SOURCE] == 1 else raw
@@ -59,7 +58,7 @@ def _message_chunks(table: I64Array, first: int, last: int) -> Iterator[tuple[in
 
 
 def _append_messages(
-    columns: RecordColumns, data: U8Array, table: I64Array, first: int, last: int, from_offset: int
+    columns: GatheredColumns, data: U8Array, table: I64Array, first: int, last: int, from_offset: int
 ) -> None:
     """Deliver messages first to last of the table, up to the first that is damaged, and raise for that."""
     damage = None
@@ -78,21 +77,21 @@ def _append_messages(
         raise damage
 
 
-def _read_messages(data: U8Array, entries: I64Array) -> Rows:
+def _read_messages(data: U8Array, entries: I64Array) -> RecordRows:
     start, end = entries[:, START], entries[:, END]
     # Both lengths are there: the scan refused anything smaller.
     key_size = read_numbers(data, start, ">i4")
-    refuse((key_size < -1) | (key_size > end - start - 8))
-    value_start = start + 8 + np.maximum(key_size, 0)
-    value_size = read_numbers(data, value_start - 4, ">i4")
+    refuse((key_size < -1) | (key_size > end - start - 2 * LENGTH_BYTES))
+    value_start = start + 2 * LENGTH_BYTES + np.maximum(key_size, 0)
+    value_size = read_numbers(data, value_start - LENGTH_BYTES, ">i4")
     refuse((value_size < -1) | (np.maximum(value_size, 0) != end - value_start))
     is_append_time = (entries[:, ATTRIBUTES] & LOG_APPEND_TIME) != 0
     none = np.zeros(start.size, np.int64)
-    return Rows(
+    return RecordRows(
         entries[:, BASE_OFFSET],
         entries[:, BASE_TIMESTAMP],
         np.where(entries[:, MAGIC] == 1, is_append_time, NO_TIMESTAMP_TYPE),
-        start + 4,
+        start + LENGTH_BYTES,
         key_size,
         value_start,
         value_size,

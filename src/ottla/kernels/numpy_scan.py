@@ -5,7 +5,6 @@ Python walks from entry to entry by their sizes; fields of all entries are then 
 
 from __future__ import annotations
 
-import struct
 import zlib
 
 import numpy as np
@@ -19,39 +18,48 @@ from ottla.kernels.layout import (
     BAD_SIZE,
     BASE_OFFSET,
     BASE_TIMESTAMP,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
-    BATCH_OVERHEAD,
     COUNT,
     CRC,
     END,
     ENTRY,
-    ENTRY_OVERHEAD,
     FULL,
     LAST_OFFSET,
-    LEGACY_ATTRIBUTES_AT,
-    LEGACY_BODY_AT_V0,
-    LEGACY_BODY_AT_V1,
-    LEGACY_CRC_AT,
     MAGIC,
-    MAGIC_AT,
     MAX_TIMESTAMP,
-    NO_TIMESTAMP,
     OFFSET_LIMIT,
     OK,
     PRODUCER_ID,
-    RECORD_SIZE_MIN,
-    SIZE_MIN_V0,
-    SIZE_MIN_V1,
-    SIZE_MIN_V2,
     SOURCE,
     START,
     TIMESTAMP_LIMIT,
     VERIFY_NOTHING,
 )
 from ottla.kernels.numpy_bytes import I64Array, U8Array, read_numbers
+from ottla.model.record_layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_COUNT_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_OVERHEAD,
+    BATCH_PRODUCER_ID_AT,
+    ENTRY_OVERHEAD,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_BODY_AT_V0,
+    LEGACY_BODY_AT_V1,
+    LEGACY_CRC_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    RECORD_SIZE_MIN,
+    SIZE,
+    SIZE_AT,
+    SIZE_MIN_V0,
+    SIZE_MIN_V1,
+    SIZE_MIN_V2,
+)
 
-_read_size = struct.Struct(">i").unpack_from
+_read_size = SIZE.unpack_from
 # Smallest legal size by magic; beyond 2 there is no format, and that is another error.
 _SIZE_MIN = np.array([SIZE_MIN_V0, SIZE_MIN_V1, SIZE_MIN_V2] + 253 * [0])
 
@@ -88,13 +96,13 @@ def scan_entries(
 def _walk(data: U8Array, at: int, end: int, capacity: int) -> tuple[I64Array, int, bool]:
     """Where entries begin, the position after the last of them, and whether there are more than `capacity`.
 
-    An entry that is too small to be one ends the walk, and is the last of those answered.
+    An entry that is too small ends the walk, and is the last one that is returned.
     """
     view = data.data
     starts: list[int] = []
     is_full = False
     while end - at >= ENTRY_OVERHEAD:
-        (size,) = _read_size(view, at + 8)
+        (size,) = _read_size(view, at + SIZE_AT)
         if size > end - at - ENTRY_OVERHEAD:
             break
         if len(starts) == capacity:
@@ -110,7 +118,7 @@ def _walk(data: U8Array, at: int, end: int, capacity: int) -> tuple[I64Array, in
 def _read_frames(data: U8Array, at: I64Array, source: int, table: I64Array) -> I64Array:
     """Fill in what all formats have in common; answers the status of each entry."""
     offsets = read_numbers(data, at, ">i8")
-    sizes = read_numbers(data, at + 8, ">i4")
+    sizes = read_numbers(data, at + SIZE_AT, ">i4")
     magics = data.take(at + MAGIC_AT, mode="clip").astype(np.int64)
     table[:, ENTRY] = at
     table[:, BASE_OFFSET] = offsets
@@ -130,16 +138,16 @@ def _read_frames(data: U8Array, at: I64Array, source: int, table: I64Array) -> I
 def _read_batches(data: U8Array, table: I64Array, status: I64Array, verify: int) -> None:
     rows = np.flatnonzero((status == OK) & (table[:, MAGIC] == 2))
     at = table[rows, ENTRY]
-    last_deltas = read_numbers(data, at + 23, ">i4")
-    base_timestamps = read_numbers(data, at + 27, ">i8")
-    counts = read_numbers(data, at + 57, ">i4")
+    last_deltas = read_numbers(data, at + BATCH_LAST_OFFSET_DELTA_AT, ">i4")
+    base_timestamps = read_numbers(data, at + BATCH_BASE_TIMESTAMP_AT, ">i8")
+    counts = read_numbers(data, at + BATCH_COUNT_AT, ">i4")
     table[rows, START] = at + BATCH_OVERHEAD
     table[rows, ATTRIBUTES] = read_numbers(data, at + BATCH_ATTRIBUTES_AT, ">i2")
     table[rows, LAST_OFFSET] += last_deltas
     table[rows, BASE_TIMESTAMP] = base_timestamps
-    table[rows, MAX_TIMESTAMP] = read_numbers(data, at + 35, ">i8")
+    table[rows, MAX_TIMESTAMP] = read_numbers(data, at + BATCH_MAX_TIMESTAMP_AT, ">i8")
     table[rows, COUNT] = counts
-    table[rows, PRODUCER_ID] = read_numbers(data, at + 43, ">i8")
+    table[rows, PRODUCER_ID] = read_numbers(data, at + BATCH_PRODUCER_ID_AT, ">i8")
     if verify != VERIFY_NOTHING:
         table[rows, CRC] = read_numbers(data, at + BATCH_CRC_AT, ">u4")
     wrong = (last_deltas < 0) | (counts < 0)
@@ -185,7 +193,7 @@ def summarize_entries(table: I64Array, summary: I64Array) -> None:
     summary[0] = (table[:, LAST_OFFSET] + 1).max(initial=0)
     summary[1] = np.bitwise_or.reduce(1 << table[:, MAGIC])
     summary[2] = np.bitwise_or.reduce(table[filled, ATTRIBUTES])
-    # A count is only believed as far as the bytes can hold so many records.
+    # A count is capped by the number of records that the bytes can hold.
     summary[3] = held[filled].sum()
     summary[4] = sizes.sum()
     summary[5] = np.count_nonzero(table[:, CRC] >= 0)

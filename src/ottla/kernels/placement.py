@@ -1,4 +1,4 @@
-"""Which partition each row goes to by its key, and the rows of each partition together."""
+"""Before rows are encoded: checks of their columns, the partition of each key, the rows of each partition."""
 
 from __future__ import annotations
 
@@ -52,3 +52,13 @@ def rows_by_partition(chosen, reach, starts, order, reach_placed):
             row = get_int64(order_at, place)
             total += get_int64(reach_at, row + 1) - get_int64(reach_at, row)
             put_int64(placed_at, place, total)
+
+
+@kernel
+def ends_ascend(ends):
+    """Whether no value ends before it begins. Without a branch in the loop, so that it is vectorised."""
+    address = pointer(ends)
+    descents = 0
+    for index in range(ends.size - 1):
+        descents += get_int32(address, index + 1) < get_int32(address, index)
+    return descents == 0

@@ -1,4 +1,4 @@
-"""The decode: records of the entries that the scan found, in one pass, into the buffers of Arrow columns.
+"""The decode: records of scanned entries into the buffers of Arrow columns, in one pass.
 
 Variable columns get their bytes appended to one data buffer and their ends to an offsets buffer, as
 Arrow's `binary` lays them out. Validity bitmaps come in all ones; a null clears its bit. The running
@@ -13,6 +13,8 @@ checked against its entry, an entry's records against its count, so the promise 
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
@@ -29,14 +31,10 @@ from ottla.kernels.layout import (
     KEY_BYTES,
     KEY_ENDS_AT,
     KEY_NULLS,
-    LOG_APPEND_TIME,
     MAGIC,
     MAX_TIMESTAMP,
-    NO_TIMESTAMP,
-    NO_TIMESTAMP_TYPE,
     OFFSETS_AT,
     OK,
-    RECORD_SIZE_MIN,
     ROWS,
     SOURCE,
     START,
@@ -63,6 +61,13 @@ from ottla.kernels.memory import (
     words_at,
 )
 from ottla.kernels.varint import read_varint
+from ottla.model.record_layout import (
+    LENGTH_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    NO_TIMESTAMP_TYPE,
+    RECORD_SIZE_MIN,
+)
 
 
 @inlined
@@ -84,7 +89,8 @@ def _fixed_columns(slab, parts):
 def binary_column(slab, parts, first, rows):
     """Addresses of a variable column's ends, validity and data, and how long the data may get.
 
-    A column without rows yet is made ready: the first end is 0, validity is all ones.
+    A column without rows yet is made ready: the first end is 0, validity is all ones. `first` is a typed
+    number: Numba would compile this for every literal.
     """
     ends = halves_at(slab, parts[first])
     valid = bytes_at(slab, parts[first + 1])
@@ -125,8 +131,10 @@ def decode_batches(
     headers begin and end in its source; the begin is inverted (~) for the arena.
     """
     offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
-    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, KEY_ENDS_AT, state[ROWS])
-    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, VALUE_ENDS_AT, state[ROWS])
+    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, np.int64(KEY_ENDS_AT), state[ROWS])
+    value_ends, value_valid, value_data, value_end = binary_column(
+        slab, parts, np.int64(VALUE_ENDS_AT), state[ROWS]
+    )
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
@@ -242,8 +250,10 @@ def decode_messages(
 ):
     """Append the messages of uncompressed format 0 and 1 entries table[first:last]; as `decode_batches`."""
     offsets, timestamps, timestamp_types = _fixed_columns(slab, parts)
-    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, KEY_ENDS_AT, state[ROWS])
-    value_ends, value_valid, value_data, value_end = binary_column(slab, parts, VALUE_ENDS_AT, state[ROWS])
+    key_ends, key_valid, key_data, key_end = binary_column(slab, parts, np.int64(KEY_ENDS_AT), state[ROWS])
+    value_ends, value_valid, value_data, value_end = binary_column(
+        slab, parts, np.int64(VALUE_ENDS_AT), state[ROWS]
+    )
     rows_at = pointer(table)
     raw_at = pointer(raw)
     arena_at = pointer(arena)
@@ -263,7 +273,7 @@ def decode_messages(
             data_end = arena.size
         # Both lengths are there: the scan refused anything smaller.
         key_size = read_int32(data, at)
-        key_start = at + 4
+        key_start = at + LENGTH_BYTES
         if key_size < -1 or key_size > end - key_start - 4:
             state[FAILED_ROW] = index
             return BAD_RECORD

@@ -1,24 +1,19 @@
-"""The encode: Arrow columns into record batches (format 2) or messages (formats 0 and 1), in one pass.
+"""The encode: Arrow columns into record batches (format 2), in one pass; for other formats `message_encode`.
 
 A binary column comes as (ends, data, valid, valid_at): Arrow's offsets and data, its validity bitmap
 (empty: no nulls) and the first bit of it that counts. `ends` empty means that every value is null.
 Format 2 can be written from some rows only, by their numbers, and a batch from several sets of columns.
-Compression is the caller's, who does it once a batch with a library, and so is CRC-32C where the CPU has
-no instruction for it.
+The caller compresses, with a library, and computes CRC-32C where the CPU has no instruction for it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ottla.kernels.crc32 import crc32
 from ottla.kernels.crc32c import CACHE_LINE, crc32c
 from ottla.kernels.kernel import inlined, kernel
 from ottla.kernels.layout import (
     BAD_FIELD,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
-    BATCH_OVERHEAD,
     ENCODED_BATCHES,
     ENCODED_BEFORE,
     ENCODED_COLUMNS,
@@ -26,19 +21,13 @@ from ottla.kernels.layout import (
     ENCODED_ROW,
     ENCODED_START,
     ENCODED_TIMESTAMP_LIMIT,
-    ENTRY_OVERHEAD,
     FULL,
-    LEGACY_BODY_AT_V0,
-    LEGACY_BODY_AT_V1,
-    MAGIC_AT,
     OK,
     OPEN_BASE_TIMESTAMP,
     OPEN_COUNT,
     OPEN_END,
     OPEN_MAX_TIMESTAMP,
     OPEN_START,
-    RECORD_OVERHEAD_MAX,
-    SIZE_MAX,
     STAMP_ATTRIBUTES,
     STAMP_OFFSET,
     STAMP_PRODUCER_EPOCH,
@@ -61,13 +50,32 @@ from ottla.kernels.memory import (
     write_int64,
 )
 from ottla.kernels.varint import varint_size, write_varint
+from ottla.model.record_layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_TIMESTAMP_AT,
+    BATCH_COUNT_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_MAX_TIMESTAMP_AT,
+    BATCH_OVERHEAD,
+    BATCH_PRODUCER_EPOCH_AT,
+    BATCH_PRODUCER_ID_AT,
+    BATCH_SEQUENCE_AT,
+    ENTRY_OVERHEAD,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    RECORD_OVERHEAD_MAX,
+    SIZE_AT,
+    SIZE_MAX,
+)
 
 PICKS_AHEAD = 2
 PREFETCH_BYTES = 1024
 
 
 @inlined
-def _size_of(ends, has_ends, valid, has_nulls, valid_at, index):
+def size_of(ends, has_ends, valid, has_nulls, valid_at, index):
     """Length of value `index`, -1 for null."""
     if not has_ends:
         return -1
@@ -116,7 +124,7 @@ def _write_headers(
     for header in range(first, last):
         size = get_int32(key_ends, header + 1) - get_int32(key_ends, header)
         at = _write_value(out, at, out_end, key_ends, key_data, key_end, header, size)
-        size = _size_of(value_ends, last > first, value_valid, has_nulls, value_valid_at, header)
+        size = size_of(value_ends, last > first, value_valid, has_nulls, value_valid_at, header)
         at = _write_value(out, at, out_end, value_ends, value_data, value_end, header, size)
     return at
 
@@ -125,20 +133,20 @@ def _write_headers(
 def _close_batch(out, start, end, first, count, base_timestamp, max_timestamp, stamp, verify, entry):
     """Write the 61 bytes in front of a batch of records `first` and on, and its row of the table."""
     write_int64(out, start, get_int64(stamp, STAMP_OFFSET) + first)
-    write_int32(out, start + 8, end - start - ENTRY_OVERHEAD)
-    write_int32(out, start + 12, -1)
+    write_int32(out, start + SIZE_AT, end - start - ENTRY_OVERHEAD)
+    write_int32(out, start + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
     put_byte(out, start + MAGIC_AT, 2)
     write_int16(out, start + BATCH_ATTRIBUTES_AT, get_int64(stamp, STAMP_ATTRIBUTES))
-    write_int32(out, start + 23, count - 1)
-    write_int64(out, start + 27, base_timestamp)
-    write_int64(out, start + 35, max_timestamp)
-    write_int64(out, start + 43, get_int64(stamp, STAMP_PRODUCER_ID))
-    write_int16(out, start + 51, get_int64(stamp, STAMP_PRODUCER_EPOCH))
+    write_int32(out, start + BATCH_LAST_OFFSET_DELTA_AT, count - 1)
+    write_int64(out, start + BATCH_BASE_TIMESTAMP_AT, base_timestamp)
+    write_int64(out, start + BATCH_MAX_TIMESTAMP_AT, max_timestamp)
+    write_int64(out, start + BATCH_PRODUCER_ID_AT, get_int64(stamp, STAMP_PRODUCER_ID))
+    write_int16(out, start + BATCH_PRODUCER_EPOCH_AT, get_int64(stamp, STAMP_PRODUCER_EPOCH))
     sequence = get_int64(stamp, STAMP_SEQUENCE)
     if sequence >= 0:
-        sequence = (sequence + first) & 0x7FFFFFFF  # behind the largest comes 0
-    write_int32(out, start + 53, sequence)
-    write_int32(out, start + 57, count)
+        sequence = (sequence + first) & 0x7FFFFFFF  # after the largest comes 0
+    write_int32(out, start + BATCH_SEQUENCE_AT, sequence)
+    write_int32(out, start + BATCH_COUNT_AT, count)
     crc = 0
     if verify == VERIFY_HERE:
         crc = crc32c(out, start + BATCH_ATTRIBUTES_AT, end)
@@ -160,7 +168,7 @@ def _move(out, start, size, shift):
 
 @inlined
 def _write_length(out, at, guess, end):
-    """Put the length in front of a record that was written behind `guess` bytes: (bytes it took, new end)."""
+    """Put the length in front of a record that was written after `guess` bytes: (bytes it took, new end)."""
     size = end - at - guess
     if guess == 2 and 64 <= size < 8192:  # the usual case, without a loop
         put_byte(out, at, ((size << 1) & 0x7F) | 0x80)
@@ -221,10 +229,10 @@ def encode_batches(
     The header arrays are all None if no record has headers; Numba then leaves that code out.
     `stamp`: what goes into the batch headers (see `layout`); offset and sequence are the first record's.
     `verify`: whether checksums are made here or left to the caller, as for the scan.
-    `is_last`: whether the last batch is closed, or goes on with the records of another call with the same
+    `is_last`: whether the last batch is closed, or continues with the records of another call with the same
     `out`, `table` and `state`. `table` gets (start, end) of each closed batch.
 
-    A record is written before its length is known, behind as many bytes as the length before took, and
+    A record is written before its length is known, after as many bytes as the length before took, and
     moved if that was wrong. If it made its batch too large, the batch is closed in front of it and the
     record is written again: its deltas differ.
     """
@@ -248,10 +256,10 @@ def encode_batches(
             if value_ends.size > 0:
                 _prefetch_value(values, value_bytes, get_int64(chosen, min(step + PICKS_AHEAD, rows - 1)))
         timestamp = get_int64(times, row) if timestamps.size > 0 else timestamp_ms
-        # Any timestamp can be written; whether each was within the limit is looked at once, behind the loop.
+        # Any timestamp can be written; whether each was within the limit is looked at once, after the loop.
         extent |= abs(timestamp)
-        key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
-        value_size = _size_of(
+        key_size = size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
+        value_size = size_of(
             values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
         )
         room = key_size + value_size + RECORD_OVERHEAD_MAX
@@ -337,63 +345,3 @@ def encode_batches(
         put_int64(states, OPEN_MAX_TIMESTAMP, max_timestamp)
     put_int64(states, ENCODED_ROW, step)
     return status
-
-
-@inlined
-def _write_sized(out, at, out_end, ends, data, data_end, index, size):
-    write_int32(out, at, size)
-    if size > 0:
-        copy_bytes(out, at + 4, out_end, data, get_int32(ends, index), data_end, size)
-    return at + 4 + max(size, 0)
-
-
-@kernel
-def encode_messages(
-    rows,
-    key_ends,
-    key_data,
-    key_valid,
-    key_valid_at,
-    value_ends,
-    value_data,
-    value_valid,
-    value_valid_at,
-    timestamps,
-    magic,
-    base_offset,
-    out,
-    progress,
-):
-    """Write `rows` uncompressed messages of format 0 or 1 with offsets from `base_offset`.
-
-    `progress` gets (bytes written, row reached).
-    """
-    keys, key_bytes, key_bits = pointer(key_ends), pointer(key_data), pointer(key_valid)
-    values, value_bytes, value_bits = pointer(value_ends), pointer(value_data), pointer(value_valid)
-    times, target = pointer(timestamps), pointer(out)
-    overhead = LEGACY_BODY_AT_V0 if magic == 0 else LEGACY_BODY_AT_V1
-    at = np.int64(0)
-    for row in range(rows):
-        progress[1] = row
-        key_size = _size_of(keys, key_ends.size > 0, key_bits, key_valid.size > 0, key_valid_at, row)
-        value_size = _size_of(
-            values, value_ends.size > 0, value_bits, value_valid.size > 0, value_valid_at, row
-        )
-        stop = at + overhead + 8 + max(key_size, 0) + max(value_size, 0)
-        if stop - at > SIZE_MAX:
-            return BAD_FIELD
-        if stop > out.size:
-            return FULL
-        write_int64(target, at, base_offset + row)
-        write_int32(target, at + 8, stop - at - ENTRY_OVERHEAD)
-        put_byte(target, at + MAGIC_AT, magic)
-        put_byte(target, at + MAGIC_AT + 1, 0)
-        if magic == 1:
-            write_int64(target, at + LEGACY_BODY_AT_V0, get_int64(times, row))
-        body = _write_sized(target, at + overhead, out.size, keys, key_bytes, key_data.size, row, key_size)
-        _write_sized(target, body, out.size, values, value_bytes, value_data.size, row, value_size)
-        write_int32(target, at + ENTRY_OVERHEAD, crc32(target, at + MAGIC_AT, stop))
-        at = stop
-    progress[0] = at
-    progress[1] = rows
-    return OK

@@ -6,8 +6,8 @@ timestamp and checksum change. Offsets have gaps then, which every reader must e
     batch 100-104, kept 101 and 103  →  base offset 100, last offset delta 4, two records with deltas 1 and 3
 
 A batch of format 2 with tombstones gets a *delete horizon*, the time from which they may go (KIP-534): bit 6
-of the attributes, and the horizon in the place of the base timestamp. Timestamps of records are told from the
-base, whatever it is, so readers need not know; but the records have to be written anew.
+of the attributes, and the horizon in the place of the base timestamp. Timestamps of records are relative to
+the base, whatever it is, so readers need not know; but the records have to be written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from itertools import compress as chosen
 import crc32c
 
 from ottla.log import legacy_sets
-from ottla.log.batch_header import (
+from ottla.log.batch_header import BatchHeader
+from ottla.model.errors import CorruptRecord
+from ottla.model.record_layout import (
     BATCH,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
@@ -28,17 +30,16 @@ from ottla.log.batch_header import (
     DELETE_HORIZON,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME,
-    BatchHeader,
 )
-from ottla.model.errors import CorruptRecord
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.reader import DECOMPRESSED_BYTES_MAX
+from ottla.records.record_bytes import append_varint, read_varint
 
 
 def with_records(
     entry: memoryview, header: BatchHeader, kept: Sequence[bool], newest: int, horizon_ms: int | None = None
 ) -> bytes:
-    """The entry with only the records that are `kept`, of which there is one at least.
+    """The entry with only the records that are `kept`; at least one is.
 
     `newest` is the largest of their timestamps. `horizon_ms` is for a batch of format 2 that has none yet.
     """
@@ -95,7 +96,7 @@ def _records(area: bytes) -> Iterator[tuple[int, int]]:
     at = 0
     while at < len(area):
         start = at
-        size, at = _varint(area, at)
+        size, at = read_varint(area, at)
         at += size
         if size < 1 or at > len(area):
             raise CorruptRecord("a record's length does not fit its batch")
@@ -103,40 +104,22 @@ def _records(area: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _moved(record: bytes, added_ms: int) -> bytes:
-    """A record with more added to the base timestamp than it had."""
-    _, at = _varint(record, 0)
-    timestamp, behind = _varint(record, at + 1)
-    body = record[at : at + 1] + _as_varint(timestamp + added_ms) + record[behind:]
-    return _as_varint(len(body)) + body
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag number and the position behind it."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        shift += 7
-
-
-def _as_varint(number: int) -> bytes:
-    rest = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    """A record whose timestamp delta is larger by `added_ms`."""
+    _, at = read_varint(record, 0)
+    timestamp, behind = read_varint(record, at + 1)
+    body = bytearray(record[at : at + 1])
+    append_varint(body, timestamp + added_ms)
+    body += record[behind:]
+    moved = bytearray()
+    append_varint(moved, len(body))
+    return bytes(moved + body)
 
 
 def _wrapper(entry: memoryview, header: BatchHeader, kept: Sequence[bool], timestamp: int) -> bytes:
     inner = memoryview(legacy_sets.unwrapped(entry, header))
-    found = list(legacy_sets.messages(inner))
+    messages = list(legacy_sets.messages(inner))
     # Format 1 counts relative to the wrapper, whose offset is that of its last message.
-    base = header.last_offset - found[-1][0].base_offset if header.magic == 1 else 0
-    rest = list(chosen(found, kept))
+    base = header.last_offset - messages[-1][0].base_offset if header.magic == 1 else 0
+    rest = list(chosen(messages, kept))
     data = b"".join(raw for _, raw in rest)
     return bytes(legacy_sets.rewrapped(data, header, rest[-1][0].base_offset + base, timestamp))

@@ -14,9 +14,9 @@ Between `begin` and `finish` the log may be appended to, read, cut, deleted or c
 that has lost its end meanwhile is thrown away, since a record that superseded others may be gone. Segments
 that retention has dropped are forgotten; if that split a group, all from there on is thrown away.
 
-Tombstones (null values) stay until a reader who saw the value has had delete.retention.ms to see its end. In
+Tombstones (null values) stay until a reader that saw the value has had delete.retention.ms to see its end. In
 format 2 that time is counted from the first compaction that finds the tombstone, and noted in its batch, as
-in Kafka since 3.1; for formats 0 and 1 the times of the files tell, as in Kafka before.
+in Kafka since 3.1; for formats 0 and 1 the times of the files decide, as in Kafka before.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.log.cleanable import cleanable_segments, first_dirty, grouped
-from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_names import CLEANED
+from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.sealed_copy import SealedCopy
 from ottla.log.segment import Segment
+from ottla.log.undecided import AbortedTransaction
 from ottla.model.errors import StorageError
 
 KEYS_MAX = 1_000_000  # about 150 MB of dictionary: the memory limit of a whole broker
 
 
 class Compaction(NamedTuple):
-    """What a run did. `first_dirty_offset` is where the next one starts: keep it in a checkpoint."""
+    """The result of a run. The next run starts at `first_dirty_offset`: keep it in a checkpoint."""
 
     first_dirty_offset: int
     bytes_before: int
@@ -50,7 +51,7 @@ class _Cancelled(Exception):
 
 
 @dataclass(slots=True)
-class Group:
+class SegmentGroup:
     """Neighbouring segments, what a thread may read of them, and the segment that is to replace them."""
 
     old: list[Segment]
@@ -62,7 +63,7 @@ class Group:
 
 @dataclass(slots=True)
 class CompactionTicket:
-    """One run. Made by `begin`; ends with `finish`, whatever became of it."""
+    """One run. Made by `begin`; always ends with `finish`."""
 
     config: LogConfig
     first_dirty_offset: int
@@ -70,7 +71,8 @@ class CompactionTicket:
     keys_max: int
     producer_expiry_ms: int
     cuts: int  # of the log when it began
-    groups: list[Group] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    groups: list[SegmentGroup] = field(default_factory=list)
     mapped_to: int = 0
     done: bool = False
     is_cancelled: bool = False
@@ -78,18 +80,20 @@ class CompactionTicket:
     def run(self) -> None:
         """Read and write; returns early if it was cancelled. Raises StorageError, also as DamagedLog.
 
-        `finish` is to be called in every case; it leaves the log as it is unless this came to its end.
+        Call `finish` in every case; it leaves the log unchanged unless `run` has completed.
         """
         from ottla.log import cleaning  # here, since they load Numba
         from ottla.log.key_offsets import KeyOffsets
+        from ottla.log.transaction_cleaning import CleanedTransactions
 
         sources = [source for group in self.groups for source in group.sources]
         keys = KeyOffsets(self.keys_max, self.first_dirty_offset)
         try:
-            cleaning.map_keys(sources, keys)
+            transactions = CleanedTransactions(self.aborted)
+            cleaning.map_keys(sources, keys, transactions)
             last_of_producer = cleaning.last_batches(sources, self.now_ms - self.producer_expiry_ms)
             times = (self.now_ms, self.config.delete_retention_ms, self._legacy_horizon(sources))
-            rule = cleaning.Rule(keys, *times, last_of_producer)
+            rule = cleaning.CleaningRule(keys, *times, last_of_producer, transactions)
             for group in self.groups:
                 if group.old[0].base_offset < keys.mapped_to:
                     group.records_dropped, is_changed = cleaning.clean(group.sources, group.new, rule)
@@ -112,7 +116,7 @@ class CompactionTicket:
         """Let `run` end soon; from any thread."""
         self.is_cancelled = True
 
-    def go_on(self) -> None:
+    def check_wanted(self) -> None:
         """Raise if the run is not wanted any more."""
         if self.is_cancelled:
             raise _Cancelled
@@ -131,25 +135,29 @@ def begin(
     *,
     keys_max: int = KEYS_MAX,
     producer_expiry_ms: int = DAY_MS,
+    stable_offset: int | None = None,
 ) -> CompactionTicket:
-    """Take the segments that can be compacted. One ticket a log at a time. Raises StorageError.
+    """Take the segments that can be compacted. A log has one ticket at a time. Raises StorageError.
 
-    `producer_expiry_ms` is producer.id.expiration.ms: how long a producer's last batch stays.
+    `producer_expiry_ms` is producer.id.expiration.ms: how long a producer's last batch stays. Transactions
+    are decided up to `stable_offset`, or in all of the log.
     """
     assert not log.is_compacting, f"{log.path} is being compacted already"
     dirty = first_dirty(log, first_dirty_offset)
     ticket = CompactionTicket(log.config, dirty, now_ms, keys_max, producer_expiry_ms, log.cuts)
     log.is_compacting = True
-    segments = cleanable_segments(log, dirty, now_ms)
+    segments = cleanable_segments(log, dirty, now_ms, stable_offset)
+    ticket.aborted = [item for segment in log.segments for item in segment.aborted.entries()]
     try:
         if segments and segments[-1].next_offset > dirty:
             for old in grouped(segments, log.config):
-                place = (log.path, old[0].base_offset, log.config, log.file_system, old[0].created_ms)
-                group = Group(old, Segment(*place, state=CLEANED))
+                first = old[0]
+                target = (log.path, first.base_offset, log.config, log.file_system, first.created_ms)
+                group = SegmentGroup(old, Segment(*target, state=CLEANED))
                 ticket.groups.append(group)
                 group.new.file.truncate(0)  # what a run before a crash left
                 for segment in old:
-                    group.sources.append(SealedCopy(segment, ticket.go_on))
+                    group.sources.append(SealedCopy(segment, ticket.check_wanted))
     except OSError as error:
         finish(log, ticket)
         raise StorageError(f"{log.path}: cannot begin a compaction: {error}") from error
@@ -157,7 +165,7 @@ def begin(
 
 
 def finish(log: PartitionLog, ticket: CompactionTicket) -> Compaction:
-    """Put the new files in place, or throw them away if the run failed or the log is another by now.
+    """Put the new files in place, or throw them away if the run failed or the log was truncated meanwhile.
 
     Raises StorageError; the log is then as before, or goes offline and opening it again finishes the job.
     Replaced segments' files stay as `.deleted` until `log.purge()`.
@@ -187,7 +195,7 @@ def finish(log: PartitionLog, ticket: CompactionTicket) -> Compaction:
     return Compaction(reached, bytes_before, log.size, dropped)
 
 
-def _is_split(log: PartitionLog, groups: Sequence[Group]) -> bool:
+def _is_split(log: PartitionLog, groups: Sequence[SegmentGroup]) -> bool:
     """Whether retention has dropped some segments of a group and left others."""
     there = set(log.segments)
     return any(0 < len(there.intersection(group.old)) < len(group.old) for group in groups)
@@ -200,9 +208,17 @@ def compact(
     *,
     keys_max: int = KEYS_MAX,
     producer_expiry_ms: int = DAY_MS,
+    stable_offset: int | None = None,
 ) -> Compaction:
     """All three steps in a row."""
-    ticket = begin(log, first_dirty_offset, now_ms, keys_max=keys_max, producer_expiry_ms=producer_expiry_ms)
+    ticket = begin(
+        log,
+        first_dirty_offset,
+        now_ms,
+        keys_max=keys_max,
+        producer_expiry_ms=producer_expiry_ms,
+        stable_offset=stable_offset,
+    )
     try:
         ticket.run()
     finally:

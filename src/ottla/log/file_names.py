@@ -1,6 +1,7 @@
 """Kafka's names for files and directories of a log.
 
 00000000000000000042.log      batches from offset 42   .index   offset → position   .timeindex   time → offset
+                    .txnindex aborted transactions that end in the segment; missing if there are none
 ….log.cleaned  compaction is writing it   ….log.swap  compaction has written it   ….log.deleted  going away
 orders-7                      partition 7 of orders       orders-7.<32 hex>-delete    a deleted partition
 """
@@ -10,12 +11,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
-SUFFIXES = (LOG, INDEX, TIME_INDEX)
+SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
 DELETED_DIRECTORY = "-delete"
 
-_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)(\.cleaned|\.swap|\.deleted)?")
+_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap|\.deleted)?")
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 
 
@@ -36,6 +37,6 @@ def partition_directory(root: Path, topic: str, partition: int) -> Path:
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a directory name, split at the last dash; None if it is none."""
+    """(topic, partition) of a directory name, split at the last dash; None for any other directory."""
     match = _PARTITION.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))

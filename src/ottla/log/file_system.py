@@ -1,4 +1,4 @@
-"""The port through which the log changes the world: every call that alters a file or a directory.
+"""Every call of the log that changes a file or a directory.
 
 The real thing is `FileSystem`; tests give one that stops after the n-th change, as a killed process would, or
 that has no room left. Reading is harmless and done with `os` directly. Names of files: `file_names`.
@@ -25,7 +25,7 @@ class FileSystem:
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
 
     def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position, in one system call; how many bytes it took."""
+        """Write at a position, in one system call; returns how many bytes were written."""
         return os.pwritev(fd, buffers[:BUFFERS_MAX], position)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -49,12 +49,12 @@ class FileSystem:
         os.replace(old, new)
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that is not there is as good as removed."""
+        """Remove a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
         """Make a directory, which must not exist."""
-        path.mkdir()
+        os.mkdir(path)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
@@ -65,7 +65,7 @@ class FileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write everything, in as few calls as it takes; the number of bytes."""
+        """Write all buffers, in as few calls as possible; returns the number of bytes."""
         start, end = position, position + sum(map(len, buffers))
         rest = buffers
         while position < end:
@@ -75,22 +75,27 @@ class FileSystem:
                 rest = _after(rest, written)
         return end - start
 
-    def replace_file(self, path: Path, data: bytes) -> None:
-        """Put `data` into `path` so that a crash leaves the old content or the new one, never a mixture."""
+    def replace_file(self, path: Path, data: bytes, *, flush: bool = True) -> None:
+        """Put `data` into `path` so that a crash leaves the old content or the new one, never a mixture.
+
+        Without `flush` that is true of a killed process; before a power cut the caller has to flush the file.
+        """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary)
         try:
             self.truncate(fd, 0)
             self.write_all(fd, [data], 0)
-            self.sync(fd)
+            if flush:
+                self.sync(fd)
         finally:
             os.close(fd)
         self.rename(temporary, path)
-        self.sync_directory(path.parent)
+        if flush:
+            self.sync_directory(path.parent)
 
 
 def _after(buffers: Sequence[Buffer], written: int) -> Sequence[Buffer]:
-    """What is left of the buffers behind so many bytes."""
+    """What is left of the buffers after `written` bytes."""
     for index, buffer in enumerate(buffers):
         size = len(buffer)
         if written < size:

@@ -4,12 +4,14 @@
     ticket.sync()                   anywhere, e.g. in an executor: only system calls on descriptors of its own
     log.finish_flush(ticket)        the owner again: the recovery point moves
 
-Several partitions' tickets done by one thread are a group commit. What comes in between is for the next.
+Several partitions' tickets done by one thread are a group commit. What is written meanwhile is left to the
+next ticket.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +32,7 @@ class FlushTicket:
     failure: StorageError | None = None
 
     def sync(self) -> None:
-        """Wait for the disk. Raises StorageError; the ticket is then worth nothing."""
+        """Wait for the disk. Raises StorageError; the ticket has failed then."""
         try:
             for fd in self.descriptors:
                 self.file_system.sync(fd)
@@ -47,3 +49,15 @@ class FlushTicket:
         """Give the descriptors back; `sync` does it too."""
         while self.descriptors:
             os.close(self.descriptors.pop())
+
+
+def flush_up_to(offset: int, begin: Callable[[], FlushTicket], finish: Callable[[FlushTicket], None]) -> None:
+    """Carry out as many tickets as it takes, in this thread. Raises StorageError."""
+    while True:
+        ticket = begin()
+        try:
+            ticket.sync()
+        finally:
+            finish(ticket)
+        if ticket.offset >= offset:
+            return

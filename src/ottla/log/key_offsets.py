@@ -1,7 +1,8 @@
 """The last offset of each key: what compaction knows of the dirty part of a log.
 
-Long keys are held as digests, so that an entry is small whatever the key is; 17 bytes do not collide, and are
-longer than any key that is held as it is. The number of keys is bounded: when it is reached, the pass ends.
+Keys above 16 bytes are held as digests of 17 bytes, so that every entry is small. Digests do not collide, and
+are longer than any key that is held unchanged. The number of keys is bounded: when it is reached, the pass
+ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Keys = list[bytes | None]
 
 
 class KeyOffsets:
-    """`mapped_to` is one past the last offset that was looked at, key or not."""
+    """The last offset of each key. `mapped_to` is one past the last record that was added."""
 
     def __init__(self, keys_max: int, mapped_to: int) -> None:
         self._offsets: dict[bytes | None, int] = {}
@@ -37,7 +38,7 @@ class KeyOffsets:
     def add(self, keys: pa.Array, offsets: npt.NDArray[np.int64]) -> bool:
         """Note records in the order of offsets; False if there was no room for all of them.
 
-        Those behind the first that found no room stay unknown, and `mapped_to` stays before it.
+        Records from the first without room on stay unknown, and `mapped_to` stays before it.
         """
         rows = list(zip(held_keys(keys), offsets.tolist(), strict=True))
         if len(self._offsets) + len(rows) > self._keys_max:
@@ -58,12 +59,12 @@ class KeyOffsets:
         return True
 
     def last_offsets(self, keys: pa.Array) -> npt.NDArray[np.int64]:
-        """The last known offset of each key; -1 for one that is not known, and for none."""
+        """The last known offset of each key; -1 for null and for keys that are not known."""
         return np.fromiter(map(self._offsets.get, held_keys(keys), repeat(-1)), np.int64, len(keys))
 
 
 def held_keys(keys: pa.Array) -> Keys:
-    """Keys as they are held: short ones as they are, long ones as digests."""
+    """Keys in the form that is held: short keys unchanged, long keys as digests."""
     values = binary_values(keys)
     if (pc.max(pc.binary_length(keys)).as_py() or 0) <= KEY_BYTES_MAX:
         return values

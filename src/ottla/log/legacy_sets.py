@@ -9,29 +9,32 @@ message. Inside, format 0 has absolute offsets, so a broker must decompress, num
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.log.batch_header import (
-    CRC,
-    ENTRY_OVERHEAD,
-    LEGACY_ATTRIBUTES_AT,
-    LEGACY_CRC_AT,
-    LEGACY_TIMESTAMP_AT,
-    LOG_APPEND_TIME,
-    MAGIC_AT,
-    OFFSET,
-    SIZE,
-    SIZE_MIN,
-    BatchHeader,
-    header_at,
-)
-from ottla.log.config import LogConfig
+from ottla.log.batch_header import BatchHeader, header_at
+from ottla.log.log_config import LogConfig
+from ottla.log.record_checks import AT_ONCE_LEGACY_BYTES, DECOMPRESSED_BYTES_MAX, RECORDS_MAX, LongCheck
 from ottla.log.refusals import check_timestamp, refused
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord
+from ottla.model.record_layout import (
+    CRC,
+    ENTRY_OVERHEAD,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_BODY_AT,
+    LEGACY_CRC_AT,
+    LEGACY_TIMESTAMP_AT,
+    LENGTH,
+    LENGTH_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    OFFSET,
+    SIZE_MIN,
+    TIMESTAMP,
+)
+from ottla.records.record_bytes import legacy_message
 
 
 class Body(NamedTuple):
@@ -43,7 +46,7 @@ class Body(NamedTuple):
 
 def body_of(message: memoryview, magic: int) -> Body:
     """Key and value; raises CorruptRecord unless they fill the message exactly."""
-    at = LEGACY_TIMESTAMP_AT + (8 if magic else 0)
+    at = LEGACY_BODY_AT[magic]
     key, at = _nullable(message, at)
     value, at = _nullable(message, at)
     if at != len(message):
@@ -52,10 +55,10 @@ def body_of(message: memoryview, magic: int) -> Body:
 
 
 def _nullable(message: memoryview, at: int) -> tuple[memoryview | None, int]:
-    if at + 4 > len(message):
+    if at + LENGTH_BYTES > len(message):
         raise CorruptRecord("a message ends within a length")
-    (size,) = SIZE.unpack_from(message, at)
-    at += 4
+    (size,) = LENGTH.unpack_from(message, at)
+    at += LENGTH_BYTES
     if size == -1:
         return None, at
     if size < 0 or at + size > len(message):
@@ -76,31 +79,28 @@ def messages(data: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
         at += header.size
 
 
-def unwrapped(wrapper: memoryview, header: BatchHeader) -> bytearray:
-    """The message set inside a compressed message, as a copy that may be changed."""
-    from ottla.records.compression import Codec, decompress  # here, since it loads Numba
-    from ottla.records.reader import DECOMPRESSED_BYTES_MAX
+def unwrapped(wrapper: memoryview, header: BatchHeader, limit: int = DECOMPRESSED_BYTES_MAX) -> bytearray:
+    """The message set inside a compressed message, as a copy that may be changed.
+
+    Raises CorruptRecord, also for more than `limit` bytes.
+    """
+    from ottla.records.compression import Codec, decompress  # here, since it loads NumPy
 
     value = body_of(wrapper, header.magic).value
     if value is None:
         raise CorruptRecord("a compressed message has no value")
     codec = Codec.of_attributes(header.attributes)
-    inner = decompress(codec, value, limit=DECOMPRESSED_BYTES_MAX, magic=header.magic)
+    inner = decompress(codec, value, limit=limit, magic=header.magic)
     return bytearray(inner.tobytes())
 
 
 def rewrapped(inner: bytes | bytearray, header: BatchHeader, offset: int, timestamp: int) -> bytearray:
     """A compressed message around a message set, with the format and attributes that `header` has."""
-    from ottla.records.compression import Codec, compress  # here, since it loads Numba
+    from ottla.records.compression import Codec, compress  # here, since it loads NumPy
 
-    magic = header.magic
-    value = compress(Codec.of_attributes(header.attributes), inner, magic=magic)
-    body = struct.pack(">BB", magic, header.attributes)
-    if magic:
-        body += struct.pack(">q", timestamp)
-    body += struct.pack(">ii", -1, len(value))
-    crc = zlib.crc32(value, zlib.crc32(body))
-    return bytearray(b"".join((struct.pack(">qiI", offset, 4 + len(body) + len(value), crc), body, value)))
+    magic, attributes = header.magic, header.attributes
+    value = compress(Codec.of_attributes(attributes), inner, magic=magic)
+    return bytearray(legacy_message(offset, magic, attributes, timestamp, None, value))
 
 
 def renumber(inner: bytearray, first_offset: int) -> None:
@@ -113,20 +113,33 @@ def renumber(inner: bytearray, first_offset: int) -> None:
 def stamp_append_time(message: memoryview, timestamp: int) -> None:
     """Make a message of format 1 say that the broker's clock stamped it."""
     message[LEGACY_ATTRIBUTES_AT] |= LOG_APPEND_TIME
-    OFFSET.pack_into(message, LEGACY_TIMESTAMP_AT, timestamp)
+    TIMESTAMP.pack_into(message, LEGACY_TIMESTAMP_AT, timestamp)
     CRC.pack_into(message, LEGACY_CRC_AT, zlib.crc32(message[MAGIC_AT:]))
 
 
-def check_message(message: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
-    """How many offsets a message takes that may be appended."""
+def check_message(
+    message: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, at_once: bool = False
+) -> int:
+    """How many offsets a message takes. Raises KafkaError if it must not be appended.
+
+    With `at_once` raise LongCheck if many messages may be in it.
+    """
     try:
         body = body_of(message, header.magic)
         if not header.codec:
             _check_key(body, header, config)
             return 1
-        return _check_inner(unwrapped(message, header), header, config, now_ms)
+        inner = _unwrapped_at_once(message, header) if at_once else unwrapped(message, header)
+        return _check_inner(inner, header, config, now_ms)
     except CorruptRecord as error:
         raise refused(Code.CORRUPT_MESSAGE, header.position, str(error)) from error
+
+
+def _unwrapped_at_once(message: memoryview, header: BatchHeader) -> bytearray:
+    try:
+        return unwrapped(message, header, AT_ONCE_LEGACY_BYTES)
+    except CorruptRecord as error:
+        raise LongCheck(str(error)) from error  # damaged, or larger than that
 
 
 def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_ms: int) -> int:
@@ -144,6 +157,9 @@ def _check_inner(inner: bytearray, wrapper: BatchHeader, config: LogConfig, now_
         check_timestamp(header.max_timestamp, wrapper.position, config, now_ms)
         _check_key(body_of(message, header.magic), wrapper, config)
         count += 1
+        if count > RECORDS_MAX:
+            what = f"a compressed message holds more than {RECORDS_MAX:,} others; send them in several"
+            raise refused(Code.MESSAGE_TOO_LARGE, wrapper.position, what)
     if not count:
         raise refused(Code.INVALID_RECORD, wrapper.position, "a compressed message holds none")
     return count

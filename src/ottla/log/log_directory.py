@@ -1,10 +1,10 @@
-"""A data directory: all partition logs in it, the checkpoints about them, and who owns it.
+"""A data directory: all partition logs in it, their checkpoints, and the lock.
 
     DIR/.lock  meta.properties  .kafka_cleanshutdown  recovery-point-offset-checkpoint  …
     DIR/orders-0/…   DIR/orders-1/…   DIR/old-0.<32 hex>-delete/…
 
 Opening takes the lock, reads the checkpoints, and opens every log, repairing those of an unclean stop. A log
-with damage in its middle does not keep the others from being served: it stands in `damaged`, not in `logs`.
+with damage in its middle does not keep the others from being served: it is in `damaged`, not in `logs`.
 `close` flushes everything and leaves the mark of a clean stop, unless a log is damaged: then the next opening
 must find the damage again.
 """
@@ -12,34 +12,45 @@ must find the damage again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.log import checkpoints, file_names
 from ottla.log.checkpoints import TopicPartition
-from ottla.log.config import LogConfig
-from ottla.log.directory_lock import DirectoryLock
 from ottla.log.file_system import REAL, FileSystem
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import OnDamage
-from ottla.model.errors import ConfigError, DamagedLog, StorageError
+from ottla.log.recovery import LogOpening, damaged
+from ottla.log.recovery_report import RecoveryReport
+from ottla.log.segment import Segment
+from ottla.model.errors import ConfigError, DamagedLog, DirectoryInUse, StorageError
 
 # version 0 is that of brokers with ZooKeeper; version 1 (KRaft) has node.id and directory.id instead.
 META_VERSION, META_VERSION_KRAFT = "0", "1"
 # The log of Kafka's controllers, which is no topic: it stays as it is.
 CONTROLLERS_LOG = "__cluster_metadata"
 
+LOCK = ".lock"
+
 ConfigOf = Callable[[str, int], LogConfig]
 
 
 class LogDirectory:
-    """Owned by the broker's loop. Made by `LogDirectory.open`."""
+    """Owned by the broker's loop. Made by `LogDirectory.open`.
+
+    absent    partitions of the checkpoints without a directory: deleted, or lost as `note_missing` tells
+    notes     what was found about the small files, for the operator's log
+    """
 
     def __init__(self, path: Path, lock: DirectoryLock, file_system: FileSystem) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.damaged: dict[TopicPartition, DamagedLog] = {}
+        self.absent: set[TopicPartition] = set()
         self.first_dirty_offsets: dict[TopicPartition, int] = {}
+        self.notes: list[str] = []
         self.was_clean = False
         self._lock = lock
         self._file_system = file_system
@@ -79,6 +90,9 @@ class LogDirectory:
         """Check or write `meta.properties`."""
         path = self.path / checkpoints.META
         known = checkpoints.read_properties(path)
+        if path.exists() and not checkpoints.names_owner(known):
+            remedy = checkpoints.REMEDY.format(self.path)
+            raise StorageError(f"{path} does not say whose data these are: {remedy}")
         wanted = {"version": META_VERSION, "broker.id": str(broker_id)}
         if known.get("version") == META_VERSION_KRAFT:
             wanted = {"node.id": str(broker_id)}
@@ -94,20 +108,21 @@ class LogDirectory:
     def _load(self, config_of: ConfigOf, now_ms: int) -> None:
         marker = self.path / checkpoints.CLEAN_SHUTDOWN
         self.was_clean = marker.exists()
+        self._read_checkpoints()
+        with os.scandir(self.path) as items:
+            names = sorted(item.name for item in items if item.is_dir())
+        for name in names:
+            if name.endswith(file_names.DELETED_DIRECTORY):
+                self._remove_tree(self.path / name)
+            elif (partition := file_names.parse_partition_directory(name)) is not None:
+                if partition[0] == CONTROLLERS_LOG:
+                    continue
+                self._open_log(partition, self.path / name, config_of(*partition), now_ms)
+        known = {key for lines in self._checkpointed.values() for key in lines}
+        self.absent = known - self.logs.keys() - self.damaged.keys()
         # From here on a crash is a crash again.
         self._file_system.remove(marker)
         self._file_system.sync_directory(self.path)
-        for name in (checkpoints.RECOVERY_POINT, checkpoints.LOG_START, checkpoints.CLEANER):
-            self._checkpointed[name] = checkpoints.read_offsets(self.path / name)
-        for item in sorted(self.path.iterdir()):
-            if not item.is_dir():
-                continue
-            if item.name.endswith(file_names.DELETED_DIRECTORY):
-                self._remove_tree(item)
-            elif (partition := file_names.parse_partition_directory(item.name)) is not None:
-                if partition[0] == CONTROLLERS_LOG:
-                    continue
-                self._open_log(partition, item, config_of(*partition), now_ms)
         if not self.was_clean and self.logs:
             self.checkpoint()  # a recovery point above a log that was cut would trust what comes there next
 
@@ -118,7 +133,9 @@ class LogDirectory:
                 config,
                 now_ms,
                 recovery_point=self._checkpointed[checkpoints.RECOVERY_POINT].get(partition, 0),
-                start_offset=self._checkpointed[checkpoints.LOG_START].get(partition, 0),
+                start_offset=self._checkpointed[checkpoints.LOG_START].get(partition),
+                high_watermark=self._checkpointed[checkpoints.HIGH_WATERMARK].get(partition),
+                first_dirty=self._checkpointed[checkpoints.CLEANER].get(partition, 0),
                 clean=self.was_clean,
                 file_system=self._file_system,
             )
@@ -126,14 +143,32 @@ class LogDirectory:
         except DamagedLog as damage:
             self.damaged[partition] = damage
 
-    def repair(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> PartitionLog:
-        """Open a damaged log by losing everything from the damage on: for a person to decide."""
-        path = file_names.partition_directory(self.path, topic, partition)
-        log = PartitionLog.open(path, config, now_ms, file_system=self._file_system, on_damage=OnDamage.CUT)
-        self.damaged.pop((topic, partition), None)
-        self.logs[topic, partition] = log
-        self.first_dirty_offsets[topic, partition] = 0
-        return log
+    def _read_checkpoints(self) -> None:
+        paths = [self.path / name for name in checkpoints.ALL]
+        sums = checkpoints.read_checksums(self.path)
+        is_new = not sums and not any(path.exists() for path in paths)  # they come with the first checkpoint
+        for path in paths:
+            self._checkpointed[path.name] = checkpoints.read_offsets(path)
+            if not path.exists():
+                if not is_new:
+                    self.notes.append(f"{path} is missing: what it says of each partition is not known")
+            elif path.name in sums and checkpoints.checksum(path.read_bytes()) not in sums[path.name]:
+                self.notes.append(
+                    f"{path} is not as this broker wrote it: changed by another one, or damaged"
+                )
+
+    def note_missing(self, topic: str, partition: int) -> bool:
+        """Whether the directory of a partition is gone that had records: then it is in `damaged`."""
+        key = topic, partition
+        if key not in self.absent:
+            return False
+        end = max(lines.get(key, 0) for lines in self._checkpointed.values())
+        if not end:
+            return False
+        path = file_names.partition_directory(self.path, *key)
+        what = f"the directory is missing, and had records up to offset {end}"
+        self.damaged[key] = damaged(path, what, path, 0, 0)
+        return True
 
     # ---- partitions
 
@@ -142,35 +177,52 @@ class LogDirectory:
         return self.create_all(topic, [partition], config, now_ms)[0]
 
     def create_all(
-        self, topic: str, partitions: Iterable[int], config: LogConfig, now_ms: int
+        self, topic: str, partitions: Iterable[int], config: LogConfig, now_ms: int, *, flush: bool = True
     ) -> list[PartitionLog]:
-        """New, empty logs of one topic, with one wait for the disk."""
+        """New, empty logs of one topic, with one wait for the disk; without `flush`, that is the caller's."""
         keys = [(topic, partition) for partition in partitions]
         paths = [file_names.partition_directory(self.path, *key) for key in keys]
         for key, path in zip(keys, paths, strict=True):
             if file_names.parse_partition_directory(path.name) != key or topic in {".", ".."}:
                 raise ConfigError(f"{topic!r} partition {key[1]} is no name of a partition")
-        if any(key in lines for lines in self._checkpointed.values() for key in keys):
-            # Lines of a deleted partition of this name: after a crash they would be believed of the new one.
-            self.checkpoint()
+        self.forget_deleted(keys)
         made = []  # only these are ours to remove
         try:
             for key, path in zip(keys, paths, strict=True):
                 self._file_system.make_directory(path)
                 made.append(key)
-            self._file_system.sync_directory(self.path)
+            if flush:
+                self.flush_names()
             for key, path in zip(keys, paths, strict=True):
-                self.logs[key] = PartitionLog.open(
-                    path, config, now_ms, clean=True, file_system=self._file_system
-                )
+                # Its directory is new: there is nothing to look for.
+                opening = LogOpening(path, config, self._file_system, now_ms, clean=True, is_new=True)
+                segment = Segment(path, 0, config, self._file_system, now_ms, is_new=True)
+                self.logs[key] = PartitionLog(opening, [segment], RecoveryReport(is_clean=True))
                 self.first_dirty_offsets[key] = 0
         except (OSError, StorageError) as error:
             self._undo_creation(made)
             raise StorageError(f"{self.path}: cannot make partitions of {topic}: {error}") from error
         return [self.logs[key] for key in keys]
 
+    def flush_names(self) -> None:
+        """Wait until partitions that were made survive a power cut. Raises StorageError."""
+        try:
+            self._file_system.sync_directory(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot flush it: {error}") from error
+
+    def forget_deleted(self, keys: Iterable[TopicPartition]) -> None:
+        """Remove the lines of deleted partitions from the checkpoints, before new ones get their names.
+
+        After a crash they would be taken for those of the new ones. Raises StorageError.
+        """
+        keys = set(keys)
+        self.absent -= keys
+        if not all(lines.keys().isdisjoint(keys) for lines in self._checkpointed.values()):
+            self.checkpoint()
+
     def _undo_creation(self, keys: Iterable[TopicPartition]) -> None:
-        """Remove what there is of partitions that could not all be made; a disk that fails may keep some."""
+        """Remove partitions that were made before one failed; on a failing disk some may stay."""
         for key in keys:
             if key in self.logs:
                 self.logs.pop(key).abandon()
@@ -192,9 +244,11 @@ class LogDirectory:
             for key in partitions:
                 if key in self.logs:
                     self.logs.pop(key).abandon()
-                self.damaged.pop(key, None)
+                path = file_names.partition_directory(self.path, *key)
+                is_lost = self.damaged.pop(key, None) is not None and not path.exists()
                 self.first_dirty_offsets.pop(key, None)
-                doomed.append(self._rename_away(file_names.partition_directory(self.path, *key)))
+                if not is_lost:
+                    doomed.append(self._rename_away(path))
             self._file_system.sync_directory(self.path)
         except OSError as error:
             raise StorageError(f"{self.path}: cannot delete partitions: {error}") from error
@@ -212,15 +266,13 @@ class LogDirectory:
         # Kafka cuts the topic too, so that the name fits the 255 bytes of a directory name.
         return self.path / (name[: 255 - len(unique)] + unique)
 
-    def purge_deleted(self) -> int:
-        """Remove the directories of deleted partitions; how many."""
-        doomed = [item for item in self.path.iterdir() if item.name.endswith(file_names.DELETED_DIRECTORY)]
+    def purge_deleted(self, doomed: Iterable[Path]) -> None:
+        """Remove directories that `delete_all` returned. Any thread may call it. Raises StorageError."""
         try:
             for item in doomed:
                 self._remove_tree(item)
         except OSError as error:
             raise StorageError(f"{self.path}: cannot remove a deleted partition: {error}") from error
-        return len(doomed)
 
     def _remove_tree(self, path: Path) -> None:
         for item in sorted(path.iterdir()):
@@ -230,19 +282,21 @@ class LogDirectory:
     # ---- checkpoints and end
 
     def checkpoint(self) -> None:
-        """Write all offset checkpoints. Damaged logs keep the lines they had."""
+        """Write all offset checkpoints. Logs that are damaged or absent keep the lines they had."""
         lines = {
             checkpoints.RECOVERY_POINT: {name: log.recovery_point for name, log in self.logs.items()},
-            checkpoints.LOG_START: {name: log.start_offset for name, log in self.logs.items()},
+            # Before the start: a start is never above the high watermark that stands there.
             checkpoints.HIGH_WATERMARK: {name: log.high_watermark for name, log in self.logs.items()},
+            checkpoints.LOG_START: {name: log.start_offset for name, log in self.logs.items()},
             checkpoints.CLEANER: dict(self.first_dirty_offsets),
         }
+        for file_name, offsets in lines.items():
+            known = self._checkpointed.get(file_name, {})
+            kept = known.keys() & (self.damaged.keys() | self.absent)
+            lines[file_name] = offsets | {key: known[key] for key in kept}
         try:
-            for file_name, offsets in lines.items():
-                known = self._checkpointed.get(file_name, {})
-                kept = {name: offset for name, offset in known.items() if name in self.damaged}
-                checkpoints.write_offsets(self.path / file_name, kept | offsets, self._file_system)
-                self._checkpointed[file_name] = kept | offsets
+            checkpoints.write_all(self.path, lines, self._file_system)
+            self._checkpointed |= lines
         except OSError as error:
             raise StorageError(f"{self.path}: cannot write checkpoints: {error}") from error
 
@@ -273,3 +327,33 @@ class LogDirectory:
         for log in self.logs.values():
             log.abandon()
         self._lock.release()
+
+
+class DirectoryLock:
+    """The `.lock` file of a data directory, held from construction to `release`: one broker at a time.
+
+    Two locks on one descriptor. `lockf` is what Java's file locks are on Linux: it keeps a Kafka broker out,
+    and a Kafka broker keeps us out. But it belongs to the process, so a second broker of this process would
+    get it too; `flock` belongs to the descriptor and refuses that one. The kernel drops both locks when the
+    process ends, however it ends.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            self._fd = -1
+            raise DirectoryInUse(
+                f"{directory} is in use by another broker ({path} is locked): stop it, or give this one"
+                f" another data directory"
+            ) from error
+
+    def release(self) -> None:
+        """Let another broker in. May be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,35 +1,33 @@
-"""Sets of plain messages, formats 0 and 1 without compression, accepted at a glance.
+"""Sets of plain messages, formats 0 and 1 without compression, accepted by a short check.
 
 Every message is an entry of its own there. A few are looked at one by one in a tight loop, which costs less
-than setting up columns; many as columns (`plain_messages`). Only what is sound all through is accepted; the
-rest is for `validation`, which finds the message that is not, and says why.
+than setting up columns; many as columns (`plain_messages`). A set is accepted only if all of it is sound. Any
+other set goes to `validation`, which finds the bad message and says why.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
 
-from ottla.log.batch_header import (
+from ottla.log.batch_header import BatchHeader, named
+from ottla.log.log_config import LogConfig
+from ottla.model.record_layout import (
+    CRC_MAGIC_ATTRIBUTES,
     ENTRY_OVERHEAD,
+    LEGACY_BODY_AT,
     LEGACY_CRC_AT,
     LEGACY_TIMESTAMP_AT,
+    LENGTH,
+    LENGTH_BYTES,
     MAGIC_AT,
     NO_TIMESTAMP,
     SIZE,
+    SIZE_AT,
     SIZE_MIN,
     TIMESTAMP,
-    BatchHeader,
-    named,
 )
-from ottla.log.config import LogConfig
 
 COLUMNS_FROM = 100  # messages: about where both ways take the same time
-BODY_AT = {0: LEGACY_TIMESTAMP_AT, 1: LEGACY_TIMESTAMP_AT + 8}  # where the key's length stands
-LENGTH_BYTES = 4
-
-_SIZE_AT = 8
-_CRC_MAGIC_ATTRIBUTES = struct.Struct(">IBB")
 
 
 def starts_of(view: memoryview) -> list[int]:
@@ -38,7 +36,7 @@ def starts_of(view: memoryview) -> list[int]:
     at, end, unpack = 0, len(view), SIZE.unpack_from
     while at + ENTRY_OVERHEAD <= end:
         starts.append(at)
-        size = unpack(view, at + _SIZE_AT)[0]
+        size = unpack(view, at + SIZE_AT)[0]
         if size <= 0:
             return []
         at += size + ENTRY_OVERHEAD
@@ -48,10 +46,14 @@ def starts_of(view: memoryview) -> list[int]:
 def few_messages(
     view: memoryview, starts: list[int], config: LogConfig, now_ms: int
 ) -> tuple[BatchHeader, ...] | None:
-    """A header for each message, if all are plain, of one format, and nothing is against them."""
+    """A header for each message, if all are valid and plain and of one format; else None."""
     magic = view[MAGIC_AT]
-    body_at, size_min, size_max = BODY_AT[magic], ENTRY_OVERHEAD + SIZE_MIN[magic], config.max_message_bytes
-    head, length, time = _CRC_MAGIC_ATTRIBUTES.unpack_from, SIZE.unpack_from, NO_TIMESTAMP
+    body_at, size_min, size_max = (
+        LEGACY_BODY_AT[magic],
+        ENTRY_OVERHEAD + SIZE_MIN[magic],
+        config.max_message_bytes,
+    )
+    head, length, time = CRC_MAGIC_ATTRIBUTES.unpack_from, LENGTH.unpack_from, NO_TIMESTAMP
     headers = []
     for at, end in zip(starts, [*starts[1:], len(view)], strict=True):
         if not size_min <= end - at <= size_max:

@@ -1,8 +1,9 @@
 """The sparse offset index of a segment: 8 bytes an entry, relative offset i32 and file position i32.
 
 An entry says: the batch at this position ends with this offset. Looking up an offset gives the position of
-the last entry at or below it, from where batches are walked. Entries live in two arrays; the file gets them
-when the segment is flushed, rolled or closed, since a lost index is rebuilt from the log.
+the last entry at or below it, from where batches are walked. Entries are kept in two arrays. The file exists
+from the segment's first day, and `store` appends the entries that it does not have: every few dozen of them,
+and with each flush. What a crash costs of it is rebuilt from the log.
 
     base 100, entries (3, 0) (17, 4310)      lookup(110) → 0      lookup(117) → 4310      lookup(102) → 0
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem
@@ -43,13 +44,23 @@ class OffsetIndex:
         """How many more entries `segment.index.bytes` has room for."""
         return self.entries_max - len(self._relative)
 
+    @property
+    def unstored(self) -> int:
+        """How many entries the file does not have yet."""
+        return self.count - self._stored
+
     def entries(self) -> list[tuple[int, int]]:
         """All (offset, position)."""
         base = self.base_offset
         return [(base + offset, at) for offset, at in zip(self._relative, self._positions, strict=True)]
 
+    @property
+    def last_position(self) -> int:
+        """The position of the last entry; 0 without one."""
+        return self._positions[-1] if self._positions else 0
+
     def append(self, offset: int, position: int) -> None:
-        """Add an entry in memory; offsets only grow, so an entry that would not is left out."""
+        """Add an entry in memory, unless its offset is not larger than the last one."""
         relative = offset - self.base_offset
         if not self._relative or relative > self._relative[-1]:
             self._relative.append(relative)
@@ -57,11 +68,19 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
-        place = bisect_right(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX)) - 1
-        return self._positions[place] if place >= 0 else 0
+        index = bisect_right(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX)) - 1
+        return max(self._positions[index], 0) if index >= 0 else 0
+
+    def offset_after(self, offset: int, size: int) -> int | None:
+        """An offset at or after the end of `size` bytes from `offset` on; None where no entry tells."""
+        first = bisect_left(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if first == len(self._relative):
+            return None
+        behind = bisect_left(self._positions, self._positions[first] + size)
+        return None if behind == len(self._positions) else self.base_offset + self._relative[behind] + 1
 
     def load(self, log_bytes: int) -> bool:
-        """Read the file; False if there is none or it is no index of a log of so many bytes: rebuild it."""
+        """Read the file; False if it is missing, or not the index of a log of `log_bytes`."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
@@ -80,7 +99,7 @@ class OffsetIndex:
         return 0 <= self._positions[-1] < log_bytes and self._relative[-1] >= self._relative[0] >= 0
 
     def _trim_zeros(self) -> None:
-        """Kafka allots the whole file first: after its crash the end is zeros, which are no entries."""
+        """Remove zeros at the end: Kafka allocates the whole file first, and leaves them there in a crash."""
         while len(self._relative) > 1 and not self._relative[-1] and not self._positions[-1]:
             self._relative.pop()
             self._positions.pop()

@@ -15,53 +15,51 @@ One owner, no locks. Time is an argument. The buffers of a staged append must st
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from ottla.log import file_names
+from ottla.log import file_names, partition_metadata
 from ottla.log.batch_header import BatchHeader, named
-from ottla.log.config import LogConfig
+from ottla.log.end_markers import EndMarker
 from ottla.log.file_system import REAL, Buffer, FileSystem
-from ottla.log.flush_ticket import FlushTicket
+from ottla.log.flush_ticket import FlushTicket, flush_up_to
 from ottla.log.leader_epochs import LeaderEpochs
-from ottla.log.reading import ColdRead, FirstBatch, bytes_needed
-from ottla.log.recovery import OnDamage, Opening, Report, load_segments
+from ottla.log.log_config import LogConfig
+from ottla.log.reading import ColdRead, FirstBatch, ReadLimits, read_cached_from, read_from
+from ottla.log.recovery import LogOpening, is_empty, load_segments
+from ottla.log.recovery_report import RecoveryReport
 from ottla.log.segment import Segment
-from ottla.log.segment_list import SegmentList
-from ottla.log.segment_swap import swap_in
+from ottla.log.segment_file import SegmentFile
+from ottla.log.segment_list import SegmentList, swap_in
 from ottla.log.staging import write_sets
-from ottla.log.stamping import StampedSet, stamp
+from ottla.log.stamping import Appended, StampedSet, stamp
+from ottla.log.undecided import AbortedTransaction
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, LogOffline, StorageError
 
-
-class Appended(NamedTuple):
-    """What a produce response says. `append_time_ms` is -1 for topics with create time."""
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
+WHOLE = FirstBatch.WHOLE
 
 
 class PartitionLog:
-    """See the module. Made by `PartitionLog.open`."""
+    """One partition's log, made by `PartitionLog.open`: append, read, flush, truncate, delete."""
 
-    def __init__(self, opening: Opening, segments: list[Segment], report: Report) -> None:
+    def __init__(self, opening: LogOpening, segments: list[Segment], report: RecoveryReport) -> None:
         self.path = opening.directory
         self.config = opening.config
         self.report = report
         self.file_system = opening.file_system
         self._segments = SegmentList(self.path, self.file_system, segments)
         self.high_watermark = self.next_offset = segments[-1].next_offset
-        self.start_offset = min(max(opening.start_offset, segments[0].base_offset), self.high_watermark)
+        self.start_offset = min(max(opening.start, segments[0].base_offset), self.high_watermark)
         # Never above the log's end: what is flushed from there on is not flushed yet.
         self.recovery_point = min(opening.recovery_point, self.high_watermark)
-        self.epochs = LeaderEpochs(self.path, self.file_system)
+        self.epochs = LeaderEpochs(self.path, self.file_system, is_new=opening.is_new)
+        self.was_new = opening.is_new  # its directory was empty
         self.cuts = 0  # how often it was truncated: work that began before is void
         self.is_closed = self.is_compacting = False
+        self.has_aborts = any(segment.aborted.count for segment in segments)
+        self.topic_id: bytes | None = None  # goes into the directory with the first record
         self._staged: list[StampedSet] = []
         self._offline: BaseException | None = None
 
@@ -73,23 +71,31 @@ class PartitionLog:
         now_ms: int,
         *,
         recovery_point: int = 0,
-        start_offset: int = 0,
+        start_offset: int | None = None,
+        high_watermark: int | None = None,
+        first_dirty: int = 0,
         clean: bool = False,
         file_system: FileSystem = REAL,
-        on_damage: OnDamage = OnDamage.REFUSE,
     ) -> PartitionLog:
-        """Load the directory, which must exist, and repair it unless the last stop was clean.
+        """Load the directory, which must exist, and repair it; what was lost or cut is in `report`.
 
-        Raises DamagedLog, and changes nothing, if batches in the middle are broken.
+        Raises DamagedLog, and changes nothing, if something is damaged or lost that was flushed before.
         """
-        opening = Opening(path, config, file_system, now_ms, start_offset, recovery_point, clean, on_damage)
+        known = (start_offset, recovery_point, clean, high_watermark, first_dirty)
         try:
+            opening = LogOpening(path, config, file_system, now_ms, *known, is_new=is_empty(path))
             segments, report = load_segments(opening)
             log = cls(opening, segments, report)
             log.epochs.cut_end(log.high_watermark)
+            log.check_epochs()
             return log
         except OSError as error:
             raise StorageError(f"{path}: cannot open the log: {error}") from error
+
+    def check_epochs(self, epoch_max: int | None = None) -> None:
+        """Write the leader epochs anew if they are damaged, or above the leader's. Raises StorageError."""
+        with self._as_storage_error("write the leader epochs"):
+            self.report.epochs_rebuilt |= self.epochs.check(self.headers, epoch_max)
 
     def configure(self, config: LogConfig) -> None:
         """Use another config from now on; index limits of existing segments stay."""
@@ -97,7 +103,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """In order; the last one is the active. Only to look at."""
+        """The segments in order, the active one last. Not to be changed by the caller."""
         return self._segments.items
 
     @property
@@ -117,8 +123,17 @@ class PartitionLog:
 
     # ---- append
 
-    def append(self, checked: CheckedSet, now_ms: int, leader_epoch: int = 0) -> Appended:
-        """Give offsets to a checked record set and stage it. Raises KafkaError; nothing is staged then."""
+    def append(
+        self,
+        checked: CheckedSet,
+        now_ms: int,
+        leader_epoch: int = 0,
+        aborted: AbortedTransaction | None = None,
+    ) -> Appended:
+        """Give offsets to a checked record set and stage it. Raises KafkaError; nothing is staged then.
+
+        `aborted` is what a marker, which is the only batch of its set, aborts.
+        """
         if self._offline is not None:
             self._check_online()
         config, base_offset = self.config, self.next_offset
@@ -126,19 +141,24 @@ class PartitionLog:
             what = f"{checked.size:,} bytes are above segment.bytes {config.segment_bytes:,}"
             raise KafkaError(Code.RECORD_LIST_TOO_LARGE, what)
         stamped = stamp(checked, base_offset, leader_epoch, config, now_ms)
-        if stamped.places:
+        if aborted is not None:
+            stamped = stamped._replace(aborted=aborted)
+            self.has_aborts = True
+        if stamped.summaries:
             self._staged.append(stamped)
             self.next_offset = stamped.next_offset
         return named(Appended, (base_offset, stamped.next_offset - 1, stamped.append_time_ms))
 
     def write_staged(self) -> int:
-        """Write what is staged, rolling where it is due; the new high watermark. All or nothing."""
+        """Write what is staged, rolling where it is due, all or nothing; returns the new high watermark."""
         if not self._staged:
             return self.high_watermark
         self._check_online()
         staged, self._staged = self._staged, []
         count = len(self._segments)
         try:
+            if not self.has_files:
+                self._make_files()
             write_sets(staged, self._segments, self.epochs, self.config)
         except (OSError, StorageError) as error:
             self._undo(count, error)
@@ -148,8 +168,19 @@ class PartitionLog:
         self.high_watermark = self.next_offset
         return self.high_watermark
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there are files: not before the first record."""
+        return self.active.file.is_made
+
+    def _make_files(self) -> None:
+        if self.topic_id is not None:
+            partition_metadata.write(self.path, self.topic_id, self.file_system)
+        self.active.make_files()
+        self._segments.names_changed = True
+
     def _undo(self, segment_count: int, cause: BaseException) -> None:
-        """Back to what was written before this turn."""
+        """Remove what this turn has written."""
         self.next_offset = self.high_watermark
         try:
             while len(self._segments) > segment_count:
@@ -162,6 +193,11 @@ class PartitionLog:
             raise LogOffline(f"{self.path}: {cause}, and undoing it failed: {second}") from cause
         self.epochs.forget_end(self.high_watermark)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the log is offline, None if it is not: a write that could not be undone, a failed flush."""
+        return self._offline
+
     def _check_online(self) -> None:
         if self._offline is not None:
             raise LogOffline(f"{self.path} is offline since: {self._offline}; open it again")
@@ -169,21 +205,21 @@ class PartitionLog:
     # ---- flush
 
     def begin_flush(self) -> FlushTicket:
-        """Descriptors of everything that was written since the recovery point; see `FlushTicket`."""
+        """A ticket for what was written since the recovery point, or for its FLUSHED_SEGMENTS_MAX oldest
+        segments: then its offset is below the high watermark, and another one must follow."""
         ticket = FlushTicket(self.high_watermark, self.path, self.file_system)
-        with self._as_storage_error("flush"):
-            for segment in self._segments.unflushed(self.recovery_point):
-                ticket.descriptors.append(os.dup(segment.file.fd))
-                if segment is not self.active:
-                    # The index of the active segment is rebuilt after a crash in any case.
-                    for path in (segment.offset_index.path, segment.time_index.path):
-                        ticket.descriptors.append(self.file_system.open(path))
+        try:
+            self._segments.names_changed |= self.epochs.add_descriptor(ticket.descriptors)
+            self._segments.add_unflushed(ticket, self.recovery_point)
+        except OSError as error:
+            ticket.close()
+            raise self._storage_error("flush", error) from error
         ticket.names_changed, self._segments.names_changed = self._segments.names_changed, False
         return ticket
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """Note what became of a ticket. A failed one takes the log offline: the system may have dropped the
-        bytes, and would say of a second attempt that all is well.
+        """Note the result of a ticket. A failed flush takes the log offline: the system may have dropped the
+        bytes, and would report success for a second attempt.
         """
         if ticket.done:
             self.recovery_point = max(self.recovery_point, min(ticket.offset, self.high_watermark))
@@ -191,89 +227,95 @@ class PartitionLog:
             self._segments.names_changed = self._segments.names_changed or ticket.names_changed
             self._offline = self._offline or ticket.failure
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is something to flush."""
+        return self.recovery_point != self.high_watermark or self._segments.names_changed
+
     def flush(self) -> None:
         """Everything written so far survives a power cut when this returns."""
-        if self.recovery_point == self.high_watermark and not self._segments.names_changed:
-            return
-        ticket = self.begin_flush()
-        try:
-            ticket.sync()
-        finally:
-            self.finish_flush(ticket)
+        if self.is_dirty:
+            flush_up_to(self.high_watermark, self.begin_flush, self.finish_flush)
 
     # ---- read
 
-    def read(self, offset: int, max_bytes: int, first_batch: FirstBatch = FirstBatch.WHOLE) -> bytes:
+    def read(
+        self, offset: int, max_bytes: int, first_batch: FirstBatch = WHOLE, end_offset: int | None = None
+    ) -> bytes:
         """Stored bytes from the batch that holds `offset`, at most `max_bytes`, from one segment.
 
-        The last batch may be cut, which every consumer knows to ignore; for the first, see `FirstBatch`.
-        Empty at the high watermark. Raises KafkaError 1 outside of the log.
+        The last batch may be cut: every consumer ignores a partial one. For the first batch see `FirstBatch`.
+        Batches at and after `end_offset` are left out. Empty at the end. Raises KafkaError 1 outside of the
+        log.
         """
-        if self._is_at_end(offset):
+        if self._is_at_end(offset) or (end_offset is not None and offset >= end_offset):
             return b""
-        try:
-            for segment in self._segments.from_offset(offset):
-                span = segment.locate(offset)
-                if span is not None:
-                    needed = bytes_needed(span, first_batch)
-                    return segment.file.read(span.position, max(max_bytes, needed))
-        except OSError as error:
-            raise self._storage_error("read", error) from error
-        return b""
+        with self._as_storage_error("read"):
+            limits = ReadLimits(offset, max_bytes, first_batch, end_offset)
+            return read_from(self._segments.from_offset(offset), limits)
 
     def read_cached(
-        self, offset: int, max_bytes: int, first_batch: FirstBatch = FirstBatch.WHOLE
+        self, offset: int, max_bytes: int, first_batch: FirstBatch = WHOLE, end_offset: int | None = None
     ) -> Buffer | ColdRead:
-        """`read` without waiting for the disk: what is in memory, or a ticket to be redeemed elsewhere.
+        """`read` without waiting for the disk: the bytes in memory, or a ticket to be used in another thread.
 
         May give less than `max_bytes` where only a part is in memory.
         """
-        if self._is_at_end(offset):
+        if self._is_at_end(offset) or (end_offset is not None and offset >= end_offset):
             return b""
         segments = self._segments.from_offset(offset)
+        limits = named(ReadLimits, (offset, max_bytes, first_batch, end_offset))
         try:
-            for segment in segments:
-                span = segment.locate(offset, segment.file.read_now)
-                if span is not None:
-                    needed = bytes_needed(span, first_batch)
-                    return segment.file.read_now(span.position, max(max_bytes, needed), needed)
+            return read_cached_from(segments, limits)
         except BlockingIOError:
             with self._as_storage_error("read"):
-                return ColdRead.of(segments, offset, max_bytes, first_batch)
+                return ColdRead.of(segments, limits)
         except OSError as error:
             raise self._storage_error("read", error) from error
-        return b""
 
     def _is_at_end(self, offset: int) -> bool:
         if self.start_offset <= offset <= self.high_watermark:
             return offset == self.high_watermark
-        limits = f"{self.start_offset} to {self.high_watermark}"
-        what = f"{self.path.name}: offset {offset} is not within {limits}"
+        what = f"{self.path.name}: offset {offset} is not within {self.start_offset} to {self.high_watermark}"
         raise KafkaError(Code.OFFSET_OUT_OF_RANGE, what)
 
+    def aborted(self, offset: int, size: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in a read of `size` bytes, which ends before `end_offset`."""
+        return self._segments.aborted(offset, size, end_offset) if self.has_aborts else []
+
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
-        """Every stored batch that ends at or behind `offset`: what producer state is rebuilt from."""
+        """The headers of all batches that end at or after `offset`; those that damage hides are left out."""
+        for file, position in self._files_from(offset):
+            yield from file.headers(position)
+
+    def history(self, offset: int = 0) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        """The same, each control batch with its marker."""
+        for file, position in self._files_from(offset):
+            yield from file.history(position)
+
+    def _files_from(self, offset: int) -> Iterator[tuple[SegmentFile, int]]:
         offset = max(offset, self.start_offset)
         for segment in self._segments.from_offset(offset):
-            first = segment.locate(offset)
-            if first is not None:
-                yield from segment.file.headers(first.position)
+            with contextlib.suppress(KafkaError):
+                first = segment.locate(offset)
+                if first is not None:
+                    yield segment.file, first.position
 
     # ---- remove
 
     def delete_records(self, before: int) -> int:
-        """Kafka's DeleteRecords: move the start of the log to `before`, or for -1 to its end; the start."""
+        """Kafka's DeleteRecords: move the start of the log to `before` (-1: the end); returns the start."""
         target = self.high_watermark if before == -1 else before
         if not 0 <= target <= self.high_watermark:
             raise KafkaError(Code.OFFSET_OUT_OF_RANGE, f"{self.path.name}: cannot delete before {before}")
         self.start_offset = max(self.start_offset, target)
-        self.delete_oldest(self._segments.place(self.start_offset))
+        self.delete_oldest(self._segments.index_of(self.start_offset))
         return self.start_offset
 
     def delete_oldest(self, count: int, now_ms: int | None = None) -> int:
         """Drop the `count` oldest segments: the files get the suffix `.deleted`, to go with `purge`.
 
-        Dropping all of them begins an empty one first, which needs `now_ms`. The number of bytes dropped.
+        Dropping all begins an empty segment first, which needs `now_ms`. Returns the number of bytes dropped.
         """
         segments, dropped = self._segments, 0
         with self._as_storage_error("delete segments"):
@@ -290,7 +332,7 @@ class PartitionLog:
         return dropped
 
     def purge(self) -> int:
-        """Remove the files that are `.deleted`, `file.delete.delay.ms` later; how many segments."""
+        """Remove files that are `.deleted`, file.delete.delay.ms later; return how many segments."""
         with self._as_storage_error("remove deleted segments"):
             return self._segments.purge()
 
@@ -312,7 +354,7 @@ class PartitionLog:
             self.file_system.remove(path)
 
     def truncate(self, offset: int) -> None:
-        """Cut the batch that holds `offset` and everything behind it; staged appends are forgotten."""
+        """Cut the batch that holds `offset` and everything after it; staged appends are forgotten."""
         self.cuts += 1
         self._staged.clear()
         offset = max(offset, self.start_offset)
@@ -321,6 +363,7 @@ class PartitionLog:
             while len(segments) > 1 and segments.active.base_offset >= offset:
                 segments.drop_last()
             segments.active.truncate(offset)
+            segments.active.store_indexes()
             if segments.active.next_offset < self.start_offset:
                 # The batch around the start is gone: nothing visible is left, and no offset is given twice.
                 segments.roll(self.start_offset, self.config, segments.active.created_ms)
@@ -342,7 +385,7 @@ class PartitionLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Give descriptors back and touch nothing: as a killed process would, or for an offline log."""
+        """Close the descriptors and write nothing: like a killed process, or for an offline log."""
         self.is_closed = True
         self._segments.close()
 

@@ -4,8 +4,8 @@
     topic_id: EauGyUKnQMuQZqlI1_05Ww
 
 Apache Kafka has it since 2.8 and refuses a directory whose id is not that of the topic. For us it is a copy:
-the catalog decides, and the file is only asked where there is none. So it is written without waiting for the
-disk, and one that cannot be understood is one that is not there.
+the catalog decides, and the file is only read where there is none. So it is written without waiting for the
+disk, and a file that cannot be understood counts as missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ID_BYTES = 16
 
 
 def read(directory: Path) -> bytes | None:
-    """The topic's id; None if the file does not tell."""
+    """The topic's id; None if the file is missing or has none."""
     try:
         lines = (directory / FILE_NAME).read_text().splitlines()
     except (OSError, UnicodeDecodeError):

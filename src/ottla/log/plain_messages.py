@@ -5,8 +5,7 @@ Each has its own checksum, offset and length fields, and one by one they cost fa
 same size. The positions come from a walk over the sizes (`message_walk`), everything else by position at
 once.
 
-The log is told of stretches of about index.interval.bytes instead of single messages, as finely as it notes
-them.
+The log gets stretches of about index.interval.bytes instead of single messages: its indexes are no finer.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ottla.log.batch_header import (
+from ottla.log.batch_header import BatchHeader, named
+from ottla.log.log_config import LogConfig
+from ottla.model.record_layout import (
     ENTRY_OVERHEAD,
+    LEGACY_BODY_AT,
     LEGACY_CRC_AT,
     LEGACY_TIMESTAMP_AT,
+    LENGTH_BYTES,
     MAGIC_AT,
     NO_TIMESTAMP,
     SIZE_MIN,
-    BatchHeader,
-    named,
 )
-from ottla.log.config import LogConfig
-from ottla.log.message_walk import BODY_AT, LENGTH_BYTES
 
 Positions = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -44,7 +43,7 @@ class PlainMessages(NamedTuple):
 def plain_messages(
     view: memoryview, starts: list[int], config: LogConfig, now_ms: int
 ) -> PlainMessages | None:
-    """The set as columns, if all of it is plain messages of one format and nothing is against them."""
+    """The set as columns, if all of it is valid plain messages of one format; else None."""
     magic = view[MAGIC_AT]
     positions = np.array(starts, np.int64)
     ends = np.append(positions[1:], len(view))
@@ -54,7 +53,7 @@ def plain_messages(
         int(sizes.min()) < ENTRY_OVERHEAD + SIZE_MIN[magic]
         or int(sizes.max()) > config.max_message_bytes
         or (_gathered(data, positions + MAGIC_AT, ">u2") != magic << 8).any()  # no attributes either
-        or not _are_filled(data, positions + BODY_AT[magic], ends)
+        or not _are_filled(data, positions + LEGACY_BODY_AT[magic], ends)
         or not _have_right_checksums(view, data, positions, ends)
     ):
         return None
@@ -69,15 +68,15 @@ def plain_messages(
 def number(view: memoryview, positions: Positions, base_offset: int) -> None:
     """Give the messages offsets from `base_offset` on; no checksum covers them."""
     offsets = np.arange(base_offset, base_offset + len(positions), dtype=">i8")
-    places = positions[:, None] + np.arange(offsets.itemsize)
-    np.frombuffer(view, np.uint8)[places] = offsets.view(np.uint8).reshape(places.shape)
+    at = positions[:, None] + np.arange(offsets.itemsize)
+    np.frombuffer(view, np.uint8)[at] = offsets.view(np.uint8).reshape(at.shape)
 
 
-def _gathered(data: Bytes, places: Positions, kind: str) -> npt.NDArray[np.generic]:
-    """One big-endian number at each place."""
+def _gathered(data: Bytes, at: Positions, kind: str) -> npt.NDArray[np.generic]:
+    """One big-endian number at each position."""
     width = np.dtype(kind).itemsize
-    found: npt.NDArray[np.generic] = data[places[:, None] + np.arange(width)].view(kind)[:, 0]
-    return found
+    numbers: npt.NDArray[np.generic] = data[at[:, None] + np.arange(width)].view(kind)[:, 0]
+    return numbers
 
 
 def _are_filled(data: Bytes, key_lengths_at: Positions, ends: Positions) -> bool:
@@ -92,15 +91,15 @@ def _are_filled(data: Bytes, key_lengths_at: Positions, ends: Positions) -> bool
     return bool(lengths_are_right and filled.all())
 
 
-def _checked_lengths(data: Bytes, places: Positions) -> Positions:
-    return _gathered(data, places, ">i4").astype(np.int64)
+def _checked_lengths(data: Bytes, at: Positions) -> Positions:
+    return _gathered(data, at, ">i4").astype(np.int64)
 
 
 def _have_right_checksums(view: memoryview, data: Bytes, positions: Positions, ends: Positions) -> bool:
     crc32 = zlib.crc32
     spans = zip((positions + MAGIC_AT).tolist(), ends.tolist(), strict=True)
-    found = [crc32(view[start:end]) for start, end in spans]
-    return bool((_gathered(data, positions + LEGACY_CRC_AT, ">u4") == np.array(found, np.uint32)).all())
+    crcs = [crc32(view[start:end]) for start, end in spans]
+    return bool((_gathered(data, positions + LEGACY_CRC_AT, ">u4") == np.array(crcs, np.uint32)).all())
 
 
 def _are_timely(times: Positions, config: LogConfig, now_ms: int) -> bool:

@@ -7,11 +7,11 @@
     coordinator epoch i32, first offset of the open transaction i64
 
 Without them an opening walks every batch of the log, which takes 0.3 s a gigabyte in batches of 16 KB from
-memory, and a second from disk. With one it walks what was appended behind it.
+memory, and a second from disk. With one it walks what was appended after it.
 
-A snapshot is never flushed: its checksum tells a torn one, and losing it only costs the walk. One that is
+A snapshot is never flushed: its checksum shows a torn file, and losing it only costs the walk. One that is
 above the log's end must go before anything is appended: the offsets up to it would be given out anew, and it
-would then tell of batches that are not there.
+would then list batches that are not there.
 """
 
 from __future__ import annotations
@@ -88,19 +88,31 @@ def newest_offset(directory: Path) -> int:
         raise StorageError(f"{directory}: cannot list the producer snapshots: {error}") from error
 
 
+def newest_at(directory: Path, offset: int) -> Snapshot | None:
+    """The newest sound snapshot at or below an offset; nothing is changed."""
+    try:
+        for found in reversed(_offsets(directory)):
+            entries = decode(_path(directory, found).read_bytes()) if found <= offset else None
+            if entries is not None:
+                return Snapshot(found, entries)
+    except OSError as error:
+        raise StorageError(f"{directory}: cannot read the producer snapshots: {error}") from error
+    return None
+
+
 def read_latest(directory: Path, start: int, end: int, file_system: FileSystem) -> Snapshot | None:
     """The newest sound snapshot of a log from `start` to `end`; those that are newer are removed.
 
-    Below the start there may have been batches that are gone by now: what is told there may be out of date,
-    and a producer that went on would be refused.
+    Below the start there may have been batches that are gone by now: the entries about them may be out of
+    date, and a producer that continued would be refused.
     """
-    found, removed = None, False
+    snapshot, removed = None, False
     try:
         for offset in reversed(_offsets(directory)):
             path = _path(directory, offset)
             entries = decode(path.read_bytes()) if start <= offset <= end else None
             if entries is not None:
-                found = Snapshot(offset, entries)
+                snapshot = Snapshot(offset, entries)
                 break
             file_system.remove(path)
             removed = True
@@ -108,7 +120,7 @@ def read_latest(directory: Path, start: int, end: int, file_system: FileSystem) 
             file_system.sync_directory(directory)
     except OSError as error:
         raise StorageError(f"{directory}: cannot read the producer snapshots: {error}") from error
-    return found
+    return snapshot
 
 
 def write(directory: Path, snapshot: Snapshot, file_system: FileSystem) -> None:

@@ -1,4 +1,4 @@
-"""What a fetch gets of a segment file, and the ticket for what is not in memory.
+"""The bytes of a segment file for a fetch, and the ticket for bytes that are not in memory.
 
     data = log.read_cached(offset, max_bytes)     the owner; never waits for the disk
     if isinstance(data, ColdRead):
@@ -12,20 +12,70 @@ that place afterwards: then nothing is read, and the reader asks again.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
+from ottla.log.file_system import Buffer
 from ottla.log.recent_batches import Span
 from ottla.log.segment import Segment
-from ottla.log.segment_file import SegmentFile, find_batch
+from ottla.log.segment_file import Read, SegmentFile, search
 from ottla.model.errors import StorageError
 
 
 class FirstBatch(Enum):
-    """What a fetch gets when its first batch alone is larger than it asked for."""
+    """What a fetch gets if its first batch alone is larger than its limit."""
 
     WHOLE = "whole"  # Fetch 3 and later
     CUT = "cut"  # Fetch 0 to 2: the reader sees a partial message and asks for more bytes
+
+
+class ReadLimits(NamedTuple):
+    """What a fetch may get: so many bytes from an offset on, and no batch at or after `end_offset`, if given.
+
+    `end_offset` is where a batch begins, and above `offset`.
+    """
+
+    offset: int
+    max_bytes: int
+    first_batch: FirstBatch
+    end_offset: int | None = None
+
+
+def read_from(segments: Sequence[Segment], limits: ReadLimits) -> bytes:
+    """The bytes of the first segment that has any at or after the offset. Raises OSError."""
+    for segment in segments:
+        span = segment.locate(limits.offset)
+        if span is not None:
+            end = _end_position(segment, limits, segment.file.read)
+            needed = bytes_needed(span, limits.first_batch)
+            size = max(limits.max_bytes, needed)
+            return segment.file.read(span.position, min(size, max(end - span.position, 0)))
+    return b""
+
+
+def read_cached_from(segments: Sequence[Segment], limits: ReadLimits) -> Buffer:
+    """`read_from`, of what is in memory. Raises BlockingIOError if that is not enough, and OSError."""
+    for segment in segments:
+        file = segment.file
+        span = segment.locate(limits.offset, file.read_now)
+        if span is not None:
+            needed = bytes_needed(span, limits.first_batch)
+            size = max(limits.max_bytes, needed)
+            if limits.end_offset is not None:
+                end = _end_position(segment, limits, file.read_now)
+                size = min(size, max(end - span.position, 0))
+            return file.read_now(span.position, size, needed)
+    return b""
+
+
+def _end_position(segment: Segment, limits: ReadLimits, read: Read) -> int:
+    """Where the first batch is that may not be read; the end of the file if there is none."""
+    if limits.end_offset is None or limits.end_offset >= segment.next_offset:
+        return segment.size
+    first = segment.locate(limits.end_offset, read)
+    return segment.size if first is None else first.position
 
 
 def bytes_needed(span: Span, first_batch: FirstBatch) -> int:
@@ -36,10 +86,10 @@ def bytes_needed(span: Span, first_batch: FirstBatch) -> int:
 class _Stretch:
     """The part of one file to look through: from a batch at or before the wanted one to what was the end."""
 
-    def __init__(self, segment: Segment, offset: int) -> None:
+    def __init__(self, segment: Segment, limits: ReadLimits) -> None:
         self._file: SegmentFile = segment.file
         self._cuts = segment.file.cuts
-        self._start = segment.offset_index.lookup(offset)
+        self._start = segment.offset_index.lookup(limits.offset)
         self._end = segment.size
         self._fd = os.dup(segment.file.fd)
 
@@ -48,13 +98,23 @@ class _Stretch:
         """Bytes to look through."""
         return self._end - self._start
 
-    def read(self, ticket: ColdRead) -> bytes | None:
-        """The bytes that the ticket is for; None if they are not in this file, empty if it was cut."""
-        data, span = None, find_batch(self._pread, self._start, self._end, ticket.offset)
-        if span is not None:
-            size = max(ticket.max_bytes, bytes_needed(span, ticket.first_batch))
-            data = self._pread(span.position, min(size, self._end - span.position))
-        return data if self._file.cuts == self._cuts else b""
+    def read(self, limits: ReadLimits) -> bytes | None:
+        """The bytes of a fetch; None if they are not in this file, empty if it was cut."""
+        data, span = None, search(self._pread, self._start, self._end, limits.offset)
+        if not isinstance(span, Span) and span != self._end and self._start:
+            span = search(self._pread, 0, self._end, limits.offset)  # the index may be damaged
+        if isinstance(span, Span):
+            size = max(limits.max_bytes, bytes_needed(span, limits.first_batch))
+            end = self._end
+            if limits.end_offset is not None:
+                first = search(self._pread, span.position, self._end, limits.end_offset)
+                end = first.position if isinstance(first, Span) else end
+            data = self._pread(span.position, min(size, end - span.position))
+        if self._file.cuts != self._cuts:
+            return b""
+        if not isinstance(span, Span) and span != self._end:
+            raise self._file.damaged(span, limits.offset)
+        return data
 
     def _pread(self, position: int, size: int) -> bytes:
         return os.pread(self._fd, size, position)
@@ -65,38 +125,40 @@ class _Stretch:
 
 @dataclass(slots=True)
 class ColdRead:
-    """A read that must wait for the disk. Use it once: `read`, or `close` if nobody wants it any more."""
+    """A read that must wait for the disk. Use it once: `read`, or `close` if it is not wanted any more."""
 
-    offset: int
-    max_bytes: int
-    first_batch: FirstBatch
+    limits: ReadLimits
     _stretches: list[_Stretch] = field(default_factory=list)
 
     @classmethod
-    def of(cls, segments: list[Segment], offset: int, max_bytes: int, first_batch: FirstBatch) -> ColdRead:
-        """A ticket for the first batch that ends at or behind `offset`, in the first of the segments.
+    def of(cls, segments: list[Segment], limits: ReadLimits) -> ColdRead:
+        """A ticket for the first batch that ends at or after an offset, in the first of the segments.
 
-        If compaction took the end of that one, the batch is the first of the next that has any.
+        If compaction removed the end of that segment, the batch is the first one of the next segment with
+        any.
         """
-        ticket = cls(offset, max_bytes, first_batch)
+        ticket = cls(limits)
         for segment in [segments[0], *[item for item in segments[1:] if item.size][:1]]:
-            ticket._stretches.append(_Stretch(segment, offset))
+            ticket._stretches.append(_Stretch(segment, limits))
         return ticket
 
     @property
     def size(self) -> int:
         """How many bytes to expect, unless the first batch alone is larger."""
-        return min(self.max_bytes, sum(stretch.size for stretch in self._stretches[:1]))
+        return min(self.limits.max_bytes, sum(stretch.size for stretch in self._stretches[:1]))
 
     def read(self) -> bytes:
-        """Wait for the disk; what `PartitionLog.read` would have given. Raises StorageError."""
+        """Wait for the disk; what `PartitionLog.read` would have given.
+
+        Raises StorageError, and KafkaError 2 if the file is damaged before the batch.
+        """
         try:
             for stretch in self._stretches:
-                data = stretch.read(self)
+                data = stretch.read(self.limits)
                 if data is not None:
                     return data
         except OSError as error:
-            raise StorageError(f"cannot read offset {self.offset}: {error}") from error
+            raise StorageError(f"cannot read offset {self.limits.offset}: {error}") from error
         finally:
             self.close()
         return b""

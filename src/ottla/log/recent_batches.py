@@ -16,7 +16,7 @@ from typing import NamedTuple
 KEPT_MIN = 512  # 16 bytes each; twice as many before the older half is dropped
 
 # (size, last offset, largest timestamp) of a batch; a bare tuple, since every produce makes one.
-BatchPlace = tuple[int, int, int]
+BatchSummary = tuple[int, int, int]
 
 
 class Span(NamedTuple):
@@ -33,13 +33,13 @@ class RecentBatches:
         self.clear(next_offset)
 
     def clear(self, next_offset: int) -> None:
-        """Know nothing of what is there; the next batch begins at `next_offset` or behind."""
+        """Forget all batches; the next one begins at or after `next_offset`."""
         self._last_offsets = array("q")
         self._positions = array("q")
         self._known_above = next_offset - 1
 
-    def extend(self, position: int, batches: Iterable[BatchPlace]) -> None:
-        """Note batches that stand at `position` and behind it."""
+    def extend(self, position: int, batches: Iterable[BatchSummary]) -> None:
+        """Add the batches that follow each other from `position` on."""
         last_offsets, positions = self._last_offsets, self._positions
         for size, last_offset, _ in batches:
             last_offsets.append(last_offset)
@@ -51,13 +51,13 @@ class RecentBatches:
             del last_offsets[:dropped], positions[:dropped]
 
     def find(self, offset: int, file_bytes: int) -> Span | None:
-        """The first batch that ends at or behind `offset`; None if it is not known here."""
+        """The first batch that ends at or after `offset`; None if it is not known here."""
         if offset <= self._known_above:
             return None
         positions = self._positions
-        place = bisect_left(self._last_offsets, offset)
-        if place == len(positions):
+        index = bisect_left(self._last_offsets, offset)
+        if index == len(positions):
             return None
-        position = positions[place]
-        end = positions[place + 1] if place + 1 < len(positions) else file_bytes
+        position = positions[index]
+        end = positions[index + 1] if index + 1 < len(positions) else file_bytes
         return Span(position, end - position)

@@ -1,7 +1,7 @@
 """The records of a batch of format 2, one by one, in plain Python.
 
-For batches of a few records, and for a broker that must not load Numba on the way of a produce: some two
-microseconds each. Whoever reads many takes `ottla.records`.
+For batches of a few records: some two microseconds each, and nothing to load. Many records are checked as
+columns (`record_columns`), and read by `ottla.records`.
 
     size varint | attributes i8 | timestamp delta | offset delta | key | value | headers   numbers are varints
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.model.errors import CorruptRecord
-
-_NUMBER_BYTES_MAX = 10
+from ottla.records.record_bytes import read_varint
 
 
 class WalkedRecord(NamedTuple):
@@ -30,23 +29,31 @@ def walked_records(view: memoryview, count: int) -> Iterator[WalkedRecord]:
     at = 0
     try:
         for _ in range(count):
-            size, start = _number(view, at)
+            size, start = read_varint(view, at)
             at = start + size
             if size < 0 or at > len(view):
                 raise CorruptRecord(f"a record of {size} bytes does not fit its batch")
-            yield _record(view[:at], start)
+            yield _fields(view[:at], start)
     except IndexError:
         raise CorruptRecord("a batch ends within a record") from None
     if at != len(view):
         raise CorruptRecord(f"a batch has {len(view) - at} bytes behind its last record")
 
 
-def _record(view: memoryview, at: int) -> WalkedRecord:
-    timestamp_delta, at = _number(view, at + 1)  # behind the attributes
-    offset_delta, at = _number(view, at)
+def record_at(view: memoryview, at: int) -> WalkedRecord:
+    """The record that begins at `at` and fills the rest of `view`. Raises CorruptRecord."""
+    try:
+        return _fields(view, read_varint(view, at)[1])
+    except IndexError:
+        raise CorruptRecord("a batch ends within a record") from None
+
+
+def _fields(view: memoryview, at: int) -> WalkedRecord:
+    timestamp_delta, at = read_varint(view, at + 1)  # after the attributes
+    offset_delta, at = read_varint(view, at)
     key, at = _bytes(view, at)
     value, at = _bytes(view, at)
-    header_count, at = _number(view, at)
+    header_count, at = read_varint(view, at)
     if header_count < 0:
         raise CorruptRecord(f"a record has {header_count} headers")
     for _ in range(header_count):
@@ -59,25 +66,8 @@ def _record(view: memoryview, at: int) -> WalkedRecord:
     return WalkedRecord(timestamp_delta, offset_delta, key, value)
 
 
-def _number(view: memoryview, at: int) -> tuple[int, int]:
-    """A zigzag varint and the place behind it."""
-    number = view[at]
-    at += 1
-    if number >= 0x80:
-        number &= 0x7F
-        for place in range(1, _NUMBER_BYTES_MAX):
-            byte = view[at]
-            at += 1
-            number |= (byte & 0x7F) << 7 * place
-            if byte < 0x80:
-                break
-        else:
-            raise CorruptRecord(f"a number has more than {_NUMBER_BYTES_MAX} bytes")
-    return (number >> 1) ^ -(number & 1), at
-
-
 def _bytes(view: memoryview, at: int) -> tuple[memoryview | None, int]:
-    size, at = _number(view, at)
+    size, at = read_varint(view, at)
     if size == -1:
         return None, at
     end = at + size

@@ -3,66 +3,87 @@
 1. `finish_swaps`: compactions that were decided are carried out.
 2. `sweep`: files that belong to no segment any more go.
 3. `load`: sound segments are trusted; from the recovery point on, every batch is verified, the indexes are
-   rebuilt, and a torn end is cut.
+   rebuilt, and the log is cut at the first batch that is damaged, as Kafka does.
 4. `catch_up`: a log that ends before its start begins anew there.
 
-Every pass may itself be killed at any instant and run again. Nothing is cut while a sound batch stands behind
-the damage: that is no torn write but damage in the middle, and is refused with DamagedLog unless the caller
-chose `OnDamage.CUT`.
+Every pass may itself be killed at any instant and run again. Whatever is lost or cut is in the report. What
+was flushed is never cut: damage below the recovery point, or a log that ends below it, is refused with
+DamagedLog, and nothing is changed. `ottla log repair` (module `repair`) is then the way out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.log import file_names
-from ottla.log.config import LogConfig
+from ottla.log.abort_recovery import AbortRecovery
 from ottla.log.file_names import LOG, SWAP
 from ottla.log.file_system import FileSystem
+from ottla.log.log_config import LogConfig
+from ottla.log.lost_offsets import read_gaps
+from ottla.log.recovery_report import Cut, RecoveryReport
 from ottla.log.segment import Segment
 from ottla.model.errors import DamagedLog
 
-
-class OnDamage(Enum):
-    """What to do about damage that has sound batches behind it."""
-
-    REFUSE = "refuse"
-    CUT = "cut"  # a person decided to lose everything from the damage on
-
-
-@dataclass(slots=True)
-class Report:
-    """What was repaired, for the operator's log."""
-
-    swaps_finished: list[int] = field(default_factory=list)
-    files_removed: list[str] = field(default_factory=list)
-    segments_verified: list[int] = field(default_factory=list)
-    bytes_cut: int = 0
-    cut_because: str = ""
+if TYPE_CHECKING:
+    from ottla.log.verification import Walk
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What loading needs to know. `recovery_point`: everything below it was flushed before the crash."""
+class LogOpening:
+    """What loading needs to know: the directory, and what the checkpoints say of it (None: they do not).
+
+    `recovery_point`: everything below it was flushed before the crash. `first_dirty`: below it compaction may
+    have left gaps between segments. `is_new`: it is known that the directory has no files.
+    """
 
     directory: Path
     config: LogConfig
     file_system: FileSystem
     now_ms: int
-    start_offset: int = 0
+    start_offset: int | None = None
     recovery_point: int = 0
     clean: bool = False
-    on_damage: OnDamage = OnDamage.REFUSE
+    high_watermark: int | None = None
+    first_dirty: int = 0
+    is_new: bool = False
+
+    @property
+    def start(self) -> int:
+        """Where the log starts, 0 if that is not known."""
+        return self.start_offset or 0
+
+    def may_have_gap(self, offset: int) -> bool:
+        """Whether compaction may have removed the records before `offset`."""
+        return self.config.is_compacted or offset <= self.first_dirty
 
 
-def load_segments(opening: Opening) -> tuple[list[Segment], Report]:
-    """Run all passes; at least one segment comes back, the last one being the active."""
-    report = Report()
-    finish_swaps(opening, report)
-    sweep(opening, report)
-    return catch_up(opening, load(opening, report)), report
+def is_empty(directory: Path) -> bool:
+    """Whether a partition has only its directory, as before its first record. Raises OSError."""
+    with os.scandir(directory) as items:
+        return next(items, None) is None
+
+
+def load_segments(opening: LogOpening) -> tuple[list[Segment], RecoveryReport]:
+    """Run all passes. Returns at least one segment; the last one is active."""
+    report = RecoveryReport(opening.clean)
+    if not opening.is_new:
+        finish_swaps(opening, report)
+        sweep(opening, report)
+    segments = load(opening, report)
+    try:
+        check_ends(opening, segments[-1].next_offset, segments[-1].file.path)
+        segments = catch_up(opening, segments, report)
+        segments[-1].store_indexes()
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    report.note_ends(segments[0].base_offset, segments[-1].next_offset, opening)
+    return segments, report
 
 
 def bases_of(directory: Path, suffix: str = LOG) -> list[int]:
@@ -71,7 +92,7 @@ def bases_of(directory: Path, suffix: str = LOG) -> list[int]:
     return sorted(name[0] for name in names if name is not None and name[1] + name[2] == suffix)
 
 
-def finish_swaps(opening: Opening, report: Report) -> None:
+def finish_swaps(opening: LogOpening, report: RecoveryReport) -> None:
     """Pass 1. A `.log.swap` is a compacted segment that was written and flushed: it replaces every segment
     that begins within its offsets.
 
@@ -85,7 +106,7 @@ def finish_swaps(opening: Opening, report: Report) -> None:
         end = _end_of_swap(opening, base, swap)
         for replaced in bases_of(directory):
             if base <= replaced < end:
-                for suffix in (file_names.INDEX, file_names.TIME_INDEX):
+                for suffix in (file_names.INDEX, file_names.TIME_INDEX, file_names.ABORTED_INDEX):
                     files.remove(file_names.segment_file(directory, replaced, suffix))
                 if replaced != base:
                     files.remove(file_names.segment_file(directory, replaced, LOG))
@@ -94,17 +115,17 @@ def finish_swaps(opening: Opening, report: Report) -> None:
         report.swaps_finished.append(base)
 
 
-def _end_of_swap(opening: Opening, base: int, swap: Path) -> int:
+def _end_of_swap(opening: LogOpening, base: int, swap: Path) -> int:
     from ottla.log.verification import verified_end  # here, since it loads Numba
 
     end = verified_end(swap, base, opening.file_system)
     if end is None:
-        what = f"{swap}: a compacted segment is damaged; its originals may be gone. Restore the partition"
-        raise DamagedLog(what, path=str(swap), position=0, offset=base)
+        what = "a compacted segment is damaged, and its originals may be gone"
+        raise damaged(opening.directory, what, swap, 0, base)
     return end
 
 
-def sweep(opening: Opening, report: Report) -> None:
+def sweep(opening: LogOpening, report: RecoveryReport) -> None:
     """Pass 2. Removes what a crash left half done: `.deleted` (was going), `.cleaned` (compaction not yet
     decided), temporary files, and indexes whose log file is gone."""
     directory = opening.directory
@@ -117,86 +138,104 @@ def sweep(opening: Opening, report: Report) -> None:
             report.files_removed.append(path.name)
 
 
-def load(opening: Opening, report: Report) -> list[Segment]:
-    """Pass 3. After a clean stop everything is trusted. Otherwise segments that end at or below the recovery
-    point are, and the rest is verified; the last segment always, since its index was not flushed."""
-    bases = bases_of(opening.directory)
+def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
+    """Pass 3. After a clean stop everything is trusted whose ends agree with its indexes. Otherwise segments
+    that end at or below the recovery point are trusted, and the others verified. The last segment is always
+    verified then, since its index was not flushed."""
+    bases = [] if opening.is_new else bases_of(opening.directory)
     if not bases:
-        return [_segment(opening, opening.start_offset)]
+        check_ends(opening, opening.start, opening.directory)
+        return [_segment(opening, opening.start)]
+    known_gaps = set(read_gaps(opening.directory))
     segments: list[Segment] = []
-    for place, base in enumerate(bases):
-        segment = _segment(opening, base)
-        segments.append(segment)
-        behind = bases[place + 1] if place + 1 < len(bases) else None
-        trusted = opening.clean or (behind is not None and behind <= opening.recovery_point)
-        if trusted and segment.load(next_offset=behind):
-            continue
-        if not _verify(segment, bases[place + 1 :], opening, report):
-            break
-        if behind is not None:
-            segment.seal()
+    aborts = AbortRecovery(opening.directory)
+    try:
+        for index, base in enumerate(bases):
+            segment = _segment(opening, base)
+            segments.append(segment)
+            behind = bases[index + 1] if index + 1 < len(bases) else None
+            trusted = opening.clean or (behind is not None and behind <= opening.recovery_point)
+            end = segment.load(next_offset=behind) if trusted else None
+            if end is None:
+                if trusted:
+                    report.indexes_rebuilt.append(base)
+                found = _verify(segment, bases[index + 1 :], opening, report)
+                aborts.take_in(segment, segments[:-1], has_markers=found.has_markers)
+                if found.fault is not None:
+                    break
+                end = segment.next_offset
+                if behind is not None:
+                    segment.seal()
+                    segment.next_offset = behind
+            if behind is not None and end < behind and not opening.may_have_gap(behind):
+                report.gaps += {(end, behind)} - known_gaps
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
     return segments
 
 
-def catch_up(opening: Opening, segments: list[Segment]) -> list[Segment]:
+def check_ends(opening: LogOpening, end: int, path: Path) -> None:
+    """Refuse a log that has lost what was flushed, or whose start cannot be; nothing is changed then.
+
+    To continue where such a log ends would give its offsets a second time.
+    """
+    if max(end, opening.start) < opening.recovery_point:
+        what = f"the log ends at offset {end}, but was flushed up to {opening.recovery_point}"
+    elif opening.start > max(end, opening.high_watermark or opening.start):
+        what = f"the log ends at offset {end}, and its checkpoint says that it starts at {opening.start}"
+    else:
+        return
+    raise damaged(opening.directory, what, path, 0, end)
+
+
+def damaged(directory: Path, what: str, path: Path, position: int, offset: int) -> DamagedLog:
+    """The error for a partition that a person must look at, with the command for it."""
+    text = f"{path}: {what}. Nothing was changed. See: ottla log repair {directory.parent} --dry-run"
+    return DamagedLog(text, path=str(path), position=position, offset=offset)
+
+
+def catch_up(opening: LogOpening, segments: list[Segment], report: RecoveryReport) -> list[Segment]:
     """Pass 4. Where the end was lost in a crash, the log may end below the start that was checkpointed.
 
-    What is left was deleted already: it goes, oldest first, and offsets go on at the start, none twice.
+    What is left was deleted already: it goes, oldest first, and offsets continue at the start, none twice.
     """
-    if segments[-1].next_offset >= opening.start_offset:
+    if segments[-1].next_offset >= opening.start:
         return segments
     for segment in segments:
         segment.close()
         for suffix in file_names.SUFFIXES:
             opening.file_system.remove(segment.path_of(suffix))
-    return [_segment(opening, opening.start_offset)]
+    report.begun_anew = True
+    return [_segment(opening, opening.start)]
 
 
-def _segment(opening: Opening, base: int) -> Segment:
-    return Segment(opening.directory, base, opening.config, opening.file_system, opening.now_ms)
+def _segment(opening: LogOpening, base: int) -> Segment:
+    return Segment(
+        opening.directory, base, opening.config, opening.file_system, opening.now_ms, is_new=opening.is_new
+    )
 
 
-def _verify(segment: Segment, later: list[int], opening: Opening, report: Report) -> bool:
-    """Verify one segment; False if the log was cut in it, so that it is the last one now."""
+def _verify(segment: Segment, later: list[int], opening: LogOpening, report: RecoveryReport) -> Walk:
+    """Verify one segment; with a fault the log was cut in it, so that it is the last one now."""
     from ottla.log.verification import walk  # here, since it loads Numba
 
     report.segments_verified.append(segment.base_offset)
     segment.forget(opening.config)
-    reason = walk(segment)
+    found = walk(segment, end_offset=later[0] if later else None)
+    reason = found.fault
     if reason is None:
-        return True
-    offset, position = segment.next_offset, segment.noted_bytes
-    followers = [_segment(opening, base) for base in later]
-    try:
-        place = _first_sound([(segment, position), *((item, 0) for item in followers)], offset)
-        if place is not None and opening.on_damage is OnDamage.REFUSE:
-            path, found = place
-            raise DamagedLog(
-                f"{segment.file.path}, byte {position}: {reason}; sound batches follow in {path.name} at byte"
-                f" {found}, so this is not a torn write. Nothing was changed. Restore the partition, or open"
-                f" it with OnDamage.CUT to lose everything from offset {offset} on",
-                path=str(segment.file.path),
-                position=position,
-                offset=offset,
-            )
-    finally:
-        for follower in followers:
-            follower.close()
-    report.bytes_cut += segment.size - position + sum(follower.file.size for follower in followers)
-    report.cut_because = reason
-    for follower in reversed(followers):
+        return found
+    offset, position, path = segment.next_offset, segment.noted_bytes, segment.file.path
+    if offset < opening.recovery_point or (opening.clean and later):
+        what = f"byte {position}, offset {offset}: {reason}, and it was flushed: the disk has damaged it"
+        raise damaged(opening.directory, what, path, position, offset)
+    later_paths = [file_names.segment_file(opening.directory, base, LOG) for base in later]
+    bytes_cut = segment.size - position + sum(item.stat().st_size for item in later_paths)
+    report.cut = Cut(path.name, position, offset, bytes_cut, len(later), reason)
+    for base in reversed(later):
         for suffix in file_names.SUFFIXES:
-            opening.file_system.remove(follower.path_of(suffix))
+            opening.file_system.remove(file_names.segment_file(opening.directory, base, suffix))
     segment.file.truncate(position)
-    return False
-
-
-def _first_sound(places: list[tuple[Segment, int]], offset: int) -> tuple[Path, int] | None:
-    """The first batch behind a damage that is sound: (file, position)."""
-    from ottla.log.verification import sound_batch_after  # here, since it loads Numba
-
-    for segment, position in places:
-        found = sound_batch_after(segment.file, position, offset)
-        if found is not None:
-            return segment.file.path, found
-    return None
+    return found

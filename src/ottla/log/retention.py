@@ -1,4 +1,4 @@
-"""Which old segments go: a pure choice by time, size and log start, and doing it.
+"""Which old segments are deleted: a pure choice by time, size and log start; and their deletion.
 
 A segment goes whole, and only together with everything older. Its age is that of its *newest* record, and a
 segment is closed only by an append: so a partition with little traffic keeps records far longer than
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.log.config import LogConfig
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 
 
@@ -27,13 +27,13 @@ class SegmentFacts(NamedTuple):
 
 
 def expired_count(segments: Sequence[SegmentFacts], config: LogConfig, start_offset: int, now_ms: int) -> int:
-    """How many of the oldest segments go. The last one is the active; an empty one never goes."""
+    """How many of the oldest segments to delete. The last one is active, and is kept while it is empty."""
     count = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes
-    for place, segment in enumerate(segments):
-        if place == len(segments) - 1 and not segment.size:
+    for index, segment in enumerate(segments):
+        if index == len(segments) - 1 and not segment.size:
             break
-        below_start = segment.next_offset <= start_offset and place < len(segments) - 1
+        below_start = segment.next_offset <= start_offset and index < len(segments) - 1
         too_old = 0 <= config.retention_ms < now_ms - segment.largest_timestamp
         too_much = config.retention_bytes >= 0 and excess - segment.size >= 0
         if not (below_start or (config.is_deleted and (too_old or too_much))):
@@ -44,7 +44,7 @@ def expired_count(segments: Sequence[SegmentFacts], config: LogConfig, start_off
 
 
 def apply_retention(log: PartitionLog, now_ms: int) -> int:
-    """Drop what has expired; how many segments. Their files stay as `.deleted` until `log.purge()`."""
+    """Drop expired segments; return how many. Their files stay as `.deleted` until `log.purge()`."""
     facts = [SegmentFacts(item.size, item.next_offset, item.largest_timestamp) for item in log.segments]
     count = expired_count(facts, log.config, log.start_offset, now_ms)
     if count:

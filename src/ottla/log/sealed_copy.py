@@ -14,20 +14,20 @@ from ottla.log.segment import Segment
 
 
 class SealedCopy:
-    """Made by the owner of the segment. `go_on` is asked before each read: it raises to end the work."""
+    """Made by the owner of the segment. `check_wanted` is called before each read, and raises to end it."""
 
-    def __init__(self, segment: Segment, go_on: Callable[[], None]) -> None:
+    def __init__(self, segment: Segment, check_wanted: Callable[[], None]) -> None:
         self.path: Path = segment.file.path
         self.base_offset = segment.base_offset
         self.next_offset = segment.next_offset
         self.size = segment.size
         self.modified_ms = segment.modified_ms
-        self._go_on = go_on
+        self._check_wanted = check_wanted
         self._fd = os.dup(segment.file.fd)
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes."""
-        self._go_on()
+        self._check_wanted()
         return os.pread(self._fd, size, position)
 
     def close(self) -> None:

@@ -1,11 +1,14 @@
-"""A segment: one log file with its two indexes, and what must be known of it without reading it.
+"""A segment: one log file with its indexes, and what must be known of it without reading it.
 
     00000000000000000100.log   [batch 100-103][batch 104-104][batch 105-160]…        next_offset 161
                       .index        entries every index.interval.bytes of log
                       .timeindex    an entry beside each of those, and the largest timestamp when sealed
+                      .txnindex     the aborted transactions that end here, if there are any
 
-Only the last segment of a log is appended to. Sealing stores the indexes; nothing else tells an active
-segment from a sealed one.
+Only the last segment of a log is appended to. Its index files exist too, as Kafka's do, so that Kafka's tools
+can read them; they are up to INDEX_ENTRIES_UNSTORED_MAX entries behind. Sealing stores the rest. The files of
+an empty log's only segment, at offset 0, are made with its first record: until then a partition is only a
+directory.
 """
 
 from __future__ import annotations
@@ -16,14 +19,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.log import file_names
-from ottla.log.batch_header import NO_TIMESTAMP
-from ottla.log.config import LogConfig
+from ottla.log.aborted_index import AbortedIndex
 from ottla.log.file_system import Buffer, FileSystem
+from ottla.log.log_config import LogConfig
 from ottla.log.offset_index import ENTRY_BYTES, RELATIVE_OFFSET_MAX, OffsetIndex
-from ottla.log.recent_batches import BatchPlace, RecentBatches, Span
-from ottla.log.segment_file import Read, SegmentFile, find_batch
+from ottla.log.recent_batches import BatchSummary, RecentBatches, Span
+from ottla.log.segment_file import Read, SegmentFile, search
 from ottla.log.time_index import ENTRY as TIME_ENTRY
 from ottla.log.time_index import TimeIndex
+from ottla.log.undecided import AbortedTransaction
+from ottla.model.record_layout import NO_TIMESTAMP
+
+# Writing the index files takes about as long as appending a batch, so it is done once for many entries.
+INDEX_ENTRIES_UNSTORED_MAX = 64
 
 
 class Segment:
@@ -37,8 +45,13 @@ class Segment:
         file_system: FileSystem,
         created_ms: int,
         state: str = "",
+        *,
+        is_new: bool = False,
     ) -> None:
-        """Opens the log file, with a state suffix while it is not yet a segment of its log."""
+        """Opens the log file, with a state suffix while it is not yet a segment of its log.
+
+        `is_new`: it is known that there are no files.
+        """
         self.directory = directory
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -46,21 +59,26 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.noted_bytes = 0  # where the last batch ends that was taken into account
+        self.is_index_doubtful = False  # a look-up by the index ended at bytes that are no batch
         self._file_system = file_system
         self._interval = config.index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
         # Differs from segment to segment, so that partitions that began together do not roll together.
         self._jitter = zlib.crc32(f"{directory.name} {base_offset}".encode())
-        self.file = SegmentFile(self.path_of(file_names.LOG + state), file_system)
+        path = self.path_of(file_names.LOG + state)
+        is_later = base_offset == 0 and not state and (is_new or not path.exists())
+        self.file = SegmentFile(path, file_system, later=is_later)
         self.recent = RecentBatches(base_offset)
+        self.aborted = AbortedIndex(self.path_of(file_names.ABORTED_INDEX), file_system)
         self._new_indexes(config)
 
     def _new_indexes(self, config: LogConfig) -> None:
-        place = (self.base_offset, max(config.segment_index_bytes // ENTRY_BYTES, 1), self._file_system)
-        self.offset_index = OffsetIndex(self.path_of(file_names.INDEX), *place)
-        place = (self.base_offset, max(config.segment_index_bytes // TIME_ENTRY.size, 2), self._file_system)
-        self.time_index = TimeIndex(self.path_of(file_names.TIME_INDEX), *place)
+        base, files = self.base_offset, self._file_system
+        offsets_max = max(config.segment_index_bytes // ENTRY_BYTES, 1)
+        self.offset_index = OffsetIndex(self.path_of(file_names.INDEX), base, offsets_max, files)
+        times_max = max(config.segment_index_bytes // TIME_ENTRY.size, 2)
+        self.time_index = TimeIndex(self.path_of(file_names.TIME_INDEX), base, times_max, files)
 
     def path_of(self, suffix: str) -> Path:
         """One of the segment's files."""
@@ -74,16 +92,18 @@ class Segment:
     @property
     def modified_ms(self) -> int:
         """When the log file was last written."""
+        if not self.file.is_made:
+            return self.created_ms
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
     @property
     def largest_timestamp(self) -> int:
-        """Of its records; without one, the time of the last write."""
+        """The largest timestamp of its records; if they have none, the time of the last write."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
 
     @property
     def first_timestamp(self) -> int:
-        """Of its first batch, from which its age is counted; -1 if it has none."""
+        """The timestamp of its first batch, from which its age is counted; -1 if there is none."""
         if self._first_timestamp is None:
             first = next(self.file.headers(0), None)
             if first is None:
@@ -93,12 +113,12 @@ class Segment:
 
     # ---- append
 
-    def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchPlace]) -> None:
-        """Write the buffers, which hold the batches one behind the other. All or nothing."""
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchSummary]) -> None:
+        """Write the buffers, which hold the batches one after the other. All or nothing."""
         self.note(self.file.append(buffers), batches)
 
-    def note(self, position: int, batches: Sequence[BatchPlace]) -> None:
-        """Take batches that stand at `position` and behind it into account: indexes, offsets, timestamps."""
+    def note(self, position: int, batches: Sequence[BatchSummary]) -> None:
+        """Add the batches from `position` on to the indexes, the offsets and the timestamps."""
         self.recent.extend(position, batches)
         newest, last_offset = self.max_timestamp, self.next_offset - 1
         since, interval = self._bytes_since_index, self._interval
@@ -117,15 +137,16 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def forget_recent(self) -> None:
-        """Places of the last batches were coarse: what is looked for among them must be walked to."""
+        """The last batches were noted coarsely: a look-up among them must walk the file."""
         self.recent.clear(self.next_offset)
 
     def is_due(
         self, size_added: int, last_offset: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
-        """Whether `size_added` more bytes belong into a new segment. Asked on append, and only then.
+        """Whether `size_added` more bytes belong into a new segment. Called on append only.
 
-        The age is the difference of timestamps, unless the first batch has none: then the clock tells.
+        The age is the difference of timestamps, unless the first batch has none: then it is the time since it
+        was created.
         """
         size = self.file.size
         if not size:
@@ -152,53 +173,132 @@ class Segment:
         """Store both indexes, the time index with the largest timestamp as its last entry."""
         self.recent.clear(self.next_offset)
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.store_indexes()
+
+    def make_files(self) -> None:
+        """Make the files of a segment that has none yet."""
+        self.file.make()
+        self.store_indexes()
+
+    def store_indexes(self) -> None:
+        """Bring both index files up to date; they are created if they are missing."""
+        if not self.file.is_made:
+            return
         self.offset_index.store()
         self.time_index.store()
+        self.aborted.store()
+
+    def note_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Add what markers of the last append have aborted, in the file too."""
+        self.aborted.extend(aborted)
+        self.aborted.store()
+
+    def store_indexes_if_due(self) -> None:
+        """Store the indexes once enough entries have come together; called after every append."""
+        if self.offset_index.unstored >= INDEX_ENTRIES_UNSTORED_MAX:
+            self.store_indexes()
 
     # ---- read
 
     def locate(self, offset: int, read: Read | None = None) -> Span | None:
-        """The first batch that ends at or behind `offset`; None if all end before it.
+        """The first batch that ends at or after `offset`; None if all end before it.
 
-        `read` is how to look at the file where that is needed: `self.file.read` unless told.
+        `read` reads the file where that is needed, `self.file.read` by default.
         """
         file = self.file
-        found = self.recent.find(offset, file.size)
-        if found is not None:
+        end = file.size  # once: in another thread than the owner's it may grow meanwhile
+        span = self.recent.find(offset, end)
+        if span is not None:
+            return span
+        found = search(read or file.read, self.offset_index.lookup(offset), end, offset)
+        if isinstance(found, Span):
             return found
-        return find_batch(read or file.read, self.offset_index.lookup(offset), file.size, offset)
+        if found != end:
+            return self._look_again(offset, found)
+        return None
+
+    def offset_after(self, offset: int, size: int) -> int:
+        """An offset at or after the end of a read of `size` bytes from `offset` on, by the index alone."""
+        end = self.offset_index.offset_after(offset, size)
+        return self.next_offset if end is None else end
+
+    def _look_again(self, offset: int, position: int) -> Span | None:
+        """Batches ended at a position before the end of the file: either the index is wrong, or the file.
+
+        The index is rebuilt if that helps. Raises KafkaError 2 if the file is damaged: what comes after the
+        damage must not be taken for what comes next.
+        """
+        if not self.is_index_doubtful:
+            self.is_index_doubtful = True
+            self._rebuild_indexes()
+            return self.locate(offset)
+        raise self.file.damaged(position, offset)
+
+    def _rebuild_indexes(self) -> None:
+        """Replace the offset index by one from all batches, unless these do not reach to the file's end."""
+        index = OffsetIndex(
+            self.offset_index.path, self.base_offset, self.offset_index.entries_max, self._file_system
+        )
+        since = position = 0
+        for header in self.file.headers(0):
+            if not 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+                return
+            if since > self._interval:
+                index.append(header.last_offset, header.position)
+                since = 0
+            since += header.size
+            position = header.position + header.size
+        if position == self.size:
+            self.offset_index = index
 
     # ---- load and cut
 
-    def load(self, *, next_offset: int | None) -> bool:
-        """Trust the files: read the indexes, and walk from the last index entry where the end is not known.
+    def load(self, *, next_offset: int | None) -> int | None:
+        """Trust the files: read the indexes, and walk from the last index entry to the end.
 
-        `next_offset` is the base of the segment behind this one. False if an index must be rebuilt.
+        `next_offset` is the base of the segment after this one. Returns one past the last offset, or None
+        if the files contradict each other: then the segment must be verified and its indexes rebuilt.
         """
         if not self.offset_index.load(self.size) or not self.time_index.load():
-            return False
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+            return None
+        if not self.aborted.load(self.base_offset):
+            return None
+        indexed_time, time_offset = self.max_timestamp, _ = self.time_index.last
+        self.max_timestamp_offset = time_offset
+        end_position = self._walk_to_end()
+        end = self.next_offset
+        if end_position != self.size or time_offset > max(end - 1, self.base_offset):
+            return None
+        if end - self.base_offset > RELATIVE_OFFSET_MAX + 1:
+            return None  # no checksum covers offsets
         if next_offset is not None:
+            # The time index of a sealed segment has its largest time: retention is decided by it.
+            if end > next_offset or self.max_timestamp > indexed_time:
+                return None
             self.next_offset = next_offset
-            return True
-        self._walk_to_end()
-        return True
+        return end
 
-    def _walk_to_end(self) -> None:
-        """Find `next_offset` and the largest timestamp behind the last index entry; adds no entries."""
+    def _walk_to_end(self) -> int:
+        """Find `next_offset` and the largest timestamp after the last index entry; adds no entries.
+
+        Returns the position where batches end.
+        """
         self.next_offset = self.base_offset
         self._bytes_since_index = 0
-        at = self.offset_index.entries()[-1][1] if self.offset_index.count else 0
+        at = self.offset_index.last_position
         for header in self.file.headers(at):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
             self._bytes_since_index += header.size
+            at = header.position + header.size
         self.recent.clear(self.next_offset)
+        return at
 
     def forget(self, config: LogConfig) -> None:
         """Start over with empty indexes, before a rebuild."""
         self._new_indexes(config)
+        self.aborted.forget()
         self.next_offset = self.base_offset
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_index = self.noted_bytes = 0
@@ -206,12 +306,13 @@ class Segment:
         self.recent.clear(self.base_offset)
 
     def truncate(self, offset: int) -> None:
-        """Cut the batch that holds `offset` and everything behind it."""
+        """Cut the batch that holds `offset` and everything after it."""
         first = self.locate(offset)
         if first is not None:
             self.file.truncate(first.position)
             self.offset_index.truncate(offset)
             self.time_index.truncate(offset)
+            self.aborted.truncate(offset)
             # An index entry may point at a batch that began before `offset` and was cut whole.
             while self.offset_index.count and self.offset_index.entries()[-1][1] >= first.position:
                 self.offset_index.truncate(self.offset_index.entries()[-1][0])
@@ -221,7 +322,7 @@ class Segment:
         self._walk_to_end()
 
     def rename(self, state: str, new_state: str) -> None:
-        """Change the state suffix of all files that exist; the log file first, since it is what counts."""
+        """Change the state suffix of all files that exist; the log file first, since recovery goes by it."""
         for suffix in file_names.SUFFIXES:
             old = self.path_of(suffix + state)
             if old.exists():

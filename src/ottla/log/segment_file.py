@@ -6,29 +6,32 @@ before the error is raised.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ottla.log.batch_header import (
+from ottla.log.batch_header import HEADER_BYTES, BatchHeader, header_at
+from ottla.log.end_markers import EndMarker, read_marker
+from ottla.log.file_system import Buffer, FileSystem
+from ottla.log.recent_batches import Span
+from ottla.model.error_codes import Code
+from ottla.model.errors import CorruptRecord, KafkaError, LogOffline, StorageError
+from ottla.model.record_layout import (
     BATCH_LAST_OFFSET_DELTA_AT,
+    ENTRY_BYTES_MIN,
     ENTRY_OVERHEAD,
-    HEADER_BYTES,
+    LAST_OFFSET_DELTA,
     MAGIC_AT,
     OFFSET_AND_SIZE,
     SIZE,
+    SIZE_AT,
     SIZE_MIN,
-    BatchHeader,
-    header_at,
 )
-from ottla.log.file_system import Buffer, FileSystem
-from ottla.log.recent_batches import Span
-from ottla.model.errors import LogOffline, StorageError
 
-# Walking small batches, one read serves many; behind a large one it is wasted, so it stays small.
+# Walking small batches, one read serves many; after a large one it is wasted, so it stays small.
 WALK_BYTES = 8192
-ENTRY_BYTES_MIN = ENTRY_OVERHEAD + SIZE_MIN[0]
 # Linux can say that bytes are not in memory instead of waiting for the disk; not on every file system.
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
@@ -39,19 +42,31 @@ Read = Callable[[int, int], Buffer]
 class SegmentFile:
     """The descriptor stays open for the life of the segment: reads are one system call.
 
-    `cuts` counts truncations, each before it happens: who reads in another thread compares it afterwards.
+    `cuts` counts truncations, each before it happens: a reader in another thread compares it afterwards.
+    `damage` is what a reader has found, in any thread.
+    With `later` the file is made by `make`, and is empty until then.
     """
 
-    def __init__(self, path: Path, file_system: FileSystem) -> None:
+    def __init__(self, path: Path, file_system: FileSystem, *, later: bool = False) -> None:
         self.path = path
         self._file_system = file_system
-        self.fd = file_system.open(path)
-        self.size = os.fstat(self.fd).st_size
+        self.is_made = False
+        self.fd = -1
+        self.size = 0
+        if not later:
+            self.make()
         self.cuts = 0
+        self.damage: str | None = None
         self._can_refuse_to_wait = bool(RWF_NOWAIT)
 
+    def make(self) -> None:
+        """Open the file, which is made if it is missing."""
+        self.fd = self._file_system.open(self.path)
+        self.size = os.fstat(self.fd).st_size
+        self.is_made = True
+
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write behind what is there; the position where it begins. All or nothing."""
+        """Append to the file, all or nothing; returns the position of the first byte."""
         start = self.size
         try:
             self.size += self._file_system.write_all(self.fd, buffers, start)
@@ -70,7 +85,7 @@ class SegmentFile:
     def read_now(self, position: int, size: int, least: int = HEADER_BYTES) -> Buffer:
         """What is in memory of `size` bytes; raises BlockingIOError if those are fewer than `least`.
 
-        Where the file system cannot tell, it waits as `read` does.
+        Where the file system does not support this, it waits as `read` does.
         """
         size = min(size, self.size - position)
         if size <= 0 or not self._can_refuse_to_wait:
@@ -94,13 +109,32 @@ class SegmentFile:
 
         Ends early at bytes that are no entry: a reader never gets what no walk can reach.
         """
-        for chunk, at, place, _ in entries(self.read, position, self.size, chunk_bytes):
-            header = header_at(chunk, at, place)
+        for chunk, at, entry_position, _ in entries(self.read, position, self.size, chunk_bytes):
+            header = header_at(chunk, at, entry_position)
             if header is not None:
                 yield header
 
+    def history(self, position: int) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        """The entries as `headers` gives them, each control batch with its marker.
+
+        A control batch that cannot be read has none.
+        """
+        for header in self.headers(position):
+            marker = None
+            if header.is_control:
+                with contextlib.suppress(CorruptRecord):
+                    marker = read_marker(self.read(header.position, header.size), header)
+            yield header, marker
+
+    def damaged(self, position: int, offset: int) -> KafkaError:
+        """Note that no batch begins at a position, and return the error for the reader of an offset."""
+        self.damage = f"{self.path}, byte {position}: no batch begins there"
+        return KafkaError(Code.CORRUPT_MESSAGE, f"{self.damage}, so offset {offset} cannot be found")
+
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes."""
+        if not self.is_made:
+            return
         self.cuts += 1
         self._file_system.truncate(self.fd, size)
         self.size = size
@@ -110,7 +144,7 @@ class SegmentFile:
         self._file_system.sync(self.fd)
 
     def close(self) -> None:
-        """Give the descriptor back; twice is once."""
+        """Give the descriptor back. May be called twice."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -121,7 +155,8 @@ def entries(
 ) -> Iterator[tuple[Buffer, int, int, int]]:
     """(some bytes, where in them the entry begins, its position in the file, its size) of each entry.
 
-    The bytes hold the header, if not the whole entry. Ends at what is no entry, or reaches beyond `end`.
+    The bytes hold the header, if not the whole entry. Ends before bytes that are no entry, or an entry that
+    reaches beyond `end`.
     """
     chunk: Buffer = b""
     start = position
@@ -131,7 +166,7 @@ def entries(
             chunk, start, at = read(position, min(chunk_bytes, end - position)), position, 0
             if len(chunk) < min(HEADER_BYTES, end - position):
                 return  # cut meanwhile
-        size = SIZE.unpack_from(chunk, at + 8)[0] + ENTRY_OVERHEAD
+        size = SIZE.unpack_from(chunk, at + SIZE_AT)[0] + ENTRY_OVERHEAD
         least = SIZE_MIN.get(chunk[at + MAGIC_AT])
         if least is None or size < ENTRY_OVERHEAD + least or position + size > end:
             return
@@ -140,11 +175,26 @@ def entries(
 
 
 def find_batch(read: Read, position: int, end: int, offset: int) -> Span | None:
-    """The first batch from `position` on that ends at or behind `offset`; None if all before `end` do not."""
-    for chunk, at, place, size in entries(read, position, end):
-        last_offset, _ = OFFSET_AND_SIZE.unpack_from(chunk, at)
+    """The first batch from `position` to `end` that ends at or after `offset`; None if there is none."""
+    found = search(read, position, end, offset)
+    return found if isinstance(found, Span) else None
+
+
+def search(read: Read, position: int, end: int, offset: int) -> Span | int:
+    """The first batch from `position` on that ends at or after `offset`, or the place where batches end.
+
+    That place is `end`, unless the bytes there are damaged or `position` is not where a batch begins. A
+    position other than 0 is of an index, and its batch begins at or before `offset`.
+    """
+    is_indexed, previous = position > 0, -1
+    for chunk, at, entry_position, size in entries(read, position, end):
+        first_offset, _ = OFFSET_AND_SIZE.unpack_from(chunk, at)
+        last_offset = first_offset
         if chunk[at + MAGIC_AT] == 2:
-            last_offset += SIZE.unpack_from(chunk, at + BATCH_LAST_OFFSET_DELTA_AT)[0]
+            last_offset += LAST_OFFSET_DELTA.unpack_from(chunk, at + BATCH_LAST_OFFSET_DELTA_AT)[0]
+        if last_offset <= previous or (is_indexed and first_offset > offset):
+            return entry_position
         if last_offset >= offset:
-            return Span(place, size)
-    return None
+            return Span(entry_position, size)
+        is_indexed, previous, position = False, last_offset, entry_position + size
+    return position

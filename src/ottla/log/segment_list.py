@@ -6,13 +6,19 @@ segments get the suffix `.deleted` and stay, open, in `doomed` until `purge`.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ottla.log import file_names
-from ottla.log.config import LogConfig
 from ottla.log.file_system import FileSystem
+from ottla.log.flush_ticket import FlushTicket
+from ottla.log.log_config import LogConfig
 from ottla.log.segment import Segment
+from ottla.log.undecided import AbortedTransaction
+
+FLUSHED_SEGMENTS_MAX = 16  # with one ticket, which takes up to four descriptors a segment
 
 
 class SegmentList:
@@ -27,7 +33,7 @@ class SegmentList:
         self.items = segments
         self.active = segments[-1]
         self.doomed: list[Segment] = []
-        self.names_changed = True
+        self.names_changed = self.active.file.is_made
         self._replacements: list[Segment] = []
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = sum(segment.size for segment in segments[:-1])
@@ -40,15 +46,32 @@ class SegmentList:
         """Bytes of all log files."""
         return self._sealed_bytes + self.active.file.size
 
-    def place(self, offset: int) -> int:
+    def index_of(self, offset: int) -> int:
         """Which segment an offset belongs to; the first for whatever is below it."""
         if offset >= self._bases[-1]:
             return len(self._bases) - 1
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment that an offset belongs to, and all behind it."""
-        return self.items[self.place(offset) :]
+        """The segment that an offset belongs to, and all after it."""
+        return self.items[self.index_of(offset) :]
+
+    def aborted(self, offset: int, size: int, end_offset: int) -> list[AbortedTransaction]:
+        """See `PartitionLog.aborted`. A few more are no harm: readers look at producers and offsets."""
+        segments = self.from_offset(offset)
+        end = segments[0].offset_after(offset, size)
+        if end >= segments[0].next_offset:  # the read may be of the next segment that has any bytes
+            later = next((item for item in segments[1:] if item.size), None)
+            end = later.offset_after(later.base_offset, size) if later is not None else end
+        end = min(end, end_offset)
+        found = []
+        for segment in segments:
+            for item in segment.aborted.from_offset(offset):
+                if item.first_offset < end:
+                    found.append(item)
+                if item.last_stable_offset >= end:
+                    return found
+        return found
 
     # ---- at the end
 
@@ -56,6 +79,11 @@ class SegmentList:
         """Seal the active segment and begin another."""
         self.active.seal()
         segment = Segment(self._directory, base_offset, config, self._file_system, now_ms)
+        try:
+            segment.store_indexes()
+        except OSError:
+            segment.close()
+            raise
         self._sealed_bytes += self.active.size
         self.items.append(segment)
         self._bases.append(base_offset)
@@ -87,19 +115,39 @@ class SegmentList:
 
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Have `new`, whose files are in place, instead of neighbouring sealed segments."""
-        place = self.items.index(old[0])
-        self.items[place : place + len(old)] = [new]
-        self._bases[place : place + len(old)] = [new.base_offset]
+        first = self.items.index(old[0])
+        self.items[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
         self._sealed_bytes += new.size - sum(segment.size for segment in old)
         self.doomed += old
         self._replacements.append(new)
         self.names_changed = True
 
-    def unflushed(self, recovery_point: int) -> list[Segment]:
-        """Segments to be flushed: from the recovery point on, and those that replaced others since."""
-        replacements, self._replacements = self._replacements, []
+    def add_unflushed(self, ticket: FlushTicket, recovery_point: int) -> None:
+        """Add descriptors of all files to be flushed: of segments that replaced others, and of all from the
+        recovery point on, at most FLUSHED_SEGMENTS_MAX of them."""
         behind = self.from_offset(recovery_point)
-        return [item for item in replacements if item in self.items and item not in behind] + behind
+        segments = [item for item in self._replacements if item in self.items and item not in behind] + behind
+        if len(segments) > FLUSHED_SEGMENTS_MAX:
+            ticket.offset = segments[FLUSHED_SEGMENTS_MAX].base_offset
+            del segments[FLUSHED_SEGMENTS_MAX:]
+        for segment in segments:
+            self._add_descriptors(segment, ticket.descriptors)
+        self._replacements = [
+            item for item in self._replacements if item in self.items and item not in segments
+        ]
+
+    def _add_descriptors(self, segment: Segment, descriptors: list[int]) -> None:
+        if not segment.file.is_made:
+            return
+        descriptors.append(os.dup(segment.file.fd))
+        if segment.aborted.count:
+            descriptors.append(self._file_system.open(segment.aborted.path))
+        if segment is self.active:
+            segment.store_indexes()  # but not flushed: after a crash they are rebuilt in any case
+        else:
+            descriptors.append(self._file_system.open(segment.offset_index.path))
+            descriptors.append(self._file_system.open(segment.time_index.path))
 
     def purge(self) -> int:
         """Remove the files that are `.deleted`; how many segments."""
@@ -117,3 +165,39 @@ class SegmentList:
         for segment in (*self.items, *self.doomed):
             segment.close()
         self.doomed.clear()
+
+
+def damage_in(segments: Iterable[Segment]) -> list[str]:
+    """What readers have found damaged, for each segment."""
+    return [segment.file.damage for segment in segments if segment.file.damage is not None]
+
+
+def swap_in(
+    swaps: Sequence[tuple[list[Segment], Segment]],
+    segments: SegmentList,
+    directory: Path,
+    file_system: FileSystem,
+) -> None:
+    """The end of a compaction: replace neighbouring segments by one each, in the order of offsets.
+
+    1. All `.log.cleaned` files get the suffix `.swap`, and the directory is flushed. That decides: a crash
+       before it leaves the old segments; after it, recovery finishes the job from the names of the files.
+    2. Oldest first, the old files become `.deleted` and the new one gets its name, so that a tombstone never
+       goes before the values that it hides. The directory is flushed with the log's next flush.
+
+    Raises OSError at any step.
+    """
+    if not swaps:
+        return
+    for old, new in swaps:
+        # The age of records without a time is that of their file.
+        file_system.set_modified(new.file.path, old[-1].modified_ms)
+        new.rename(file_names.CLEANED, file_names.SWAP)
+    file_system.sync_directory(directory)
+    for old, new in swaps:
+        for segment in old:
+            segment.rename("", file_names.DELETED)
+        new.rename(file_names.SWAP, "")
+        new.next_offset = old[-1].next_offset
+        new.seal()
+        segments.replace(old, new)

@@ -1,8 +1,8 @@
 """Offsets, leader epoch and append time into a checked record set, in place wherever the format allows it.
 
 No checksum covers the offset and the leader epoch, so the usual append only writes 16 bytes into each batch.
-Append time is under the checksum, which is then made anew. A wrapper of format 0, or one of format 1 whose
-inner offsets do not count from 0, is built again.
+The append time is covered by the checksum, which is then computed again. A wrapper of format 0, or of format
+1 with inner offsets that do not count from 0, is built again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import crc32c
 
 from ottla.log import legacy_sets
-from ottla.log.batch_header import (
+from ottla.log.batch_header import BatchHeader, named
+from ottla.log.log_config import LogConfig, MessageTimestampType
+from ottla.log.recent_batches import BatchSummary
+from ottla.log.refusals import refused
+from ottla.log.undecided import AbortedTransaction
+from ottla.log.validation import CheckedSet
+from ottla.model.error_codes import Code
+from ottla.model.record_layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_MAX_TIMESTAMP_AT,
@@ -23,28 +30,29 @@ from ottla.log.batch_header import (
     OFFSET,
     OFFSET_SIZE_EPOCH,
     TIMESTAMP,
-    BatchHeader,
-    named,
 )
-from ottla.log.config import LogConfig, TimestampType
-from ottla.log.recent_batches import BatchPlace
-from ottla.log.refusals import refused
-from ottla.log.validation import CheckedSet
-from ottla.model.error_codes import Code
 
 if TYPE_CHECKING:
     from ottla.log.plain_messages import Positions
 
 
-class StampedSet(NamedTuple):
-    """A record set as it goes to disk: buffers to write one behind the other, and a place for each batch.
+class Appended(NamedTuple):
+    """What a produce response says. `append_time_ms` is -1 for topics with create time."""
 
-    `append_time_ms` is -1 for topics with create time; `now_ms` is when the set came. Coarse are places that
-    stand for several messages each.
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+
+
+class StampedSet(NamedTuple):
+    """A record set as it goes to disk: buffers to write one after the other, and a summary of each batch.
+
+    `append_time_ms` is -1 for topics with create time; `now_ms` is when the set came. The summaries are
+    coarse if each of them stands for several messages. `aborted` is what the set's marker aborts.
     """
 
     buffers: tuple[memoryview, ...]
-    places: tuple[BatchPlace, ...]
+    summaries: tuple[BatchSummary, ...]
     size: int
     max_timestamp: int
     next_offset: int
@@ -52,6 +60,7 @@ class StampedSet(NamedTuple):
     now_ms: int
     leader_epoch: int
     is_coarse: bool = False
+    aborted: AbortedTransaction | None = None
 
 
 def stamp(
@@ -65,12 +74,12 @@ def stamp(
     data, batches, messages = checked
     if messages is not None:
         return _stamped_messages(checked, messages, base_offset, leader_epoch, now_ms)
-    by_broker = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    by_broker = config.message_timestamp_type is MessageTimestampType.LOG_APPEND_TIME
     append_time_ms = now_ms if by_broker else NO_TIMESTAMP
     if len(batches) == 1 and batches[0].magic == 2 and not by_broker:
         return _stamped_single(data, batches[0], base_offset, leader_epoch, now_ms)
     buffers: list[memoryview] = []
-    places: list[BatchPlace] = []
+    summaries: list[BatchSummary] = []
     offset, size, newest = base_offset, 0, NO_TIMESTAMP
     for header in batches:
         entry = data[header.position : header.position + header.size]
@@ -83,11 +92,11 @@ def stamp(
                 what = f"{len(entry):,} bytes after numbering are above {config.max_message_bytes:,}"
                 raise refused(Code.MESSAGE_TOO_LARGE, header.position, what + " of max.message.bytes")
         buffers.append(entry)
-        places.append((len(entry), last_offset, timestamp))
+        summaries.append((len(entry), last_offset, timestamp))
         size += len(entry)
         newest = max(newest, timestamp)
         offset = last_offset + 1
-    parts = (tuple(buffers), tuple(places))
+    parts = (tuple(buffers), tuple(summaries))
     return StampedSet(*parts, size, newest, offset, append_time_ms, now_ms, leader_epoch)
 
 
@@ -98,10 +107,10 @@ def _stamped_single(
     size, timestamp = header.size, header.max_timestamp
     OFFSET_SIZE_EPOCH.pack_into(data, 0, base_offset, size - ENTRY_OVERHEAD, leader_epoch)
     next_offset = base_offset + header.record_count
-    places = ((size, next_offset - 1, timestamp),)
+    summaries = ((size, next_offset - 1, timestamp),)
     return named(
         StampedSet,
-        ((data,), places, size, timestamp, next_offset, NO_TIMESTAMP, now_ms, leader_epoch, False),
+        ((data,), summaries, size, timestamp, next_offset, NO_TIMESTAMP, now_ms, leader_epoch, False, None),
     )
 
 
@@ -112,13 +121,13 @@ def _stamped_messages(
     from ottla.log.plain_messages import number  # here, since it loads NumPy
 
     number(checked.data, messages, base_offset)
-    places: list[BatchPlace] = []
+    summaries: list[BatchSummary] = []
     offset, newest = base_offset, NO_TIMESTAMP
     for stretch in checked.batches:
         offset += stretch.record_count
         newest = max(newest, stretch.max_timestamp)
-        places.append((stretch.size, offset - 1, stretch.max_timestamp))
-    parts = ((checked.data,), tuple(places), checked.size)
+        summaries.append((stretch.size, offset - 1, stretch.max_timestamp))
+    parts = ((checked.data,), tuple(summaries), checked.size)
     return StampedSet(*parts, newest, offset, NO_TIMESTAMP, now_ms, leader_epoch, is_coarse=True)
 
 
@@ -146,11 +155,11 @@ def _stamped_message(
     timestamp = header.max_timestamp
     if header.codec:
         inner = legacy_sets.unwrapped(entry, header)
-        found = [item for item, _ in legacy_sets.messages(memoryview(inner))]
-        counts_from_0 = [item.base_offset for item in found] == list(range(len(found)))
+        messages = [item for item, _ in legacy_sets.messages(memoryview(inner))]
+        counts_from_0 = [item.base_offset for item in messages] == list(range(len(messages)))
         if header.magic == 1:
             # The wrapper must name the newest of its messages, whatever its producer wrote there.
-            timestamp = max(item.max_timestamp for item in found)
+            timestamp = max(item.max_timestamp for item in messages)
         if header.magic == 0 or not counts_from_0 or timestamp != header.max_timestamp:
             legacy_sets.renumber(inner, 0 if header.magic == 1 else offset)
             entry = memoryview(legacy_sets.rewrapped(inner, header, last_offset, timestamp))

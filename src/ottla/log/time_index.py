@@ -13,8 +13,8 @@ from array import array
 from bisect import bisect_left
 from pathlib import Path
 
-from ottla.log.batch_header import NO_TIMESTAMP
 from ottla.log.file_system import FileSystem
+from ottla.model.record_layout import NO_TIMESTAMP
 
 ENTRY = struct.Struct(">qi")
 
@@ -48,13 +48,18 @@ class TimeIndex:
             return NO_TIMESTAMP, self.base_offset
         return self._timestamps[-1], self.base_offset + self._relative[-1]
 
+    @property
+    def unstored(self) -> int:
+        """How many entries the file does not have yet."""
+        return self.count - self._stored
+
     def entries(self) -> list[tuple[int, int]]:
         """All (timestamp, offset)."""
         base = self.base_offset
         return [(time, base + offset) for time, offset in zip(self._timestamps, self._relative, strict=True)]
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry in memory, if it tells something new."""
+        """Add an entry in memory, unless it says nothing new."""
         last_timestamp, last_offset = self.last
         if timestamp > last_timestamp and offset >= last_offset:
             self._timestamps.append(timestamp)
@@ -62,11 +67,11 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> int:
         """An offset at or before the first record with `timestamp` or a later one."""
-        place = bisect_left(self._timestamps, timestamp) - 1
-        return self.base_offset + (self._relative[place] if place >= 0 else 0)
+        index = bisect_left(self._timestamps, timestamp) - 1
+        return self.base_offset + (self._relative[index] if index >= 0 else 0)
 
     def load(self) -> bool:
-        """Read the file; False if there is none or it is no time index: rebuild it."""
+        """Read the file; False if it is missing or not a time index."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
@@ -74,8 +79,10 @@ class TimeIndex:
         if len(raw) % ENTRY.size:
             return False
         for timestamp, relative in ENTRY.iter_unpack(raw):
-            if self._timestamps and timestamp <= self._timestamps[-1]:
-                break  # zeros that Kafka allotted and did not use, or not an index
+            if self._timestamps and not timestamp and not relative:
+                break  # zeros that Kafka allotted and did not use
+            if timestamp <= self.last[0] or relative < (self._relative[-1] if self._relative else 0):
+                return False
             self._timestamps.append(timestamp)
             self._relative.append(relative)
         self._stored = self.count

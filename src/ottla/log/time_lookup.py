@@ -1,28 +1,37 @@
 """Offsets by time: ListOffsets of every version.
 
-From version 1 on: the first record at or after a time, by time index, then batch headers, then records.
+From version 1 on: the first record at or after a time, by time index, then batch headers, then records
+as columns.
 Version 0, and the tools of 0.8 and 0.9, ask for segment bases by the age of the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from ottla.log.batch_header import LOG_APPEND_TIME, BatchHeader
-from ottla.log.legacy_sets import messages, unwrapped
+import numpy as np
+
+from ottla.kernels.numpy_bytes import I64Array, read_numbers
+from ottla.log.batch_header import BatchHeader
+from ottla.log.legacy_sets import unwrapped
+from ottla.log.message_walk import starts_of
 from ottla.log.partition_log import PartitionLog
 from ottla.log.record_checks import content_of
-from ottla.log.record_walk import walked_records
+from ottla.log.record_columns import record_columns
 from ottla.log.segment import Segment
 from ottla.model.errors import CorruptRecord, StorageError
+from ottla.model.record_layout import LEGACY_TIMESTAMP_AT, LOG_APPEND_TIME
 
 LATEST = -1
 EARLIEST = -2
 
+Numbers = I64Array | int
+
 
 class TimestampAndOffset(NamedTuple):
-    """A record's time, its place, and the leader epoch of its batch (-1 if the format has none)."""
+    """Time and offset of a record, and the leader epoch of its batch (-1 if the format has none)."""
 
     timestamp_ms: int
     offset: int
@@ -30,25 +39,46 @@ class TimestampAndOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOffset | None:
-    """The first record at or after a time; None if all are older, or have no time (format 0)."""
-    try:
+    """The first record at or after a time; None if all are older, or have no time (format 0).
+
+    Raises StorageError, and KafkaError 2 if a damaged segment may have it.
+    """
+    with _as_storage_error(log):
         for segment in log.segments:
             if segment.max_timestamp >= timestamp_ms:
-                found = _in_segment(segment, timestamp_ms, log.start_offset)
-                if found is not None:
-                    return found
-    except (OSError, CorruptRecord) as error:
-        raise StorageError(f"{log.path}: cannot look up a time: {error}") from error
+                record = _in_segment(segment, timestamp_ms, log.start_offset)
+                if record is not None:
+                    return record
     return None
 
 
+@contextmanager
+def _as_storage_error(log: PartitionLog) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, CorruptRecord) as error:
+        raise StorageError(f"{log.path}: cannot look up a time: {error}") from error
+
+
 def _in_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
-    near = max(segment.time_index.lookup(timestamp_ms), start_offset)
-    for header in segment.file.headers(segment.offset_index.lookup(near)):
+    near = segment.time_index.lookup(timestamp_ms)
+    first = segment.locate(max(near, start_offset))
+    if first is not None and near > segment.base_offset:
+        # What the index says of a damaged entry is not so: then the whole segment is walked.
+        indexed = next(segment.file.headers(first.position), None)
+        if indexed is None or indexed.max_timestamp >= timestamp_ms:
+            first = segment.locate(start_offset)
+    if first is None:
+        return None
+    position, end, cuts = first.position, segment.size, segment.file.cuts
+    for header in segment.file.headers(position):
+        position = header.position + header.size
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
-            found = _in_batch(segment, header, timestamp_ms, start_offset)
-            if found is not None:
-                return found
+            record = _in_batch(segment, header, timestamp_ms, start_offset)
+            if record is not None:
+                return record
+    if position < end and cuts == segment.file.cuts:
+        raise segment.file.damaged(position, start_offset)  # what was looked for may be behind the damage
     return None
 
 
@@ -56,48 +86,70 @@ def _in_batch(
     segment: Segment, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampAndOffset | None:
     entry = memoryview(segment.file.read(header.position, header.size))
-    for time, offset in _times(entry, header):
-        if time >= timestamp_ms and offset >= start_offset:
-            return TimestampAndOffset(time, offset, header.leader_epoch)
-    return None  # e.g. a control batch, which has no records for a consumer
-
-
-def _times(entry: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Time and offset of every record of an entry. One batch is walked: no need for the kernels."""
     if header.magic < 2 and not header.codec:
-        yield header.max_timestamp, header.last_offset
+        found = _first(header.max_timestamp, header.last_offset, timestamp_ms, start_offset)
     elif header.magic < 2:
-        yield from _inner_times(entry, header)
-    elif not header.is_control:
-        is_broker_time = header.attributes & LOG_APPEND_TIME
-        for record in walked_records(content_of(entry, header), header.record_count):
-            time = header.max_timestamp if is_broker_time else header.base_timestamp + record.timestamp_delta
-            yield time, header.base_offset + record.offset_delta
+        found = _first_of_messages(entry, header, timestamp_ms, start_offset)
+    elif header.is_control:
+        return None  # it has no records for a consumer
+    else:
+        found = _first_of_records(entry, header, timestamp_ms, start_offset)
+    return None if found is None else TimestampAndOffset(*found, header.leader_epoch)
 
 
-def _inner_times(wrapper: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
+def _first(times: Numbers, offsets: Numbers, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    """Time and offset of the first record that is late and high enough."""
+    times, offsets = np.broadcast_arrays(times, offsets)
+    rows = np.flatnonzero((times >= timestamp_ms) & (offsets >= start_offset))
+    return (int(times.flat[rows[0]]), int(offsets.flat[rows[0]])) if rows.size else None
+
+
+def _first_of_records(
+    entry: memoryview, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    is_broker_time = header.attributes & LOG_APPEND_TIME
+    for fields in record_columns(content_of(entry, header), header.record_count):
+        times = header.max_timestamp if is_broker_time else header.base_timestamp + fields.timestamp_delta
+        found = _first(times, header.base_offset + fields.offset_delta, timestamp_ms, start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of_messages(
+    wrapper: memoryview, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
     """Inside a compressed message of format 1 offsets count from 0, and the wrapper has that of the last."""
-    inner = [item for item, _ in messages(memoryview(unwrapped(wrapper, header)))]
-    first = header.last_offset - inner[-1].last_offset if header.magic == 1 else 0
-    for item in inner:
-        is_broker_time = header.magic == 1 and header.attributes & LOG_APPEND_TIME
-        yield header.max_timestamp if is_broker_time else item.max_timestamp, first + item.last_offset
+    inner = memoryview(unwrapped(wrapper, header))
+    starts = np.array(starts_of(inner), np.int64)
+    if not starts.size or header.magic == 0:
+        return None  # format 0 has no times
+    data = np.frombuffer(inner, np.uint8)
+    times: Numbers = header.max_timestamp
+    if not header.attributes & LOG_APPEND_TIME:
+        times = read_numbers(data, starts + LEGACY_TIMESTAMP_AT, ">i8")
+    offsets = read_numbers(data, starts, ">i8")
+    return _first(times, header.last_offset - offsets[-1] + offsets, timestamp_ms, start_offset)
 
 
 def largest_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """The first record with the largest timestamp (ListOffsets -3); None if no record has one."""
+    """The first record with the largest timestamp (ListOffsets -3); None if no record has one.
+
+    Raises as `offset_for_timestamp` does.
+    """
     newest = max(segment.max_timestamp for segment in log.segments)
     if newest < 0:
         return None
-    found = offset_for_timestamp(log, newest)
-    return _largest_that_is_left(log) if found is None else found
+    record = offset_for_timestamp(log, newest)
+    return _largest_that_is_left(log) if record is None else record
 
 
 def _largest_that_is_left(log: PartitionLog) -> TimestampAndOffset | None:
-    """The record with the largest time is gone: deleted, or compacted away in a batch that stayed empty."""
-    times = {header.max_timestamp for header in log.headers() if header.record_count}
-    found = (offset_for_timestamp(log, time) for time in sorted(times, reverse=True) if time >= 0)
-    return next((item for item in found if item is not None), None)
+    """The same for a log that lost this record, by deletion or compaction."""
+    with _as_storage_error(log):
+        times = {header.max_timestamp for header in log.headers() if header.record_count}
+    records = (offset_for_timestamp(log, time) for time in sorted(times, reverse=True) if time >= 0)
+    return next((item for item in records if item is not None), None)
 
 
 def offsets_before(log: PartitionLog, timestamp_ms: int, count_max: int, now_ms: int) -> list[int]:

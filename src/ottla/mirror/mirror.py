@@ -1,14 +1,14 @@
-"""Mirror: what an application or a command line runs.
+"""Mirror: copies topics of one cluster into another.
 
     mirror = Mirror(
         {"bootstrap.servers": "127.0.0.1:9092", "group.id": "mirror"},
         {"bootstrap.servers": "127.0.0.1:9093"},
         Whitelist("orders.*"),
     )
-    mirror.run()                # until stop(), from another thread or a signal's handler; or an error
+    mirror.run()                # until stop() from another thread or a signal handler, or an error
 
-A thread for each stream, and one that follows topics. The streams share a producer, and each is a member of
-the mirror's group of its own, as in Kafka's MirrorMaker.
+There is one thread per stream, and one that follows topics. The streams share a producer; each is a member of
+the mirror's group, as in Kafka's MirrorMaker.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from functools import partial
 from queue import SimpleQueue
 
 from ottla.admin import Admin
-from ottla.classic import ConsumerRebalanceListener, TopicFilter
-from ottla.grouped import RebalanceListener
-from ottla.mirror.outbox import Counts, Outbox, Placement, Rules
-from ottla.mirror.records import Handler
-from ottla.mirror.settings import (
+from ottla.consumer.classic import ConsumerRebalanceListener, TopicFilter
+from ottla.consumer.coordinated import RebalanceListener
+from ottla.consumer.reading.reader_state import Stopped
+from ottla.mirror.exactly_once import TargetTransactions, check_exactly_once, transactional_id
+from ottla.mirror.mirror_settings import (
     Properties,
     admin_properties,
     batch_properties,
@@ -35,26 +35,37 @@ from ottla.mirror.settings import (
     normalised,
     producer_properties,
 )
-from ottla.mirror.sources import POLL_MS, ClassicSource, Events, GroupSource, Source
+from ottla.mirror.outbox import MirrorCounts, MirrorPlacement, Outbox, SendingRules
+from ottla.mirror.records import Handler
+from ottla.mirror.sources import POLL_MS, ClassicSource, GroupSource, MirrorSource, SourceEvents
 from ottla.mirror.stream import MirrorStream, Note
 from ottla.mirror.topic_follower import TopicFollower
-from ottla.mirror.translation import RUNS_TOPIC, RunNotes, make_runs_topic
+from ottla.mirror.translation import RUNS_TOPIC, RunNotes, create_runs_topic
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer import Producer
 
 log = logging.getLogger(__name__)
 
 STOP_S = 30.0
-"""How long the target may take to acknowledge what it was sent, when the mirror is told to stop."""
+"""How long the target may take to acknowledge what was sent, when the mirror stops."""
 FOLLOW_S = 30.0
 """How often topics are compared."""
+COMMIT_INTERVAL_S, TRANSACTION_S = 60.0, 1.0
+"""The defaults of `offset_commit_interval`."""
 
 Listener = RebalanceListener | ConsumerRebalanceListener
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorMetrics:
-    """Counts since the start. `sent` is what the target has acknowledged, `dropped` what it never took."""
+    """Counts since the start. `sent` is what the target has acknowledged, `dropped` what it never took.
+
+    >>> from ottla import Mirror, Whitelist
+    >>> source = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "mirror"}
+    >>> mirror = Mirror(source, {"bootstrap.servers": "127.0.0.1:9093"}, Whitelist("orders.*"))
+    >>> mirror.metrics()  # before it runs
+    MirrorMetrics(sent=0, dropped=0, commits=0)
+    """
 
     sent: int
     dropped: int
@@ -64,10 +75,23 @@ class MirrorMetrics:
 class Mirror:
     """Copies topics until it is stopped. `run` can be called once.
 
-    `consumer` and `producer` are properties by Kafka's names; with zookeeper.connect the consumer is a member
-    of a classic group. `listener` is of the kind of the group. `follows_topics` makes topics, partitions and
-    settings of the target as those of the source. `waits_for_each` has each chunk acknowledged before the
-    next one is read, as producer.type=sync of Kafka's MirrorMaker has each record.
+        >>> import threading, time
+        >>> from ottla import Mirror, Whitelist
+        >>> source = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "mirror"}
+        >>> mirror = Mirror(source, {"bootstrap.servers": "127.0.0.1:9093"}, Whitelist("orders.*"))
+        >>> thread = threading.Thread(target=mirror.run)
+        >>> thread.start()
+        >>> while mirror.metrics().sent < 3:
+        ...     time.sleep(0.01)
+        >>> mirror.stop()
+        >>> thread.join()
+
+    `consumer` and `producer` have Kafka's names; with zookeeper.connect the consumer is a member of a classic
+    group. `listener` must fit the kind of the group. `offset_commit_interval` is in seconds: 60 by default,
+    with `exactly_once` 1. `exactly_once` sends in transactions of the target, which hold the positions too;
+    `run` raises Unsupported if the target has none.
+    `follows_topics` creates topics, partitions and settings in the target as in the source. With
+    `waits_for_each` every chunk is acknowledged before the next one is read, as with producer.type=sync.
     """
 
     def __init__(
@@ -77,65 +101,80 @@ class Mirror:
         topics: TopicFilter,
         *,
         streams: int = 1,
-        placement: Placement | str = Placement.SAME,
+        placement: MirrorPlacement | str = MirrorPlacement.SAME,
         handler: Handler | None = None,
         listener: Listener | None = None,
-        commit_interval_ms: float = 60_000,
+        offset_commit_interval: float | None = None,
         aborts_on_failure: bool = True,
         follows_topics: bool = True,
         waits_for_each: bool = False,
+        exactly_once: bool = False,
     ) -> None:
         if streams < 1:
-            raise ConfigError(f"streams={streams}: a mirror has 1 or more")
+            raise ConfigError(f"streams={streams}: give 1 or more")
         self._consumer = consumer
         self._producer_properties = producer
         self._topics = topics
         self._streams = streams
-        self._placement = Placement(placement)
+        self._placement = MirrorPlacement(placement)
         self._handler = handler
         self._group_listener = listener if isinstance(listener, RebalanceListener) else None
         self._classic_listener = None if isinstance(listener, RebalanceListener) else listener
         if (self._group_listener if is_classic(consumer) else self._classic_listener) is not None:
             raise ConfigError(
-                f"listener={listener!r} is for a group of the other kind: a classic one (zookeeper.connect) "
-                "takes a ConsumerRebalanceListener, another one takes a RebalanceListener"
+                f"listener={listener!r} does not fit the group: a classic group (zookeeper.connect) "
+                "takes a ConsumerRebalanceListener, any other takes a RebalanceListener"
             )
-        self._commit_interval_ms = commit_interval_ms
+        if offset_commit_interval is None:
+            offset_commit_interval = TRANSACTION_S if exactly_once else COMMIT_INTERVAL_S
+        self._commit_interval_ms = offset_commit_interval * 1000
+        if exactly_once:
+            check_exactly_once(
+                consumer,
+                producer,
+                streams=streams,
+                interval_ms=self._commit_interval_ms,
+                aborts_on_failure=aborts_on_failure,
+            )
+        self._exactly_once = exactly_once
         self._aborts_on_failure = aborts_on_failure
         self._follows_topics = follows_topics
         self._waits_for_each = waits_for_each
         self._group = group_of(consumer)
-        self._counts = Counts()
+        self._counts = MirrorCounts()
         self._is_stopping = threading.Event()
-        # A queue, since a handler of signals may interrupt whoever holds an event's lock.
-        self._wishes_to_stop: SimpleQueue[None] = SimpleQueue()
+        # A queue: a signal handler may interrupt the thread that holds an event's lock.
+        self._stop_requests: SimpleQueue[None] = SimpleQueue()
         self._errors: list[BaseException] = []
+        self._mirror_streams: list[MirrorStream] = []
 
     # --- running
 
     def run(self) -> None:
-        """Mirror until `stop`. Raises what ended it otherwise: MirrorFailed, and what consumers raise.
+        """Mirror until `stop` is called. Raises MirrorFailed, and what consumers raise, if an error ends it.
 
-        Ctrl-C stops as `stop` does, and is raised behind it.
+        What a broker answers for a moment does not end it. What somebody has to act upon does, such as
+        missing rights or damaged records, and a cluster that cannot be reached at the start; the next run
+        continues at the last commit. Ctrl-C stops the mirror as `stop` does, and is raised then.
         """
         with ExitStack() as stack:
-            follower = self._follower(stack)
-            producer = Producer(producer_properties(self._producer_properties))
+            producer = Producer(self._producer_settings())
             stack.callback(self._close, producer)
-            rules = Rules(
+            transactions = self._take_over(producer)
+            follower = self._follower(stack)
+            rules = SendingRules(
                 placement=self._placement,
                 handler=self._handler,
                 aborts_on_failure=self._aborts_on_failure,
-                prepare=follower.prepare if follower is not None else lambda place: None,  # noqa: ARG005
+                prepare=follower.prepare if follower is not None else lambda topic_partition: None,  # noqa: ARG005
             )
             note = RunNotes(producer, self._group).write if self._notes(rules) else _note_nothing
+            self._mirror_streams = [
+                self._stream(number, producer, rules, note, transactions) for number in range(self._streams)
+            ]
             threads = [
-                threading.Thread(
-                    target=self._work,
-                    args=(self._stream(number, producer, rules, note).run,),
-                    name=f"mirror-{self._group}-{number}",
-                )
-                for number in range(self._streams)
+                threading.Thread(target=self._work, args=(stream.run,), name=f"mirror-{self._group}-{number}")
+                for number, stream in enumerate(self._mirror_streams)
             ]
             if follower is not None:
                 threads.append(
@@ -148,11 +187,21 @@ class Mirror:
             raise self._errors[0]
 
     def stop(self) -> None:
-        """Commit what is stored and end; does not wait. For any thread, and for signal handlers."""
-        self._wishes_to_stop.put(None)
+        """Commit what is stored and end; does not wait. Any thread and signal handlers may call it."""
+        self._stop_requests.put(None)
+
+    def __repr__(self) -> str:
+        state = "stopping" if self._is_stopping.is_set() else "mirrors"
+        return f"<Mirror of group {self._group!r}, {state} {self._topics}, {self._counts.sent} records sent>"
+
+    @property
+    def stopped(self) -> Stopped:
+        """The partitions that cannot be read at present, and why; they are tried again and again."""
+        streams = list(self._mirror_streams)
+        return {partition: report for stream in streams for partition, report in stream.stopped.items()}
 
     def metrics(self) -> MirrorMetrics:
-        """What happened so far."""
+        """Return the counts so far."""
         return MirrorMetrics(self._counts.sent, self._counts.dropped, self._counts.commits)
 
     def _run_threads(self, threads: list[threading.Thread], producer: Producer) -> None:
@@ -160,12 +209,12 @@ class Mirror:
             thread.start()
         log.info("group %s: mirrors %s with %d streams", self._group, self._topics, self._streams)
         try:
-            self._wishes_to_stop.get()
+            self._stop_requests.get()
         finally:
             self._is_stopping.set()
             for thread in threads:
                 thread.join(0 if self._errors else STOP_S)
-            self._close(producer)  # who still waits for the target is told that it does so in vain
+            self._close(producer)  # ends the waiting of streams for the target
             for thread in threads:
                 thread.join()
             log.info("group %s: has ended, %s", self._group, self.metrics())
@@ -184,7 +233,24 @@ class Mirror:
 
     # --- parts
 
-    def _stream(self, number: int, producer: Producer, rules: Rules, note: Note) -> MirrorStream:
+    def _producer_settings(self) -> dict[str, object]:
+        return producer_properties(
+            self._producer_properties, transactional_id(self._group) if self._exactly_once else None
+        )
+
+    def _take_over(self, producer: Producer) -> TargetTransactions | None:
+        if not self._exactly_once:
+            return None
+        return TargetTransactions.take_over(producer, self._group, self._producer_properties)
+
+    def _stream(
+        self,
+        number: int,
+        producer: Producer,
+        rules: SendingRules,
+        note: Note,
+        transactions: TargetTransactions | None,
+    ) -> MirrorStream:
         return MirrorStream(
             partial(self._open_source, number),
             Outbox(producer, rules, self._counts),
@@ -194,11 +260,14 @@ class Mirror:
             commit_interval_ms=self._commit_interval_ms,
             waits_for_each=self._waits_for_each,
             is_stopping=self._is_stopping,
+            transactions=transactions,
         )
 
-    def _open_source(self, number: int, events: Events) -> Source:
-        given = dict(self._consumer)
-        if self._placement is Placement.SAME and self._handler is None:
+    def _open_source(self, number: int, events: SourceEvents) -> MirrorSource:
+        given = normalised(self._consumer) | (
+            {"isolation_level": "read_committed"} if self._exactly_once else {}
+        )
+        if self._placement is MirrorPlacement.SAME and self._handler is None:
             given = batch_properties(self._producer_properties) | normalised(given)
         properties = consumer_properties(given, number, POLL_MS)
         if is_classic(self._consumer):
@@ -226,14 +295,14 @@ class Mirror:
             except OttlaError as error:
                 log.warning("topics are not followed this time: %s", error)
 
-    def _notes(self, rules: Rules) -> bool:
-        """Whether offsets are noted: the target must have the topic for it."""
+    def _notes(self, rules: SendingRules) -> bool:
+        """Return whether offsets are noted, and create the topic for the notes."""
         if not rules.notes_offsets or not self._follows_topics:
             return False
         with Admin(admin_properties(self._producer_properties)) as target:
-            make_runs_topic(target)
+            create_runs_topic(target)
         return True
 
 
 def _note_nothing(runs: object, positions: object) -> None:
-    """Records go where their keys say: there is no one offset for an offset."""
+    """With placement by key an offset has no single counterpart."""

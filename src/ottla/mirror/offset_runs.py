@@ -1,10 +1,10 @@
-"""Which offset of the source is which offset of the target, as runs of records that lie side by side in both.
+"""Which offset of the source is which offset of the target, as runs of records that are consecutive in both.
 
     source  0 1 2 3 · · 6 7          Run(0, 100, 4)  Run(6, 104, 2)
-    target  100 … 103   104 105      offset 2 is 102; 4 and 5 are not there (compacted away): go on at 104
+    target  100 … 103   104 105      offset 2 is 102; 4 and 5 do not exist (compacted): continue at 104
 
-A mirror that dies sends again what it had not committed, so an offset may be in several runs. The one that
-was noted last counts: behind it nothing comes twice. Pure.
+A mirror that crashes sends again what it had not committed, so an offset may be in several runs. The run that
+was noted last counts. Pure.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ottla.model.errors import RemoteProtocolError
 
 Offsets = npt.NDArray[np.int64]
 RUNS_IN_NOTE = 10_000
-"""Of 60 bytes at most: such a note fits into a record of any broker."""
+"""A run takes up to 60 bytes, so that a note fits into one record on any broker."""
 
 
 class Run(NamedTuple):
-    """So many records, from these offsets on; 0 of them tell where both logs go on."""
+    """`records` records from these offsets on. With 0 records it says where both logs continue."""
 
     source: int
     target: int
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 def runs_of(source: Offsets, target: Offsets) -> list[Run]:
-    """The runs of records whose offsets are given for both sides, ascending."""
+    """Return the runs of records whose offsets on both sides are given in ascending order."""
     if not len(source):
         return []
     breaks = np.flatnonzero((np.diff(source) != 1) | (np.diff(target) != 1)) + 1
@@ -47,39 +47,38 @@ def runs_of(source: Offsets, target: Offsets) -> list[Run]:
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
-    """The same with neighbours as one."""
-    found: list[Run] = []
+    """Return the runs with adjacent ones merged."""
+    merged: list[Run] = []
     for run in runs:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last is not None and run[:2] == (last.source + last.records, last.target + last.records):
-            found[-1] = last._replace(records=last.records + run.records)
+            merged[-1] = last._replace(records=last.records + run.records)
         else:
-            found.append(run)
-    return found
+            merged.append(run)
+    return merged
 
 
 def notes(runs: Sequence[Run], next_source: int) -> Iterator[bytes]:
-    """Runs as values of records, and at last where the source goes on."""
+    """Yield the runs as values of records; the last run says where the source continues."""
     end = runs[-1].target + runs[-1].records
     rest = iter((*runs, Run(next_source, end, 0)))
-    while some := list(islice(rest, RUNS_IN_NOTE)):
-        yield json.dumps(some, separators=(",", ":")).encode()
+    while part := list(islice(rest, RUNS_IN_NOTE)):
+        yield json.dumps(part, separators=(",", ":")).encode()
 
 
 def runs_in(note: bytes) -> list[Run]:
-    """The runs of a note. Raises RemoteProtocolError if it is none."""
+    """Return the runs of a note. Raises RemoteProtocolError if it cannot be read."""
     try:
-        found = [Run(*map(int, numbers)) for numbers in json.loads(note)]
+        return [Run(*map(int, numbers)) for numbers in json.loads(note)]
     except (ValueError, TypeError) as error:
-        raise RemoteProtocolError(f"{note[:100]!r} is no note of offsets: {error}") from None
-    return found
+        raise RemoteProtocolError(f"{note[:100]!r} is not a note of offsets: {error}") from None
 
 
 def in_force(noted: Iterable[Run]) -> list[Run]:
-    """Of runs in the order in which they were noted, those that count, ascending.
+    """Return the runs that count, ascending; `noted` has them in the order in which they were noted.
 
-    A mirror reads on in order. A run that begins before the end of earlier ones is of one that was started
-    again: from there on it has mirrored everything anew.
+    A mirror reads in order. A run that begins before the end of earlier ones comes from a restarted mirror,
+    which has sent everything from there on again.
     """
     kept: list[Run] = []
     for run in noted:
@@ -92,9 +91,9 @@ def in_force(noted: Iterable[Run]) -> list[Run]:
 
 
 def translated(runs: Sequence[Run], offset: int) -> int | None:
-    """Where a reader that comes to this offset of the source goes on; None if that is not mirrored yet.
+    """Return the offset in the target for an offset of the source; None if it is not mirrored yet.
 
-    `runs` are those in force. An offset without a record, as compaction leaves them, is the next record's.
+    `runs` comes from `in_force`. An offset without a record (compaction) becomes that of the next record.
     """
     at = bisect_right(runs, offset, key=lambda run: run.source)
     before = runs[at - 1] if at else None

@@ -1,7 +1,7 @@
-"""What one stream has handed to the producer, what became of it, and how far its partitions may be committed.
+"""The records that one stream has given to the producer, their outcome, and the positions to commit.
 
-Everything is for the stream's thread. The memory of deliveries does not grow with the time between commits:
-those that are done are looked at as the stream goes on.
+Only the stream's thread uses it. Memory does not grow with the time between commits: finished deliveries are
+removed as the stream continues.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.fetching import FetchedDataChunk, TopicAndPartition
-from ottla.mirror.errors import MirrorFailed
+from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.mirror.offset_runs import Offsets, Run, joined, runs_of
 from ottla.mirror.records import Handler, columns_by_topic
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.errors import ConfigError, MirrorFailed, OttlaError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.producer import BatchDelivery, Producer
 from ottla.records.rows import RowMaker
 from ottla.records.whole_batches import is_whole
@@ -29,11 +29,11 @@ from ottla.records.whole_batches import is_whole
 log = logging.getLogger(__name__)
 
 NEW_PARTITION_MS = 60_000
-"""How long a partition of the target may be unknown to the producer."""
-LOOK_MS = 100
+"""How long a new partition of the target may be unknown to the producer."""
+RETRY_PAUSE_MS = 100
 
 
-class Placement(StrEnum):
+class MirrorPlacement(StrEnum):
     """Which partition of the target a record goes to."""
 
     SAME = "same"
@@ -41,31 +41,33 @@ class Placement(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How records are sent. `handler` decides about places itself; `prepare` is asked before each chunk."""
+class SendingRules:
+    """How records are sent. A `handler` chooses topics and partitions itself; `prepare` is called before each
+    chunk."""
 
-    placement: Placement = Placement.SAME
+    placement: MirrorPlacement = MirrorPlacement.SAME
     handler: Handler | None = None
     aborts_on_failure: bool = True
-    prepare: Callable[[TopicAndPartition], None] = lambda place: None  # noqa: ARG005
+    prepare: Callable[[TopicAndPartition], None] = lambda topic_partition: None  # noqa: ARG005
 
     @property
     def notes_offsets(self) -> bool:
-        """Whether a partition's records go to one partition in their order, so that offsets can be told."""
-        return self.placement is Placement.SAME and self.handler is None
+        """Whether the records of a partition go to one partition in order, so that offsets can be
+        translated."""
+        return self.placement is MirrorPlacement.SAME and self.handler is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """One `send_batch`: where its rows are from."""
+    """One `send_batch`, and the source of its rows."""
 
-    place: TopicAndPartition
+    topic_partition: TopicAndPartition
     delivery: BatchDelivery
     offsets: Offsets | range
 
 
-class Counts:
-    """Of all streams together."""
+class MirrorCounts:
+    """Counts of all streams together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,70 +84,74 @@ class Counts:
 
 
 class Outbox:
-    """See the module."""
+    """The records of one stream on their way to the target."""
 
-    def __init__(self, producer: Producer, rules: Rules, counts: Counts) -> None:
+    def __init__(self, producer: Producer, rules: SendingRules, counts: MirrorCounts) -> None:
         self._producer = producer
         self._rules = rules
         self._counts = counts
         self._unsettled: deque[_Sent] = deque()
-        self._placed: set[TopicAndPartition] = set()
+        self._known_targets: set[TopicAndPartition] = set()
         self._positions: dict[TopicAndPartition, int] = {}
         self._runs: dict[TopicAndPartition, list[Run]] = {}
 
     # --- sending
 
     def send(self, chunk: FetchedDataChunk) -> None:
-        """Hand a chunk's records to the producer; waits while its memory is full."""
-        place = chunk.topic_partition
-        self._rules.prepare(place)
+        """Give the records of a chunk to the producer; waits while its memory is full."""
+        source = chunk.topic_partition
+        self._rules.prepare(source)
         if self._rules.handler is not None:
             self._send_handled(chunk, self._rules.handler)
         else:
-            self._unsettled.append(_Sent(place, self._submitted(place, chunk.batch), _offsets(chunk.batch)))
-        self._positions[place] = chunk.next_offset
+            self._unsettled.append(_Sent(source, self._submit(source, chunk.batch), _offsets(chunk.batch)))
+        self._positions[source] = chunk.next_offset
 
-    def _submitted(self, place: TopicAndPartition, batch: pa.RecordBatch) -> BatchDelivery:
-        if self._rules.placement is Placement.BY_KEY:
-            return self._producer.send_batch(place.topic, batch)
+    def _submit(self, source: TopicAndPartition, batch: pa.RecordBatch) -> BatchDelivery:
+        if self._rules.placement is MirrorPlacement.BY_KEY:
+            return self._producer.send_batch(source.topic, batch)
         send = self._producer.send_whole if is_whole(batch) else self._producer.send_batch
-        deadline = Deadline(MONOTONIC, 0 if place in self._placed else NEW_PARTITION_MS)
+        deadline = Deadline(MONOTONIC, 0 if source in self._known_targets else NEW_PARTITION_MS)
         while True:
             try:
-                delivery = send(place.topic, batch, partition=place.partition)
-            except ConfigError:  # the partition is new, and the producer learns of it within metadata.max.age
+                delivery = send(source.topic, batch, partition=source.partition)
+            except ConfigError:  # a new partition: the producer sees it within metadata.max.age.ms
                 if deadline.passed:
                     raise
-                MONOTONIC.pause(LOOK_MS)
+                MONOTONIC.pause(RETRY_PAUSE_MS)
             else:
-                self._placed.add(place)
+                self._known_targets.add(source)
                 return delivery
 
     def _send_handled(self, chunk: FetchedDataChunk, handler: Handler) -> None:
-        place = chunk.topic_partition
-        rows = RowMaker(*place).rows(chunk.batch)
+        source = chunk.topic_partition
+        rows = RowMaker(*source).rows(chunk.batch)
         for topic, columns in columns_by_topic(record for row in rows for record in handler(row)):
             delivery = self._producer.send_batch(topic, columns)
-            self._unsettled.append(_Sent(place, delivery, range(0)))
+            self._unsettled.append(_Sent(source, delivery, range(0)))
 
     def skip(self, chunk: FetchedDataChunk) -> None:
-        """Pass over a chunk."""
+        """Pass over a chunk: its position counts, its records are not sent."""
         self._positions[chunk.topic_partition] = chunk.next_offset
+
+    def resume(self, topic_partition: TopicAndPartition, offset: int) -> None:
+        """Reading continues here; the position is committed again."""
+        self._positions[topic_partition] = offset
 
     # --- outcomes
 
     def harvest(self) -> None:
-        """Look at what is done. Raises MirrorFailed if something failed and that ends the mirror."""
+        """Remove finished deliveries. Raises MirrorFailed if one failed and failures end the mirror."""
         while self._unsettled and self._unsettled[0].delivery.done():
             self._settle(self._unsettled.popleft())
 
     def flush(self) -> None:
-        """Wait until all that was handed in is acknowledged. Raises as `harvest`."""
+        """Wait until everything that was sent is acknowledged. Raises as `harvest`."""
         while self._unsettled:
             try:
                 self._producer.flush()
             except OttlaError as error:
-                # Whose failure it is, the deliveries tell: streams share the producer.
+                # Streams share the producer: the deliveries show whose failure it is.
                 log.debug("flush: %s", error)
             self.harvest()
 
@@ -157,48 +163,48 @@ class Outbox:
             error = failures[0][1]
             if self._rules.aborts_on_failure:
                 raise MirrorFailed(
-                    f"{sent.place}: {dropped:,} records were not stored, so nothing is committed: {error}"
+                    f"{sent.topic_partition}: {dropped:,} records were not stored or committed: {error}"
                 ) from error
-            log.error("%s: %d records are dropped: %s", sent.place, dropped, error)
+            log.error("%s: %d records are dropped: %s", sent.topic_partition, dropped, error)
         elif self._rules.notes_offsets:
             self._note(sent)
 
     def _note(self, sent: _Sent) -> None:
         target = sent.delivery.result().column("offset").to_numpy()
-        if (target < 0).any():  # acks=0, or stored by an earlier attempt: nobody knows where
+        if (target < 0).any():  # acks=0, or stored by an earlier attempt: the offset is not known
             return
         source = sent.offsets
         if isinstance(source, range):
             source = np.arange(source.start, source.stop)
-        runs = self._runs.setdefault(sent.place, [])
+        runs = self._runs.setdefault(sent.topic_partition, [])
         runs[-1:] = joined((*runs[-1:], *runs_of(source, target)))
 
-    # --- how far
+    # --- positions
 
     @property
     def positions(self) -> dict[TopicAndPartition, int]:
-        """Behind the last record that was handed in, of each partition since it was forgotten."""
+        """The offset after the last record that was sent, of each partition since its last `forget`."""
         return dict(self._positions)
 
     def take_runs(self) -> dict[TopicAndPartition, list[Run]]:
-        """What was noted since the last time."""
+        """Return the runs of offsets since the last call."""
         runs, self._runs = self._runs, {}
         return runs
 
-    def forget(self, places: Iterable[TopicAndPartition]) -> None:
-        """These are committed, or others have them by now."""
-        for place in places:
-            self._positions.pop(place, None)
+    def forget(self, partitions: Iterable[TopicAndPartition]) -> None:
+        """These partitions are committed, or belong to others by now."""
+        for topic_partition in partitions:
+            self._positions.pop(topic_partition, None)
 
 
 def _offsets(batch: pa.RecordBatch) -> Offsets | range:
-    """The offsets of a chunk's records, without holding on to its memory."""
+    """Return the offsets of a chunk's records, without keeping the memory of the chunk."""
     offsets: Offsets = batch.column("offset").to_numpy()
     if is_whole(batch):
         counts = batch.column("records").to_numpy()
-        first, behind, count = int(offsets[0]), int(offsets[-1] + counts[-1]), int(counts.sum())
-        if behind - first == count:
-            return range(first, behind)
+        first, end, count = int(offsets[0]), int(offsets[-1] + counts[-1]), int(counts.sum())
+        if end - first == count:
+            return range(first, end)
         return np.repeat(offsets - (np.cumsum(counts) - counts), counts) + np.arange(count)
     first, last = int(offsets[0]), int(offsets[-1])
     return range(first, last + 1) if last - first + 1 == len(offsets) else offsets.copy()

@@ -1,9 +1,9 @@
-"""Records as a message handler sees and makes them: one in, any number out.
+"""What a message handler gets and returns: one message in, any number of records out.
 
     def handler(message):                                  # MessageAndMetadata
         yield MirrorRecord(f"eu.{message.topic}", message.value, message.key)
 
-A handler makes a mirror go row by row; without one, columns travel as they were fetched.
+With a handler a mirror works row by row; without one it sends columns as they were fetched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ NO_TIME = -1
 
 
 class MirrorRecord(NamedTuple):
-    """A record to be sent. Without a partition the target chooses by the key; without a time it is now."""
+    """A record to send. Without a partition the key decides; without a timestamp it is the current time.
+
+    >>> from ottla import replay
+    >>> from ottla.mirror import MirrorRecord
+    >>> def handler(message):
+    ...     yield MirrorRecord(f"eu.{message.topic}", message.value, message.key)
+    >>> with replay("orders", bootstrap_servers="127.0.0.1:9092") as orders:
+    ...     print(*(record.topic for message in orders for record in handler(message)))
+    eu.orders eu.orders eu.orders
+    """
 
     topic: str
     value: bytes | None
@@ -35,7 +44,7 @@ Handler = Callable[[MessageAndMetadata[Any, Any]], Iterable[MirrorRecord]]
 
 
 def same_partition(message: MessageAndMetadata[Any, Any]) -> list[MirrorRecord]:
-    """The handler that changes nothing: the record as it is, into the partition that it came from."""
+    """A handler that changes nothing: it sends the record to the partition that it came from."""
     time_ms = None if message.timestamp_ms == NO_TIME else message.timestamp_ms
     headers = tuple(message.headers)
     key, value = message.raw_key, message.raw_value
@@ -43,26 +52,26 @@ def same_partition(message: MessageAndMetadata[Any, Any]) -> list[MirrorRecord]:
 
 
 def columns_by_topic(records: Iterable[MirrorRecord]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Records as columns for `send_batch`, their order kept within each topic."""
+    """Yield the records of each topic as columns for `send_batch`, in their order."""
     topics: dict[str, list[MirrorRecord]] = {}
     for record in records:
         if not isinstance(record, MirrorRecord):
-            raise ConfigError(f"a message handler made {record!r}: it has to make MirrorRecords")
+            raise ConfigError(f"a message handler returned {record!r}: it must return MirrorRecords")
         topics.setdefault(record.topic, []).append(record)
-    for topic, some in topics.items():
-        yield topic, _columns(some)
+    for topic, topic_records in topics.items():
+        yield topic, _columns(topic_records)
 
 
 def _columns(records: list[MirrorRecord]) -> pa.RecordBatch:
     columns = {
-        "value": pa.array([one.value for one in records], pa.binary()),
-        "key": pa.array([one.key for one in records], pa.binary()),
-        "timestamp": pa.array([one.timestamp_ms for one in records], pa.int64()),
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "timestamp": pa.array([record.timestamp_ms for record in records], pa.int64()),
     }
-    if any(one.headers for one in records):
+    if any(record.headers for record in records):
         columns["headers"] = pa.array(
-            [[{"key": key, "value": value} for key, value in one.headers] for one in records], HEADERS
+            [[{"key": key, "value": value} for key, value in record.headers] for record in records], HEADERS
         )
-    if any(one.partition is not None for one in records):
-        columns["partition"] = pa.array([one.partition for one in records], pa.int32())
+    if any(record.partition is not None for record in records):
+        columns["partition"] = pa.array([record.partition for record in records], pa.int32())
     return pa.record_batch(columns)

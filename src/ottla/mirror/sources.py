@@ -1,7 +1,8 @@
-"""Where a stream's records come from: a member of a modern group, or of a classic one.
+"""The source of a stream: a member of a coordinator group, or of a classic one.
 
-Both look the same to the stream, whose thread makes every call: `poll` gives chunks, and tells `Events` when
-partitions are about to go to others, while they can still be committed, and when they are lost.
+Both look the same to the stream, whose thread makes every call. `poll` returns chunks, and calls
+`SourceEvents` when partitions are about to go to others, while they can still be committed, and when they
+are lost.
 """
 
 from __future__ import annotations
@@ -9,49 +10,56 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from ottla.classic import (
-    Blacklist,
-    ConsumerConnector,
-    ConsumerRebalanceListener,
-    ConsumerTimeout,
-    TopicFilter,
-)
-from ottla.classic.identity import ConsumerThreadId
-from ottla.classic.java_regex import compile_java
-from ottla.fetching import FetchedDataChunk, TopicAndPartition
-from ottla.grouped import GroupConsumer, PartitionsLost, RebalanceListener
-from ottla.grouped.demands import Places
-from ottla.zookeeper.errors import ConnectionLost
+from ottla.consumer.classic import Blacklist, ConsumerConnector, ConsumerRebalanceListener, TopicFilter
+from ottla.consumer.classic.identity import ConsumerThreadId
+from ottla.consumer.classic.java_regex import compile_java
+from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
+from ottla.consumer.coordinated.member_state import PartitionSet
+from ottla.consumer.reading.reader_state import Stopped
+from ottla.fetching.chunk_queue import FetchedDataChunk
+from ottla.model.errors import PartitionsLost
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.zookeeper.zookeeper_errors import ZooKeeperConnectionLost
 
 log = logging.getLogger(__name__)
 
 POLL_MS = 100
-"""How long a stream waits for records before it looks at everything else."""
+"""How long a stream waits for records before it does its other work."""
 
 Positions = Mapping[TopicAndPartition, int]
 
 
-class Events(NamedTuple):
-    """What a source tells its stream, from within `poll`."""
+class SourceEvents(NamedTuple):
+    """Callbacks of a stream, called from within `poll`: before a release, and after a loss.
+
+    `resume` gets the group's positions of new partitions (-1: none), and gives those that count instead.
+    Classic groups do not call it.
+    """
 
     on_release: Callable[[], None]
     on_loss: Callable[[Iterable[TopicAndPartition]], None]
+    resume: Callable[[Positions], Positions]
 
 
-class Source(Protocol):
+class MirrorSource(Protocol):
     """A member of the mirror's group."""
 
     def poll(self) -> FetchedDataChunk | None:
-        """The next chunk; None if none comes soon."""
+        """Return the next chunk, or None if none arrives soon."""
 
     def commit(self, positions: Positions) -> bool:
-        """Store positions, but those of partitions that are not ours any more. False: try again later."""
+        """Commit positions of partitions that are still ours. Returns False if it has to be repeated
+        later."""
+
+    @property
+    def stopped(self) -> Stopped:
+        """The partitions that cannot be read at present, and why."""
 
     def close(self) -> None:
-        """Leave the group. Commits nothing."""
+        """Leave the group, without a commit."""
 
 
 # --- the group protocol
@@ -66,18 +74,22 @@ class GroupSource(RebalanceListener):
         group_id: str,
         properties: Mapping[str, object],
         listener: RebalanceListener | None,
-        events: Events,
+        events: SourceEvents,
     ) -> None:
-        self._told = listener or RebalanceListener()
+        self._listener = listener or RebalanceListener()
         self._events = events
         self._is_closing = False
-        self._consumer = GroupConsumer(_pattern(topics), group_id, properties, listener=self)
+        self._consumer = GroupConsumer(_pattern(topics), properties, group_id=group_id, listener=self)
 
     def poll(self) -> FetchedDataChunk | None:
-        return self._consumer.poll(POLL_MS)
+        return self._consumer.poll(POLL_MS / 1000)
 
     def commit(self, positions: Positions) -> bool:
-        ours = {place: offset for place, offset in positions.items() if place in self._consumer.assignment}
+        ours = {
+            topic_partition: offset
+            for topic_partition, offset in positions.items()
+            if topic_partition in self._consumer.assignment
+        }
         if ours:
             try:
                 self._consumer.commit(ours)
@@ -85,25 +97,32 @@ class GroupSource(RebalanceListener):
                 log.warning("%s", error)
         return True
 
+    @property
+    def stopped(self) -> Stopped:
+        return self._consumer.stopped
+
     def close(self) -> None:
         self._is_closing = True
         self._consumer.close()
 
-    def on_revoked(self, partitions: Places) -> None:
+    def on_revoked(self, partitions: PartitionSet) -> None:
         if not self._is_closing:
             self._events.on_release()
-        self._told.on_revoked(partitions)
+        self._listener.on_revoked(partitions)
 
-    def on_assigned(self, partitions: Places) -> None:
-        self._told.on_assigned(partitions)
+    def on_assigned(self, partitions: PartitionSet) -> None:
+        positions = {each: self._consumer.position(each) for each in partitions}
+        for topic_partition, offset in self._events.resume(positions).items():
+            self._consumer.seek(topic_partition, offset)
+        self._listener.on_assigned(partitions)
 
-    def on_lost(self, partitions: Places) -> None:
+    def on_lost(self, partitions: PartitionSet) -> None:
         self._events.on_loss(partitions)
-        self._told.on_lost(partitions)
+        self._listener.on_lost(partitions)
 
 
 def _pattern(topics: TopicFilter) -> re.Pattern[str]:
-    """A filter as the pattern of whole names that a GroupConsumer takes."""
+    """Return the filter as a pattern for whole names, as GroupConsumer takes it."""
     compiled = compile_java(topics.regex)
     if not isinstance(topics, Blacklist):
         return compiled
@@ -116,8 +135,8 @@ def _pattern(topics: TopicFilter) -> re.Pattern[str]:
 class ClassicSource:
     """A ConsumerConnector with one stream.
 
-    Its listener is called by the rebalancing thread, which waits there until the stream's thread comes by in
-    `poll` and has sent and committed what it was handed out: nobody else reads the partitions before.
+    The rebalancing thread calls the listener and waits there until the stream's thread, in `poll`, has sent
+    and committed everything that was handed out. So nobody else reads the partitions before that.
     """
 
     def __init__(
@@ -125,10 +144,10 @@ class ClassicSource:
         topics: TopicFilter,
         properties: Mapping[str, object],
         listener: ConsumerRebalanceListener | None,
-        events: Events,
+        events: SourceEvents,
     ) -> None:
         self._events = events
-        self._told = listener
+        self._listener = listener
         self._changed = threading.Condition()
         self._is_reading = False  # the next three are guarded by it
         self._is_release_wanted = False
@@ -138,26 +157,20 @@ class ClassicSource:
         try:
             (self._stream,) = self._connector.create_message_streams_by_filter(topics)
         except BaseException:
-            self._connector.shutdown()
+            self._connector.close()
             raise
-        self._chunks: Iterator[FetchedDataChunk] | None = None
         self._lost_sessions = 0
         with self._changed:
             self._is_reading = True
 
     def poll(self) -> FetchedDataChunk | None:
         self._release_if_wanted()
-        self._look_for_losses()
-        chunks = self._chunks = self._chunks or self._stream.batches()
-        try:
-            return next(chunks, None)
-        except ConsumerTimeout:
-            self._chunks = None
-            return None
+        self._check_losses()
+        return next(self._stream.chunks(timeout=POLL_MS / 1000), None)
 
-    def _look_for_losses(self) -> None:
-        """With its session a member loses all partitions, and no listener is asked."""
-        lost_sessions = self._connector.metrics().lost_sessions
+    def _check_losses(self) -> None:
+        """A lost session means that all partitions are lost, without a call of the listener."""
+        lost_sessions = self._connector.lost_sessions
         if lost_sessions != self._lost_sessions:
             self._lost_sessions = lost_sessions
             self._events.on_loss(self._owned)
@@ -175,43 +188,49 @@ class ClassicSource:
                 self._changed.notify_all()
 
     def commit(self, positions: Positions) -> bool:
-        ours = {place: offset for place, offset in positions.items() if place in self._owned}
+        ours = {each: offset for each, offset in positions.items() if each in self._owned}
         try:
-            self._connector.commit_offsets(ours)
-        except ConnectionLost as error:
+            self._connector.commit(ours)
+        except ZooKeeperConnectionLost as error:
             log.warning("%s", error)
             return False
         return True
+
+    @property
+    def stopped(self) -> Stopped:
+        return self._connector.stopped
 
     def close(self) -> None:
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
-        self._connector.shutdown()
+        self._connector.close()
 
     # --- the rebalancing thread
 
     def before_releasing_partitions(self, partition_ownership: dict[str, set[int]]) -> None:
-        """Wait until the stream's thread has done its part."""
+        """Wait until the stream's thread has committed."""
         with self._changed:
             if self._is_reading and partition_ownership:
                 self._is_release_wanted = True
                 self._changed.wait_for(lambda: not (self._is_release_wanted and self._is_reading))
             self._owned -= {
-                TopicAndPartition(topic, one) for topic, some in partition_ownership.items() for one in some
+                TopicAndPartition(topic, partition)
+                for topic, partitions in partition_ownership.items()
+                for partition in partitions
             }
-        if self._told is not None:
-            self._told.before_releasing_partitions(partition_ownership)
+        if self._listener is not None:
+            self._listener.before_releasing_partitions(partition_ownership)
 
     def before_starting_fetchers(
         self, consumer_id: str, partition_assignment: dict[str, dict[int, ConsumerThreadId]]
     ) -> None:
-        """Note what is ours."""
+        """Remember which partitions are ours."""
         self._owned = frozenset(
             TopicAndPartition(topic, partition)
             for topic, threads in partition_assignment.items()
             for partition, thread in threads.items()
             if thread.consumer == consumer_id
         )
-        if self._told is not None:
-            self._told.before_starting_fetchers(consumer_id, partition_assignment)
+        if self._listener is not None:
+            self._listener.before_starting_fetchers(consumer_id, partition_assignment)

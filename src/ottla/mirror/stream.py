@@ -1,46 +1,53 @@
-"""One stream of a mirror: the loop of a thread that reads, sends, and commits what is stored.
+"""One stream of a mirror: the loop of a thread that reads, sends, and commits what the target has stored.
 
     poll ─▶ send ─▶ … ─▶ flush ─▶ note offsets ─▶ commit      every offset.commit.interval.ms,
-                                                              before partitions go to others, and at the end
+                                                              before partitions are released, and at the end
 
-A position is committed only when all records before it are acknowledged. So a mirror that dies anywhere loses
-nothing, and what comes twice is what was sent after the last commit.
+With `exactly_once` the records, the notes and the positions are one transaction of the target; the commit of
+the source's group comes after it. A transaction is ended when the stream has caught up, if it does so soon:
+there no transaction of the source is open, so none is cut in two.
+
+Otherwise a position is committed only after all records before it are acknowledged. So a mirror that crashes
+at any point loses nothing; records that were sent after the last commit are sent twice.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 
 from ottla.client.clock import MONOTONIC
-from ottla.fetching import TopicAndPartition
+from ottla.consumer.reading.reader_state import Stopped
+from ottla.mirror.exactly_once import TargetTransactions
 from ottla.mirror.offset_runs import Run
-from ottla.mirror.outbox import Counts, Outbox
-from ottla.mirror.sources import Events, Source
+from ottla.mirror.outbox import MirrorCounts, Outbox
+from ottla.mirror.sources import MirrorSource, Positions, SourceEvents
 from ottla.model.errors import CorruptRecord
+from ottla.model.topic_partition import TopicAndPartition
 
 log = logging.getLogger(__name__)
 
 Note = Callable[[Mapping[TopicAndPartition, list[Run]], Mapping[TopicAndPartition, int]], None]
-"""Stores which offsets became which, before positions are committed."""
+"""Stores which source offsets became which target offsets, before positions are committed."""
 
 
 class MirrorStream:
-    """`open_source` is called in the stream's own thread."""
+    """One stream. `open_source` is called in the thread of the stream."""
 
     def __init__(
         self,
-        open_source: Callable[[Events], Source],
+        open_source: Callable[[SourceEvents], MirrorSource],
         outbox: Outbox,
-        counts: Counts,
+        counts: MirrorCounts,
         *,
         note: Note,
         unmirrored: frozenset[str],
         commit_interval_ms: float,
         waits_for_each: bool,
         is_stopping: threading.Event,
+        transactions: TargetTransactions | None = None,
     ) -> None:
         self._open_source = open_source
         self._outbox = outbox
@@ -50,45 +57,86 @@ class MirrorStream:
         self._commit_interval_ms = commit_interval_ms
         self._waits_for_each = waits_for_each
         self._is_stopping = is_stopping
-        self._committed_at_ms = MONOTONIC.now_ms()
-        self._source: Source | None = None
+        self._transactions = transactions
+        self._since_ms = MONOTONIC.now_ms()  # the last commit, or the begin of the transaction
+        self._source: MirrorSource | None = None
+
+    @property
+    def stopped(self) -> Stopped:
+        """The partitions that cannot be read at present, and why."""
+        return self._source.stopped if self._source is not None else {}
 
     def run(self) -> None:
-        """Until the mirror stops. Raises what ends it."""
+        """Mirror until the mirror stops. Raises what ends it."""
         with ExitStack() as stack:
-            self._source = source = self._open_source(Events(self.checkpoint, self._outbox.forget))
+            if self._transactions is not None:
+                stack.enter_context(self._transactions)
+            events = SourceEvents(self.checkpoint, self._forget, self._resume)
+            self._source = source = self._open_source(events)
             stack.callback(source.close)
             while not self._is_stopping.is_set():
                 self._step(source)
             self.checkpoint()
 
-    def _step(self, source: Source) -> None:
+    def _step(self, source: MirrorSource) -> None:
         try:
             chunk = source.poll()
         except CorruptRecord:
-            # What is before the damage is copied. It must not be copied by each run that comes to it.
+            # Commit what is before the damage, so that the next run does not copy it again.
             self.checkpoint()
             raise
         if chunk is not None:
             if chunk.topic_partition.topic in self._unmirrored:
                 self._outbox.skip(chunk)
             else:
+                self._begin()
                 self._outbox.send(chunk)
         if self._waits_for_each:
             self._outbox.flush()
         self._outbox.harvest()
-        if MONOTONIC.now_ms() - self._committed_at_ms >= self._commit_interval_ms:
+        if self._is_due(is_caught_up=chunk is None):
             self.checkpoint()
 
+    def _is_due(self, *, is_caught_up: bool) -> bool:
+        intervals = 1 if self._transactions is None or is_caught_up else 2
+        return MONOTONIC.now_ms() - self._since_ms >= self._commit_interval_ms * intervals
+
+    def _begin(self) -> None:
+        if self._transactions is not None and self._transactions.begin():
+            self._since_ms = MONOTONIC.now_ms()
+
     def checkpoint(self) -> None:
-        """Flush, then commit. Raises MirrorFailed, and nothing is committed, if records are not stored."""
+        """Flush, then commit. Raises MirrorFailed without a commit if records are not stored."""
         self._outbox.flush()
-        self._committed_at_ms = MONOTONIC.now_ms()
+        self._since_ms = MONOTONIC.now_ms()
         positions = self._outbox.positions
         if not positions or self._source is None:
             return
+        self._begin()
         self._note(self._outbox.take_runs(), positions)
+        if self._transactions is not None:
+            self._transactions.commit(positions)
         if self._source.commit(positions):
             self._outbox.forget(positions)
             self._counts.add(commits=1)
             log.info("%d partitions are committed", len(positions))
+
+    # --- partitions come and go
+
+    def _forget(self, partitions: Iterable[TopicAndPartition]) -> None:
+        """Others may read these partitions. Records in a transaction still count: nobody else writes."""
+        if self._transactions is None:
+            self._outbox.forget(partitions)
+
+    def _resume(self, committed: Positions) -> Positions:
+        """Where to go on according to the target, if the source's group is behind; it gets these too.
+
+        It is ahead only if the group has mirrored without transactions meanwhile.
+        """
+        if self._transactions is None:
+            return {}
+        known = self._transactions.positions | self._outbox.positions
+        ahead = {each: known[each] for each, offset in committed.items() if known.get(each, -1) > offset}
+        for topic_partition, offset in ahead.items():
+            self._outbox.resume(topic_partition, offset)
+        return ahead

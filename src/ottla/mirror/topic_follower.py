@@ -1,7 +1,7 @@
-"""Topics of the target as those of the source: made, given partitions, and given settings.
+"""Keeps the topics of the target like those of the source: creates topics, adds partitions, copies settings.
 
-Nothing is ever taken away: topics and partitions that only the target has stay. A setting that is taken back
-in the source while the mirror runs is taken back in the target.
+Topics and partitions that only the target has stay. A setting that is removed in the source while the mirror
+runs is removed in the target.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ottla.admin import Admin, ConfigSource, NewPartitions, NewTopic, TopicDescription, topic_resource
-from ottla.fetching import TopicAndPartition
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.topic_partition import TopicAndPartition
 
 log = logging.getLogger(__name__)
 
 LOCAL_SETTINGS = frozenset(
     {
-        # Of a cluster, not of a topic's data.
+        # They belong to the cluster, not to the data of a topic.
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "min.insync.replicas",
         "unclean.leader.election.enable",
         "remote.storage.enable",
-        # The target has formats of its own, and keeps the times that records have.
+        # The target has its own formats, and records keep their timestamps.
         "message.format.version",
         "message.timestamp.type",
         "message.timestamp.difference.max.ms",
@@ -37,8 +37,8 @@ LOCAL_SETTINGS = frozenset(
 
 
 @contextmanager
-def unless(code: Code) -> Iterator[None]:
-    """Nothing is wrong if the answer is this: another member of the mirror's group was quicker."""
+def ignoring(code: Code) -> Iterator[None]:
+    """Ignore this error code: another member of the mirror's group was faster."""
     try:
         yield
     except KafkaError as error:
@@ -47,7 +47,7 @@ def unless(code: Code) -> Iterator[None]:
 
 
 class TopicFollower:
-    """Thread-safe. Owns neither Admin."""
+    """Thread-safe. The caller closes both Admins."""
 
     def __init__(self, source: Admin, target: Admin, allows: Callable[[str], bool]) -> None:
         self._source = source
@@ -57,23 +57,23 @@ class TopicFollower:
         self._counts: dict[str, int] = {}
         self._settings: dict[str, Mapping[str, str]] = {}
 
-    def prepare(self, place: TopicAndPartition) -> None:
-        """See to it that the target has the partition. Raises OttlaError."""
-        if place.partition >= self._counts.get(place.topic, 0):
+    def prepare(self, topic_partition: TopicAndPartition) -> None:
+        """Make sure that the target has the partition. Raises OttlaError."""
+        if topic_partition.partition >= self._counts.get(topic_partition.topic, 0):
             self.follow()
 
     def follow(self) -> None:
-        """Look at all topics once. Raises OttlaError if a cluster does not answer."""
+        """Compare all topics once. Raises OttlaError if a cluster does not answer."""
         with self._lock:
             wanted = {
                 name: topic
                 for name, topic in self._source.describe_topics().items()
                 if self._allows(name) and not topic.is_internal and not topic.is_marked_for_deletion
             }
-            there = self._target.describe_topics()
-            self._make([topic for name, topic in wanted.items() if name not in there])
+            existing = self._target.describe_topics()
+            self._create([topic for name, topic in wanted.items() if name not in existing])
             for name, topic in wanted.items():
-                count = len(there[name].partitions) if name in there else len(topic.partitions)
+                count = len(existing[name].partitions) if name in existing else len(topic.partitions)
                 if count < len(topic.partitions):
                     self._grow(topic, count)
             self._follow_settings(wanted)
@@ -81,31 +81,31 @@ class TopicFollower:
 
     def _grow(self, topic: TopicDescription, before: int) -> None:
         count = len(topic.partitions)
-        with unless(Code.INVALID_PARTITIONS):
+        with ignoring(Code.INVALID_PARTITIONS):
             self._target.create_partitions(NewPartitions(topic.name, count))
             log.info("topic %s has %d partitions now, not %d", topic.name, count, before)
 
-    def _make(self, topics: list[TopicDescription]) -> None:
+    def _create(self, topics: list[TopicDescription]) -> None:
         if not topics:
             return
         brokers = len(self._target.describe_cluster().brokers)
         for topic in topics:
             replicas = max(1, min(topic.replication_factor, brokers))
             new = NewTopic(topic.name, len(topic.partitions), replicas)
-            with unless(Code.TOPIC_ALREADY_EXISTS):
+            with ignoring(Code.TOPIC_ALREADY_EXISTS):
                 self._target.create_topics(new)
-                log.info("made topic %s with %d partitions", topic.name, len(topic.partitions))
+                log.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
 
     def _follow_settings(self, topics: Mapping[str, TopicDescription]) -> None:
         resources = [topic_resource(name) for name in topics]
         if not resources:
             return
         try:
-            found = self._source.describe_configs(resources)
+            configs = self._source.describe_configs(resources)
         except OttlaError as error:
             log.warning("settings of topics are not followed this time: %s", error)
             return
-        for resource, entries in found.items():
+        for resource, entries in configs.items():
             settings = {
                 name: entry.value
                 for name, entry in entries.items()
@@ -117,7 +117,7 @@ class TopicFollower:
             self._set(resource.name, settings)
 
     def _set(self, topic: str, settings: Mapping[str, str]) -> None:
-        """One by one: a setting that the target does not know must not keep the others away."""
+        """Set one by one: a setting that the target does not know must not block the others."""
         before = self._settings.get(topic, {})
         changes: dict[str, str | None] = {name: None for name in before if name not in settings}
         changes |= {name: value for name, value in settings.items() if before.get(name) != value}

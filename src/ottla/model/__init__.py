@@ -1,1 +1,1 @@
-"""The vocabulary: ids, errors, protocol error codes. Frozen values; imports nothing of ottla."""
+"""What every layer uses: errors, error codes, offsets, settings tables. Imports nothing else of ottla."""

@@ -1,4 +1,4 @@
-"""Where a broker listens: a host and a port, as people write them and as Kafka tells them."""
+"""Where a broker listens: a host and a port, as people and Kafka write them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def parse_address(text: str) -> Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses between commas, each once, in their order. Raises ConfigError, also where there are none."""
-    found = dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip())
-    if not found:
+    """Addresses separated by commas, without duplicates. Raises ConfigError, also if there is none."""
+    addresses = dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip())
+    if not addresses:
         raise ConfigError("no address of a broker is given: write HOST:PORT,HOST:PORT")
-    return tuple(found)
+    return tuple(addresses)

@@ -1,19 +1,18 @@
-"""What a client knows of a cluster at one time: brokers, topics, leaders. Frozen; a change is a new view.
+"""What a client knows about a cluster at one time: brokers, topics, leaders. Frozen; a change is a new view.
 
-Answers come late and from brokers that are behind, so views are put together by rules (`updated`):
+Responses may be late, and come from brokers that are behind. `updated` merges views by these rules:
 
-- Brokers are those of the newest answer. One that an answer leaves out is down, or was taken away.
-- Leader epochs never go back. An answer with an older epoch for a partition comes from a broker that has
-  yet to hear of the change; what was known stays. Brokers before 2.3 tell no epochs (-1): the last one wins.
-- Another topic id is another topic of the same name: its epochs begin anew.
-- A topic that an answer tells an error of keeps the partitions that were known, and carries the error.
+- The brokers are those of the newest response. A broker that is missing there is down or was removed.
+- Leader epochs never go back. A response with an older epoch for a partition comes from a broker that does
+  not know the change yet, and is ignored. Brokers before 2.3 send no epochs (-1): the last response wins.
+- A new topic id means another topic of the same name: its epochs start again.
+- If a response has an error for a topic, the topic keeps its known partitions and gets the error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 class BrokerNode(NamedTuple):
-    """A broker and where clients find it, as the cluster tells it."""
+    """A broker and the address that it advertises."""
 
     broker_id: int
     host: str
@@ -36,19 +35,19 @@ class BrokerNode(NamedTuple):
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Where the broker listens."""
         return Address(self.host, self.port)
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition, since which epoch (-1: the broker is too old to tell)."""
+    """The broker that leads a partition, and the leader epoch (-1: the broker is too old to send it)."""
 
     node: BrokerNode
     epoch: int
 
 
 class LeaderHint(NamedTuple):
-    """What Fetch and Produce tell a client that asked the wrong broker (KIP-951)."""
+    """The leader in a Fetch or Produce response to a client that asked the wrong broker (KIP-951)."""
 
     topic: str
     partition: int
@@ -58,7 +57,7 @@ class LeaderHint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. `leader` is a broker's id or NO_LEADER; `error` is a Code, 0 if all is well."""
+    """One partition. `leader` is a broker's id or NO_LEADER; `error` is a Code, 0 for none."""
 
     index: int
     leader: int
@@ -70,7 +69,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic, its partitions by number. With an `error` they are those that were known before it."""
+    """One topic, its partitions by number. With an `error` they are those known before the error."""
 
     name: str
     topic_id: bytes = NO_TOPIC_ID
@@ -79,10 +78,10 @@ class TopicView:
     is_internal: bool = False
 
     def partition(self, index: int) -> PartitionView | None:
-        """One partition; None if the topic has no such."""
+        """The partition with this number, or None."""
         if index < len(self.partitions) and self.partitions[index].index == index:
-            return self.partitions[index]  # they are numbered from 0, as good as always
-        return next((one for one in self.partitions if one.index == index), None)
+            return self.partitions[index]  # almost always: they are numbered from 0
+        return next((partition for partition in self.partitions if partition.index == index), None)
 
 
 def _nothing() -> Mapping[str, TopicView]:
@@ -91,7 +90,7 @@ def _nothing() -> Mapping[str, TopicView]:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """`fetched_at_ms` is of the clock of whoever made the view; `is_whole`: it has every topic there is."""
+    """`fetched_at_ms` is by the clock of the view's maker; `is_whole`: the view has every topic."""
 
     brokers: Mapping[int, BrokerNode]
     topics: Mapping[str, TopicView] = field(default_factory=_nothing)
@@ -101,33 +100,26 @@ class ClusterView:
     is_whole: bool = False
 
     def leader_of(self, topic: str, partition: int) -> PartitionLeader | None:
-        """Who leads a partition; None if nobody does, or if that is not known here."""
-        found = self.partition(topic, partition)
-        node = self.brokers.get(found.leader) if found is not None else None
-        return PartitionLeader(node, found.leader_epoch) if found is not None and node is not None else None
+        """The leader of a partition; None if it has none, or if none is known."""
+        known = self.partition(topic, partition)
+        node = self.brokers.get(known.leader) if known is not None else None
+        return PartitionLeader(node, known.leader_epoch) if known is not None and node is not None else None
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
-        """What is known of a partition; None if nothing is."""
+        """What is known about a partition; None if nothing is."""
         known = self.topics.get(topic)
         return known.partition(partition) if known is not None else None
 
     @property
     def controller(self) -> BrokerNode | None:
-        """Who does the administration; None where brokers do not tell (before 0.10)."""
+        """The broker for administration; None if brokers do not name it (before 0.10)."""
         return self.brokers.get(self.controller_id)
 
-    @cached_property
-    def topics_by_id(self) -> Mapping[bytes, TopicView]:
-        """Topics that have ids, by them: newer requests name topics so."""
-        return MappingProxyType(
-            {topic.topic_id: topic for topic in self.topics.values() if topic.topic_id != NO_TOPIC_ID}
-        )
-
     def updated(self, newer: ClusterView) -> ClusterView:
-        """This view and what a newer answer tells, by the rules above.
+        """This view merged with a newer response, by the rules above.
 
-        A newer view that is whole takes away the topics that it does not have. Another cluster's view takes
-        the place of this one.
+        If the newer view is whole, topics that it lacks are removed. A view of another cluster replaces this
+        view.
         """
         if self.cluster_id and newer.cluster_id and self.cluster_id != newer.cluster_id:
             return newer
@@ -143,7 +135,7 @@ class ClusterView:
         )
 
     def hinted(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
-        """This view with the leaders that hints tell, where these are newer; itself if none is."""
+        """This view with the leaders of newer hints; the same view if no hint is newer."""
         brokers = {**self.brokers, **{node.broker_id: node for node in nodes}}
         topics = dict(self.topics)
         is_newer = False
@@ -153,8 +145,8 @@ class ClusterView:
             if topic is None or known is None or hint.leader not in brokers:
                 continue
             if hint.leader_epoch > known.leader_epoch:
-                told = replace(known, leader=hint.leader, leader_epoch=hint.leader_epoch, error=Code.NONE)
-                topics[hint.topic] = _with_partition(topic, told)
+                moved = replace(known, leader=hint.leader, leader_epoch=hint.leader_epoch, error=Code.NONE)
+                topics[hint.topic] = _with_partition(topic, moved)
                 is_newer = True
         if not is_newer:
             return self
@@ -162,29 +154,27 @@ class ClusterView:
 
 
 EMPTY = ClusterView(brokers=MappingProxyType({}))
-"""What is known before the first answer."""
+"""What is known before the first response."""
 
 
-def _newer_topic(known: TopicView, told: TopicView) -> TopicView:
-    if told.error != Code.NONE and not told.partitions:
-        return replace(known, error=told.error)
-    if NO_TOPIC_ID not in {known.topic_id, told.topic_id} and known.topic_id != told.topic_id:
-        return told
-    merged = {one.index: one for one in told.partitions}
-    for one in known.partitions:
-        if one.index in merged:
-            merged[one.index] = _newer_partition(one, merged[one.index])
-        elif told.topic_id != NO_TOPIC_ID:
-            merged[one.index] = one  # a topic never has fewer: the answer is from before it got more
-    return replace(told, partitions=tuple(merged[index] for index in sorted(merged)))
+def _newer_topic(known: TopicView, newer: TopicView) -> TopicView:
+    if newer.error != Code.NONE and not newer.partitions:
+        return replace(known, error=newer.error)
+    if NO_TOPIC_ID not in {known.topic_id, newer.topic_id} and known.topic_id != newer.topic_id:
+        return newer
+    merged = {partition.index: partition for partition in newer.partitions}
+    for partition in known.partitions:
+        if partition.index in merged:
+            merged[partition.index] = _newer_partition(partition, merged[partition.index])
+        elif newer.topic_id != NO_TOPIC_ID:
+            merged[partition.index] = partition  # topics never shrink: the response is older than the growth
+    return replace(newer, partitions=tuple(merged[index] for index in sorted(merged)))
 
 
-def _newer_partition(known: PartitionView, told: PartitionView) -> PartitionView:
-    return known if NO_EPOCH < told.leader_epoch < known.leader_epoch else told
+def _newer_partition(known: PartitionView, newer: PartitionView) -> PartitionView:
+    return known if NO_EPOCH < newer.leader_epoch < known.leader_epoch else newer
 
 
-def _with_partition(topic: TopicView, partition: PartitionView) -> TopicView:
-    return replace(
-        topic,
-        partitions=tuple(partition if one.index == partition.index else one for one in topic.partitions),
-    )
+def _with_partition(topic: TopicView, changed: PartitionView) -> TopicView:
+    partitions = (changed if known.index == changed.index else known for known in topic.partitions)
+    return replace(topic, partitions=tuple(partitions))

@@ -1,4 +1,4 @@
-"""Protocol error codes as data: one table of number, name, retriable and a sentence for the reader.
+"""Protocol error codes as data: a table of number, name, retriable and a sentence for people.
 
 `Code` is that table. A member is an int, so decoded fields compare with it directly
 (`partition.error_code == Code.NOT_LEADER_OR_FOLLOWER`), and it carries `retriable` and `text`.
@@ -8,7 +8,7 @@ a person can look up.
 
 `retriable` is Kafka 4.1's own flag: the same request may succeed later without a change. It says
 nothing of what to do first (refresh metadata, find the coordinator again); callers decide that by
-name. Brokers of 0.8 used 13 for a stale leader epoch; every later one means NETWORK_EXCEPTION.
+name. Brokers of 0.8 used 13 for a stale leader epoch; later brokers mean NETWORK_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Code(IntEnum):
     OFFSET_OUT_OF_RANGE = 1, _FINAL, "the offset is not in the log any more, or not yet; reset the position"
     CORRUPT_MESSAGE = 2, _RETRY, "a checksum or size is wrong; damaged on the way or on disk"
     UNKNOWN_TOPIC_OR_PARTITION = 3, _RETRY, "this broker does not host the topic or partition"
-    INVALID_FETCH_SIZE = 4, _FINAL, "the asked fetch size is not usable; ask for a positive number of bytes"
+    INVALID_FETCH_SIZE = (
+        4,
+        _FINAL,
+        "the fetch size is not usable; request a positive number of bytes",
+    )
     LEADER_NOT_AVAILABLE = 5, _RETRY, "the partition has no leader at present; an election is due"
     NOT_LEADER_OR_FOLLOWER = 6, _RETRY, "the partition has moved to another broker; refresh metadata"
     REQUEST_TIMED_OUT = 7, _RETRY, "the broker could not finish within the time that the request allowed"
@@ -142,7 +146,11 @@ class Code(IntEnum):
     UNKNOWN_TOPIC_ID = 100, _RETRY, "this broker does not know the topic id; refresh metadata"
     DUPLICATE_BROKER_REGISTRATION = 101, _FINAL, "a running broker has this broker id already"
     BROKER_ID_NOT_REGISTERED = 102, _FINAL, "no broker of this id is registered"
-    INCONSISTENT_TOPIC_ID = 103, _RETRY, "the topic id is not the one in the log: the topic was made anew"
+    INCONSISTENT_TOPIC_ID = (
+        103,
+        _RETRY,
+        "the topic id differs from that in the log: the topic was recreated",
+    )
     INCONSISTENT_CLUSTER_ID = 104, _FINAL, "the request was meant for another cluster"
     TRANSACTIONAL_ID_NOT_FOUND = 105, _FINAL, "the transactional id is not known"
     FETCH_SESSION_TOPIC_ID_ERROR = 106, _RETRY, "the fetch session mixes topic names and ids; start a new one"
@@ -151,7 +159,7 @@ class Code(IntEnum):
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, _FINAL, "the offset is only in tiered storage, not on disk"
     FENCED_MEMBER_EPOCH = 110, _FINAL, "the coordinator has fenced this member; give up partitions and rejoin"
     UNRELEASED_INSTANCE_ID = 111, _FINAL, "a running member still holds this group.instance.id"
-    UNSUPPORTED_ASSIGNOR = 112, _FINAL, "the group cannot use the assignor that the member asked for"
+    UNSUPPORTED_ASSIGNOR = 112, _FINAL, "the group cannot use the assignor that the member requested"
     STALE_MEMBER_EPOCH = 113, _FINAL, "the member's epoch is not the latest; heartbeat first, then retry"
     MISMATCHED_ENDPOINT_TYPE = 114, _FINAL, "only a controller answers this, or only a broker"
     UNSUPPORTED_ENDPOINT_TYPE = 115, _FINAL, "the broker does not know this kind of endpoint"
@@ -173,6 +181,13 @@ class Code(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, _FINAL, "the epoch of the streams topology is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, _FINAL, "the group runs a newer streams topology"
     SHARE_SESSION_LIMIT_REACHED = 133, _RETRY, "the broker holds as many share sessions as it allows"
+    GROUP_DELETION_FAILED = 134, _FINAL, "the group could not be deleted; the answer's text says why"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        _FINAL,
+        "the streams topology could not be described anew",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, _FINAL, "no controller is registered under the id"
 
 
 _MEMBERS: dict[int, Code] = {int(member): member for member in Code}
@@ -180,7 +195,7 @@ _MEMBERS: dict[int, Code] = {int(member): member for member in Code}
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """What is known of one number: `retriable` as in Kafka, `text` for people."""
+    """An error code: `retriable` as in Kafka, `text` for people."""
 
     code: int
     name: str

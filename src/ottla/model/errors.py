@@ -1,24 +1,70 @@
-"""The exception tree. A class exists when a caller would act on it; protocol codes are data.
+"""Every exception that a public call can raise, in one tree. All of them can be imported from `ottla`.
+
+A class exists where a caller would act on it; the brokers' error codes are data of KafkaError.
 
 OttlaError
-├── ConfigError (also ValueError)   the caller's settings or arguments: fix them
-├── LocalProtocolError              we were about to break the protocol: a bug in the caller
-├── RemoteProtocolError             the peer broke it: drop the connection
-│   └── CorruptRecord               stored data is damaged: skip it or stop
-├── KafkaError                      the peer answered with an error code: look at `retriable`
-├── ConnectionLost                  no connection (any more): what has no answer may have happened or not
-│   └── BrokerUnreachable           it never came to be: nothing was sent
-├── RequestTimedOut                 no answer in time: what was asked may have happened or not
-├── AuthenticationFailed            TLS or SASL: trying again does not help, a person fixes the settings
-└── StorageError                    the disk refused: nothing of the call happened, it may be tried again
-    ├── DamagedLog                  stored batches are broken with sound ones behind them: a person decides
-    ├── LogOffline                  an earlier failure could not be undone: open the log again
-    └── DirectoryInUse              another broker owns the data directory
+├── ConfigError (also ValueError)   a setting or an argument is wrong: fix it
+├── LocalProtocolError              the request cannot be sent in the version that the broker speaks
+├── RemoteProtocolError             the broker's bytes do not follow the protocol: the connection is closed
+│   └── CorruptRecord               stored records are damaged: skip them or stop
+├── KafkaError                      the broker answered with an error code: see `code` and `retriable`
+│   └── OffsetsRefused              … for offsets of some partitions: see `failures`
+│       ├── OffsetCommitFailed      they were not stored
+│       └── OffsetFetchFailed       they could not be read
+├── ConnectionLost                  requests without an answer may have been performed or not
+│   └── BrokerUnreachable           no connection could be opened, so nothing was sent
+├── RequestTimedOut                 no answer in time: the request may have been performed or not
+├── AuthenticationFailed            TLS or SASL: trying again does not help, fix the settings
+├── StorageError                    the disk failed: the call did nothing and may be tried again
+│   ├── DamagedLog                  stored batches are broken in the middle of a log
+│   ├── LogOffline                  an earlier failure could not be undone: open the log again
+│   └── DirectoryInUse              another broker uses the data directory
+├── Unsupported                     neither the brokers nor ZooKeeper can do it
+├── AdminErrors                     some of many things failed: see `errors` and `results`
+│
+├── BufferFull                      Producer: `buffer.memory` was full for `max.block.ms`
+├── RecordTooLarge (also ValueError)   Producer: the record does not fit; it was not accepted
+├── DeliveryExpired                 Producer: `delivery.timeout.ms` is over
+├── ProducerClosed                  Producer: it is closed
+├── TransactionAborted              Producer: nothing of the transaction counts: abort it, begin another
+├── ProducerFenced                  Producer: its transactional.id is another's now: make another one
+│
+├── MessageSizeTooLarge             consumers: a message exceeds fetch.message.max.bytes of an old broker
+├── ConsumerTimeout                 classic: no message within consumer.timeout.ms; the stream stays open
+├── ConsumerRebalanceFailed         classic: every attempt to rebalance failed; the member left its group
+├── ConsumerIdInUse                 classic: a live member of the group has the same consumer.id
+├── MessageStreamsExist             classic: a connector creates its streams once
+├── ListenerFailed                  classic: the application's rebalance listener raised
+├── PartitionsLost                  GroupConsumer: the commit came after the partitions went to others
+├── ConsumerClosed                  the consumer is closed: make another one
+├── ReplayStalled                   replay: nothing could be read for too long
+├── NoTimestamps                    replay: bounds are times, and neither broker nor records have any
+├── OwnershipLost                   OffsetLedger: another worker has taken the partition over
+├── DataLost                        Spark: records that the query was to read are gone
+├── MirrorFailed                    Mirror: records could not be sent; they are not committed
+├── NotTranslatable                 Mirror: the offset's record is not mirrored yet
+│
+└── ZooKeeperError                  (ottla.zookeeper.zookeeper_errors draws its branch)
 """
 
 from __future__ import annotations
 
-from ottla.model.error_codes import ErrorCode, error_code
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ottla.model.error_codes import Code, ErrorCode, error_code
+from ottla.model.topic_partition import TopicAndPartition
+
+_NAMES_SHOWN = 5
+
+_COMMIT_REMEDIES = {
+    Code.UNKNOWN_MEMBER_ID: "the group has live members, and only they may commit: stop them first, or use "
+    "another group.id",
+    Code.ILLEGAL_GENERATION: "the group has live members, and only they may commit: stop them first, or use "
+    "another group.id",
+    Code.OFFSET_METADATA_TOO_LARGE: "shorten the metadata, or raise the broker's offset.metadata.max.bytes",
+}
 
 
 class OttlaError(Exception):
@@ -26,11 +72,11 @@ class OttlaError(Exception):
 
 
 class ConfigError(OttlaError, ValueError):
-    """A setting or argument is wrong; the message names it, its value and what would be right."""
+    """A setting or an argument is wrong; the message names it, its value and what would be right."""
 
 
 class LocalProtocolError(OttlaError):
-    """We were asked to send something that the protocol version cannot carry."""
+    """The request holds something that the protocol version cannot carry; nothing was sent."""
 
 
 class RemoteProtocolError(OttlaError):
@@ -40,8 +86,8 @@ class RemoteProtocolError(OttlaError):
 class CorruptRecord(RemoteProtocolError):
     """A record set is damaged.
 
-    `offset` is where the damaged entry says that it begins (everything before it is sound), `next_offset`
-    where a reader that skips it goes on; either is None where the damage hides it.
+    `offset` is the offset in the damaged entry (every record before it is sound), `next_offset` the offset
+    where a reader that skips the entry continues. Either is None if the damage hides it.
     """
 
     def __init__(self, message: str, *, offset: int | None = None, next_offset: int | None = None) -> None:
@@ -51,16 +97,21 @@ class CorruptRecord(RemoteProtocolError):
 
 
 class KafkaError(OttlaError):
-    """The peer answered with an error code."""
+    """The broker answered with an error code.
 
-    def __init__(self, code: int, context: str = "") -> None:
+    If it refused records of a batch one by one, `record_errors` has the reason of each by its index in the
+    batch.
+    """
+
+    def __init__(self, code: int, context: str = "", record_errors: Mapping[int, str] | None = None) -> None:
         self.error: ErrorCode = error_code(code)
+        self.record_errors: Mapping[int, str] = record_errors or {}
         text = f"{self.error.name} ({code}): {self.error.text}"
         super().__init__(f"{context}: {text}" if context else text)
 
     @property
     def code(self) -> int:
-        """The number on the wire."""
+        """The number of the error code; `Code` has the names."""
         return self.error.code
 
     @property
@@ -69,16 +120,47 @@ class KafkaError(OttlaError):
         return self.error.retriable
 
 
+class OffsetsRefused(KafkaError):
+    """A coordinator refused offsets of some partitions; `failures` is {partition: error code}.
+
+    `code` is the first of these codes. Partitions that are not in `failures` succeeded.
+    """
+
+    _action = "accepted"
+
+    def __init__(self, group: str, failures: Mapping[TopicAndPartition, int]) -> None:
+        self.group = group
+        self.failures = MappingProxyType(dict(sorted(failures.items())))
+        code = next(iter(self.failures.values()))
+        shown = ", ".join(str(topic_partition) for topic_partition in list(self.failures)[:_NAMES_SHOWN])
+        more = f" and {len(self.failures) - _NAMES_SHOWN} more" if len(self.failures) > _NAMES_SHOWN else ""
+        remedy = _COMMIT_REMEDIES.get(Code.of(code))
+        why = f" ({remedy})" if remedy else ""
+        super().__init__(code, f"group {group!r}: offsets of {shown}{more} were not {self._action}{why}")
+
+
+class OffsetCommitFailed(OffsetsRefused):
+    """Some offsets were not stored."""
+
+    _action = "committed"
+
+
+class OffsetFetchFailed(OffsetsRefused):
+    """Some offsets could not be read, so it is not known whether there are any."""
+
+    _action = "read"
+
+
 class ConnectionLost(OttlaError):
     """The connection broke or was closed. Requests without an answer may have been performed or not."""
 
 
 class BrokerUnreachable(ConnectionLost):
-    """No connection came to be, so nothing was sent; the message names the address, the cause, the remedy."""
+    """No connection could be opened, so nothing was sent; the message names address, cause and remedy."""
 
 
 class RequestTimedOut(OttlaError):
-    """No answer came in time. The request may have been performed, or may be yet."""
+    """No answer came in time. The request may have been performed, or may still be."""
 
 
 class AuthenticationFailed(OttlaError):
@@ -86,7 +168,12 @@ class AuthenticationFailed(OttlaError):
 
 
 class StorageError(OttlaError):
-    """The disk or the file system failed; the message names the file and the cause."""
+    """The disk or the file system failed; the message names the file and the cause.
+
+    `code` is what a broker answers then.
+    """
+
+    code: int = Code.KAFKA_STORAGE_ERROR
 
 
 class DamagedLog(StorageError):
@@ -100,8 +187,128 @@ class DamagedLog(StorageError):
 
 
 class LogOffline(StorageError):
-    """The log's memory and files may differ after a failure on top of a failure; it takes no more calls."""
+    """A failure could not be undone, so the log's memory and files may differ; it takes no more calls."""
 
 
 class DirectoryInUse(StorageError):
-    """The data directory is locked by another process, or by another broker of this one."""
+    """The data directory is locked by another process, or by another broker of this process."""
+
+
+class Unsupported(OttlaError):
+    """Neither the brokers nor ZooKeeper can do it; the message says what is missing, and the remedy."""
+
+
+class AdminErrors(OttlaError):
+    """Some of many things failed: `errors` has the failed ones by name, `results` the others."""
+
+    def __init__(self, errors: Mapping[Any, OttlaError], results: Mapping[Any, Any]) -> None:
+        self.errors: Mapping[Any, OttlaError] = MappingProxyType(dict(errors))
+        self.results: Mapping[Any, Any] = MappingProxyType(dict(results))
+        shown = "; ".join(_with_name(name, error) for name, error in list(errors.items())[:_NAMES_SHOWN])
+        more = f"; and {len(errors) - _NAMES_SHOWN} more" if len(errors) > _NAMES_SHOWN else ""
+        super().__init__(f"{len(errors)} of {len(errors) + len(results)} failed: {shown}{more}")
+
+
+def _with_name(name: object, error: OttlaError) -> str:
+    text = str(error)
+    return text if str(name).lower() in text.lower() else f"{name}: {text}"
+
+
+class RecordTooLarge(OttlaError, ValueError):
+    """A record is larger than `max.request.size` or `buffer.memory`; it was not accepted."""
+
+
+class DeliveryExpired(OttlaError):
+    """`delivery.timeout.ms` is over. The message says whether the records may be in the log all the same."""
+
+
+class ProducerClosed(OttlaError):
+    """The producer is closed, or was closed before the records could be sent."""
+
+
+class TransactionAborted(OttlaError):
+    """The transaction cannot be committed, or was aborted: readers of committed records see nothing of it.
+
+    Call `abort()` unless the transaction is in a `with` block; then the next transaction may begin.
+    """
+
+
+class ProducerFenced(OttlaError):
+    """The producer may not write any more: close it, and make another one.
+
+    A newer producer has its transactional.id, or the coordinator has aborted a transaction that took longer
+    than transaction.timeout.ms. Nothing of the open transaction counts.
+    """
+
+
+class MessageSizeTooLarge(OttlaError):
+    """A message is larger than fetch.message.max.bytes, and the broker is too old to send it anyway.
+
+    `next_offset` is the offset after the message.
+    """
+
+    def __init__(self, message: str, *, next_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.next_offset = next_offset
+
+
+class ConsumerTimeout(OttlaError):
+    """No message came within consumer.timeout.ms; the stream can still be read."""
+
+
+class ConsumerRebalanceFailed(OttlaError):
+    """All attempts to rebalance failed, and rebalance.failure.policy is raise. The member left the group."""
+
+
+class ConsumerIdInUse(OttlaError):
+    """Another live member of the group is registered with the same consumer.id."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} belongs to another session: a member with this consumer.id runs already; "
+            "give each member its own consumer.id, or leave it out"
+        )
+        self.path = path
+
+
+class MessageStreamsExist(OttlaError):
+    """Streams can be created once for a connector."""
+
+
+class ListenerFailed(OttlaError):
+    """The application's rebalance listener raised; the attempt failed, and the cause is attached."""
+
+
+class PartitionsLost(OttlaError):
+    """A commit came too late: other members have the partitions, and read from the last commit on.
+
+    Poll to join again.
+    """
+
+
+class ConsumerClosed(OttlaError):
+    """The consumer is closed: make another one."""
+
+
+class ReplayStalled(OttlaError):
+    """Nothing could be read for too long; the message has the partition and its last error."""
+
+
+class NoTimestamps(OttlaError):
+    """The bounds are times, and neither the broker nor its records have any."""
+
+
+class OwnershipLost(OttlaError):
+    """Another worker has started to read the partition; the transaction is rolled back. Stop reading it."""
+
+
+class DataLost(OttlaError):
+    """Records that the query was to read are gone. failOnDataLoss=false continues without them."""
+
+
+class MirrorFailed(OttlaError):
+    """Records could not be sent, and the mirror stops without committing them: the next run sends them."""
+
+
+class NotTranslatable(OttlaError):
+    """An offset has no counterpart in the other cluster: its record is not mirrored yet."""

@@ -12,7 +12,7 @@ Samples = Iterable[tuple[Labels, float]]
 
 
 class Metric(NamedTuple):
-    """One family of the exposition format."""
+    """A metric with its samples."""
 
     name: str
     kind: str
@@ -21,7 +21,7 @@ class Metric(NamedTuple):
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """All of it."""
+    """The metrics as text."""
     return "".join(line for metric in metrics for line in _lines(metric))
 
 

@@ -1,7 +1,7 @@
-"""Java's arithmetic where Kafka's choices rest on it: which partition holds a group, which fetcher reads one.
+"""Java's strings and numbers, where Kafka's answers depend on them: a group's partition, a map's order.
 
-Plain integers, so that a broker need not load the kernels to find a group; `ottla.records.hashes` has them
-for whole columns.
+Plain integers, so that a broker need not load the kernels to find a group; `ottla.records.hashes` has the
+same for columns.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ def signed_32(value: int) -> int:
 
 
 def java_abs(value: int) -> int:
-    """Kafka's `Utils.abs`: the one number without a counterpart becomes 0."""
+    """Kafka's `Utils.abs`: the only number without a positive counterpart becomes 0."""
     return 0 if value == -0x80000000 else abs(value)
+
+
+def utf16_units(text: str) -> array[int]:
+    """The chars of a Java `String`: its `length()` is their number."""
+    units = array("H")
+    units.frombytes(text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
+    return units
 
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: a 31-fold over UTF-16 units."""
     h = 0
-    units = array("H")
-    units.frombytes(text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
-    for unit in units:
+    for unit in utf16_units(text):
         h = 31 * h + unit & MASK
     return signed_32(h)

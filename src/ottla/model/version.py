@@ -1,4 +1,4 @@
-"""The version of this package, in a place that every layer may import: brokers are told it."""
+"""The version of this package. Every layer may import it; clients send it to brokers."""
 
 from __future__ import annotations
 

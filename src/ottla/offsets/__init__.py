@@ -1,23 +1,18 @@
 """Where positions are kept: in Kafka, in ZooKeeper, in both, or with the results in the user's database.
 
-`OffsetStore` is the port of the first three, by group and partition. `OffsetLedger` is the last one, and
-`LedgerOffsets` its table through that port. `plan_migration` and `carry_out` move a group between any two;
-`exported` and `imported` are positions as lines of text.
+`OffsetStore` is the interface of the first three. `OffsetLedger` is the last one; `LedgerOffsets` is its
+table as an OffsetStore. `plan_migration` and `carry_out` move a group between any two stores; `exported`
+and `imported` write and read positions as lines of text.
 """
 
+from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.offsets.dual_offsets import DualOffsets
 from ottla.offsets.export_format import exported, imported
 from ottla.offsets.kafka_offsets import KafkaOffsets
-from ottla.offsets.ledger import OffsetLedger, OwnershipLost
+from ottla.offsets.ledger import OffsetLedger
 from ottla.offsets.ledger_offsets import LedgerOffsets
-from ottla.offsets.migration import MigrationPlan, Move, Step, carry_out, plan_migration
-from ottla.offsets.store import (
-    OffsetAndMetadata,
-    OffsetCommitFailed,
-    OffsetFetchFailed,
-    OffsetsRefused,
-    OffsetStore,
-)
+from ottla.offsets.migration import MigrationPlan, MigrationStep, Move, carry_out, plan_migration
+from ottla.offsets.store import OffsetStore
 from ottla.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 __all__ = [
@@ -28,13 +23,9 @@ __all__ = [
     "DualOffsets",
     "OffsetLedger",
     "LedgerOffsets",
-    "OwnershipLost",
-    "OffsetsRefused",
-    "OffsetCommitFailed",
-    "OffsetFetchFailed",
     "MigrationPlan",
     "Move",
-    "Step",
+    "MigrationStep",
     "plan_migration",
     "carry_out",
     "exported",

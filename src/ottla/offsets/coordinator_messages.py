@@ -1,15 +1,14 @@
-"""OffsetCommit and OffsetFetch of every version as plain values: what to ask, what was answered."""
+"""OffsetCommit and OffsetFetch of every version: requests made from values, responses read into values."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from ottla.fetching.places import TopicAndPartition
+from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError
-from ottla.offsets.store import OffsetAndMetadata
+from ottla.model.topic_partition import TopicAndPartition, by_topic
 from ottla.wire.api.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -27,10 +26,10 @@ from ottla.wire.api.offset_fetch import (
 )
 
 NAMES_UNTIL = 9
-"""The last version of both that names topics; later ones have ids."""
+"""The last version of both that names topics; later versions use topic ids."""
 
 ALL_SINCE = 2
-"""The first version of OffsetFetch that can ask for all of a group's positions."""
+"""The first version of OffsetFetch that can return all positions of a group."""
 
 _GROUPS_SINCE = 8
 
@@ -38,7 +37,7 @@ T = TypeVar("T", OffsetFetchTopic, OffsetFetchGroupTopic)
 
 
 class Membership(NamedTuple):
-    """In whose name a commit is made. Without a member, it is that of a consumer outside the group."""
+    """The identity of a group member in a commit. By default that of a consumer outside the group."""
 
     member_id: str = ""
     generation: int = -1
@@ -48,20 +47,12 @@ class Membership(NamedTuple):
 NO_MEMBERSHIP = Membership()
 
 
-class Told(NamedTuple):
-    """An answer to OffsetFetch: positions, the code of each partition that was asked for, and the group's."""
+class FetchedOffsets(NamedTuple):
+    """An OffsetFetch response: positions, the error code of each requested partition, the group's code."""
 
     offsets: dict[TopicAndPartition, OffsetAndMetadata]
     codes: dict[TopicAndPartition, int]
     code: int
-
-
-def by_topic(partitions: Iterable[TopicAndPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic."""
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(partitions):
-        topics[topic].append(partition)
-    return topics
 
 
 def commit_request(
@@ -69,7 +60,7 @@ def commit_request(
     offsets: Mapping[TopicAndPartition, OffsetAndMetadata],
     membership: Membership = NO_MEMBERSHIP,
 ) -> OffsetCommitRequest:
-    """For versions up to NAMES_UNTIL."""
+    """Make an OffsetCommit request for versions up to NAMES_UNTIL."""
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=membership.generation,
@@ -78,7 +69,9 @@ def commit_request(
         topics=[
             OffsetCommitTopic(
                 name=topic,
-                partitions=[_position(one, offsets[TopicAndPartition(topic, one)]) for one in numbers],
+                partitions=[
+                    _position(number, offsets[TopicAndPartition(topic, number)]) for number in numbers
+                ],
             )
             for topic, numbers in by_topic(offsets).items()
         ],
@@ -95,29 +88,34 @@ def _position(partition: int, position: OffsetAndMetadata) -> OffsetCommitPartit
 
 
 def commit_codes(
-    answer: OffsetCommitResponse, asked: Collection[TopicAndPartition]
+    response: OffsetCommitResponse, requested: Collection[TopicAndPartition]
 ) -> dict[TopicAndPartition, int]:
-    """The code of every partition. Raises RemoteProtocolError if one has none."""
+    """The error code of each requested partition. Raises RemoteProtocolError if the response lacks one."""
     codes = {
-        TopicAndPartition(topic.name, one.partition_index): one.error_code
-        for topic in answer.topics
-        for one in topic.partitions
+        TopicAndPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
     }
-    missing = [str(one) for one in asked if one not in codes]
+    missing = [str(topic_partition) for topic_partition in requested if topic_partition not in codes]
     if missing:
-        raise RemoteProtocolError(f"OffsetCommit was answered without {', '.join(missing)}")
-    return {one: codes[one] for one in asked}
+        raise RemoteProtocolError(f"the OffsetCommit response lacks {', '.join(missing)}")
+    return {topic_partition: codes[topic_partition] for topic_partition in requested}
 
 
 def fetch_request(
-    group: str, partitions: Iterable[TopicAndPartition] | None, version: int
+    group: str,
+    partitions: Iterable[TopicAndPartition] | None,
+    version: int,
+    *,
+    require_stable: bool = True,
 ) -> OffsetFetchRequest:
-    """Positions of partitions, or all of the group's: for None, which needs version ALL_SINCE.
+    """Request the positions of `partitions`, or with None all of the group, which needs version ALL_SINCE.
 
-    Positions that an open transaction may still change are asked for again until they stand.
+    With `require_stable`, coordinators answer UNSTABLE_OFFSET_COMMIT for positions that an open transaction
+    may still change (since version 7).
     """
     topics = None if partitions is None else by_topic(partitions)
-    request = OffsetFetchRequest(require_stable=version >= 7)
+    request = OffsetFetchRequest(require_stable=require_stable and version >= 7)
     if version >= _GROUPS_SINCE:
         request.groups = [OffsetFetchGroup(group_id=group, topics=_named(OffsetFetchGroupTopic, topics))]
     else:
@@ -129,25 +127,28 @@ def fetch_request(
 def _named(kind: type[T], topics: Mapping[str, list[int]] | None) -> list[T] | None:
     if topics is None:
         return None
-    return [kind(name=one, partition_indexes=which) for one, which in topics.items()]
+    return [kind(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
 
 
-def told(answer: OffsetFetchResponse, asked: Collection[TopicAndPartition], version: int) -> Told:
-    """Positions and codes. A topic that the broker does not know has no position, which is no error."""
-    topics: Sequence[OffsetFetchTopicResponse | OffsetFetchGroupTopicResponse] = answer.topics
-    whole = answer.error_code
+def fetched_offsets(
+    response: OffsetFetchResponse, requested: Collection[TopicAndPartition], version: int
+) -> FetchedOffsets:
+    """Read positions and codes. A topic that the broker does not know has no position; that is no error."""
+    topics: Sequence[OffsetFetchTopicResponse | OffsetFetchGroupTopicResponse] = response.topics
+    group_code = response.error_code
     if version >= _GROUPS_SINCE:
-        if len(answer.groups) != 1:
-            raise RemoteProtocolError(f"OffsetFetch of one group was answered for {len(answer.groups)}")
-        topics, whole = answer.groups[0].topics, answer.groups[0].error_code
+        if len(response.groups) != 1:
+            raise RemoteProtocolError(f"OffsetFetch of one group was answered for {len(response.groups)}")
+        topics, group_code = response.groups[0].topics, response.groups[0].error_code
     offsets: dict[TopicAndPartition, OffsetAndMetadata] = {}
-    codes: dict[TopicAndPartition, int] = dict.fromkeys(asked, whole)
+    codes: dict[TopicAndPartition, int] = dict.fromkeys(requested, group_code)
     for topic in topics:
-        for one in topic.partitions:
-            place = TopicAndPartition(topic.name, one.partition_index)
-            if one.error_code and one.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION:
-                codes[place] = one.error_code
-            elif one.committed_offset >= 0:
-                epoch = one.committed_leader_epoch
-                offsets[place] = OffsetAndMetadata(one.committed_offset, one.metadata or "", epoch)
-    return Told(offsets, codes, whole)
+        for partition in topic.partitions:
+            topic_partition = TopicAndPartition(topic.name, partition.partition_index)
+            if partition.error_code and partition.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+                codes[topic_partition] = partition.error_code
+            elif partition.committed_offset >= 0:
+                offsets[topic_partition] = OffsetAndMetadata(
+                    partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                )
+    return FetchedOffsets(offsets, codes, group_code)

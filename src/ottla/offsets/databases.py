@@ -1,7 +1,7 @@
-"""What differs between databases behind Python's DB-API: placeholders, how a transaction begins, cursors.
+"""The differences between databases behind Python's DB-API: placeholders, begin of a transaction, cursors.
 
-The statements of the ledger are common to SQLite (3.35 and later), PostgreSQL and DuckDB. What the DB-API
-leaves open is decided by the module that a connection comes from.
+The statements of the ledger work with SQLite (3.35 and later), PostgreSQL and DuckDB. What the DB-API leaves
+open depends on the module of the connection.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, Protocol
 from ottla.model.errors import ConfigError
 
 
-class Cursor(Protocol):
-    """Of DB-API's cursors, what is used here; users may call the rest of theirs."""
+class DatabaseCursor(Protocol):
+    """The part of a DB-API cursor that is used here."""
 
     def execute(self, statement: Any, parameters: Any = ..., /) -> Any:
         """Run a statement."""
 
     def fetchall(self) -> Sequence[Any]:
-        """All rows of the last one."""
+        """Return all rows of the last statement."""
 
 
 class DatabaseConnection(Protocol):
-    """Of DB-API's connections, what is used here."""
+    """The part of a DB-API connection that is used here."""
 
     def cursor(self) -> Any:
-        """Something to run statements with."""
+        """Return a cursor."""
 
     def commit(self) -> Any:
-        """End the transaction well."""
+        """Commit the transaction."""
 
     def rollback(self) -> Any:
-        """End it as if it had never been."""
+        """Roll the transaction back."""
 
 
 PLACEHOLDERS: dict[str, Callable[[int], str]] = {
@@ -51,15 +51,15 @@ PLACEHOLDERS: dict[str, Callable[[int], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A connection with what is known of its module."""
+    """A connection, with the peculiarities of its module."""
 
     connection: Any
     paramstyle: str
     begin: Callable[[Any], None]
     is_cursor: bool = False
 
-    def rows(self, cursor: Cursor, statement: str, values: Sequence[object]) -> Sequence[Any]:
-        """Run a statement, written with question marks, and return all that it gives."""
+    def rows(self, cursor: DatabaseCursor, statement: str, values: Sequence[object]) -> Sequence[Any]:
+        """Run a statement that is written with question marks, and return its rows."""
         mark, numbers = PLACEHOLDERS[self.paramstyle], count(1)
         pieces = statement.split("?")
         text = pieces[0] + "".join(mark(next(numbers)) + piece for piece in pieces[1:])
@@ -69,7 +69,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A cursor, whose work is stored at the end of the block, or not at all."""
+        """Yield a cursor. Its work is committed at the end of the block, or rolled back if the block
+        raises."""
         self.begin(self.connection)
         try:
             with self.cursor() as cursor:
@@ -81,7 +82,7 @@ class Database:
 
     @contextmanager
     def cursor(self) -> Iterator[Any]:
-        """Whose statements are part of the connection's transaction."""
+        """Yield a cursor of the connection's transaction."""
         if self.is_cursor:
             yield self.connection
             return
@@ -93,11 +94,11 @@ class Database:
 
 
 def database_of(connection: DatabaseConnection, paramstyle: str | None = None) -> Database:
-    """What to know about a connection. `paramstyle` is asked of its module if it is not given."""
+    """Describe a connection. Without `paramstyle` the one of the connection's module is used."""
     names = [kind.__module__.split(".")[0].lstrip("_") for kind in type(connection).__mro__]
     modules = [sys.modules[name] for name in names if name in sys.modules]
-    found = [str(module.paramstyle) for module in modules if hasattr(module, "paramstyle")]
-    style = paramstyle or (found[0] if found else "")
+    styles = [str(module.paramstyle) for module in modules if hasattr(module, "paramstyle")]
+    style = paramstyle or (styles[0] if styles else "")
     if style not in PLACEHOLDERS:
         raise ConfigError(
             f"paramstyle={style!r} of {type(connection).__module__}: give one of {', '.join(PLACEHOLDERS)}"
@@ -106,18 +107,18 @@ def database_of(connection: DatabaseConnection, paramstyle: str | None = None) -
         return Database(connection, style, _begin_sqlite)
     if "duckdb" in names:
         # Its cursors are further connections, with transactions of their own.
-        return Database(connection, style, lambda one: one.begin(), is_cursor=True)
+        return Database(connection, style, lambda duckdb: duckdb.begin(), is_cursor=True)
     return Database(connection, style, _check_implicit)
 
 
 def _begin_sqlite(connection: Any) -> None:
-    """At once with the right to write: two that first read and then write would block each other."""
+    """Begin with the write lock: two transactions that first read and then write would block each other."""
     if not connection.in_transaction:
         connection.execute("BEGIN IMMEDIATE")
 
 
 def _check_implicit(connection: Any) -> None:
-    """A transaction begins by itself, save where that was switched off."""
+    """Check that transactions begin by themselves."""
     if getattr(connection, "autocommit", False) is True:
         raise ConfigError(
             "autocommit=True: results and offsets would be stored one by one; set it to False for the ledger"

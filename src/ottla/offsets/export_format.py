@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ottla.fetching.places import TopicAndPartition
+from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.errors import ConfigError
-from ottla.offsets.store import OffsetAndMetadata
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import decode_offset, encode_offset
-from ottla.zookeeper.errors import ZnodeError
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 _PATH = re.compile(paths.CONSUMERS + r"/([^/]+)/offsets/([^/]+)/([0-9]{1,10})")
 
@@ -25,15 +25,15 @@ Positions = Mapping[TopicAndPartition, OffsetAndMetadata]
 
 
 def export_line(path: str, offset: str) -> str:
-    """One line, with its end."""
+    """One line, with its line end."""
     return f"{path}:{offset}\n"
 
 
 def exported(group: str, positions: Positions) -> str:
-    """All positions of a group, a line each, in order. Raises ConfigError for names that make no path."""
+    """Format all positions of a group, one per line, sorted. Raises ConfigError for invalid names."""
     return "".join(
-        export_line(paths.offset(group, *place), encode_offset(position.offset).decode())
-        for place, position in sorted(positions.items())
+        export_line(paths.offset(group, *topic_partition), encode_offset(position.offset).decode())
+        for topic_partition, position in sorted(positions.items())
     )
 
 
@@ -47,8 +47,8 @@ def export_entries(text: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(text: str) -> dict[str, dict[TopicAndPartition, OffsetAndMetadata]]:
-    """Positions by group. Raises ConfigError with the number of the line that is none."""
-    found: dict[str, dict[TopicAndPartition, OffsetAndMetadata]] = {}
+    """Parse positions, by group. Raises ConfigError with the number of a line that is wrong."""
+    groups: dict[str, dict[TopicAndPartition, OffsetAndMetadata]] = {}
     for number, (path, offset) in enumerate(export_entries(text), 1):
         match = _PATH.fullmatch(path)
         try:
@@ -57,9 +57,9 @@ def imported(text: str) -> dict[str, dict[TopicAndPartition, OffsetAndMetadata]]
             position = -1
         if match is None or position < 0:
             raise ConfigError(
-                f"line {number}: {path}:{offset} is no position; "
-                f"{paths.offset('GROUP', 'TOPIC', 0)}:OFFSET is wanted"
+                f"line {number}: {path}:{offset} is not a position; "
+                f"{paths.offset('GROUP', 'TOPIC', 0)}:OFFSET is expected"
             )
         group, topic, partition = match.groups()
-        found.setdefault(group, {})[TopicAndPartition(topic, int(partition))] = OffsetAndMetadata(position)
-    return found
+        groups.setdefault(group, {})[TopicAndPartition(topic, int(partition))] = OffsetAndMetadata(position)
+    return groups

@@ -1,7 +1,7 @@
 """KafkaOffsets: positions in `__consumer_offsets`, through the coordinator of the group.
 
-Without a membership it commits as a consumer outside the group does (generation -1), which a coordinator
-allows only while the group has no members.
+Without a membership it commits like a consumer outside the group (generation -1). A coordinator allows that
+only while the group has no members.
 """
 
 from __future__ import annotations
@@ -9,18 +9,29 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Self
+from dataclasses import dataclass
 
+from ottla.client.attempts import attempts
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
-from ottla.client.interruption import Interruption
+from ottla.client.interruption import Interruption, acquired
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
-from ottla.client.retry import Action, Backoff, action_about, action_for, attempts
-from ottla.fetching.places import TopicAndPartition
-from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
+from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.retry import Backoff
+from ottla.model.closing import Closing
+from ottla.model.committed_positions import OffsetAndMetadata
+from ottla.model.errors import (
+    ConnectionLost,
+    KafkaError,
+    OffsetCommitFailed,
+    OffsetFetchFailed,
+    OttlaError,
+    RequestTimedOut,
+)
+from ottla.model.forgotten import stop_if_forgotten
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets.coordinator_messages import (
     ALL_SINCE,
     NAMES_UNTIL,
@@ -29,161 +40,211 @@ from ottla.offsets.coordinator_messages import (
     commit_codes,
     commit_request,
     fetch_request,
-    told,
+    fetched_offsets,
 )
-from ottla.offsets.store import OffsetAndMetadata, OffsetCommitFailed, OffsetFetchFailed
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 
 Codes = Mapping[TopicAndPartition, int]
 
+_TRIED_AGAIN = {Action.RETRY, Action.REFRESH, Action.FIND_COORDINATOR}
 
-class KafkaOffsets:
-    """Opens its connections at the first need. Calls of several threads are served one after the other."""
+
+@dataclass(slots=True)
+class _Resources:
+    """What has to be closed; `metadata` only if it is not shared."""
+
+    owner: str
+    lock: threading.Lock
+    interruption: Interruption
+    pool: ConnectionPool
+    metadata: ClusterMetadata | None
+    is_used: bool = False
+
+    def __enter__(self) -> None:
+        """A call begins."""
+
+    def __exit__(self, *_: object) -> None:
+        """A call ends, under the lock. If it took too long for `close`, it closes the connections itself."""
+        if self.interruption.is_set:
+            self.release()
+
+    def close(self) -> None:
+        self.interruption.interrupt()
+        if self.metadata is not None:
+            self.metadata.interrupt()
+        if acquired(self.lock, self.owner):
+            self.release()
+            self.lock.release()
+        if self.metadata is not None:
+            self.metadata.close()
+
+    def release(self) -> None:
+        """Close the connections, under the lock."""
+        self.pool.close()
+        self.interruption.close()
+
+
+class KafkaOffsets(Closing):
+    """Stores positions in Kafka. Connects with the first call; calls from several threads run in turn.
+
+    >>> from ottla.client.client_config import ClientConfig
+    >>> from ottla.offsets import KafkaOffsets
+    >>> with KafkaOffsets(ClientConfig.from_properties({"bootstrap.servers": "127.0.0.1:9092"})) as store:
+    ...     for topic_partition, position in store.fetch_all("billing").items():
+    ...         print(topic_partition, position.offset)
+    orders-0 1
+    """
 
     def __init__(
         self,
         config: ClientConfig,
         metadata: ClusterMetadata | None = None,
         *,
-        timeout_ms: float | None = None,
+        timeout: float | None = None,
         membership: Callable[[], Membership] = lambda: NO_MEMBERSHIP,
         clock: Clock = MONOTONIC,
     ) -> None:
-        """`metadata` may be shared with others, who close it. `timeout_ms` bounds a call with all its tries;
-        without it, that is request.timeout.ms. `membership` tells for each request in whose name it is."""
+        """`metadata` may be shared; then its owner closes it. `timeout` in seconds limits a call with all
+        its retries; by default request.timeout.ms. `membership()` is the identity for each commit."""
         self._membership = membership
-        self._owns_metadata = metadata is None
+        self._address = ",".join(map(str, config.bootstrap))
         self._metadata = metadata or ClusterMetadata(config, clock)
-        self._timeout_ms = config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._request_timeout_ms = config.request_timeout_ms
+        self._timeout_ms = config.request_timeout_ms if timeout is None else timeout * 1000
         self._clock = clock
         self._chance = random.Random()
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._interruption = Interruption()
         self._lock = threading.Lock()  # a connection carries one call at a time
         self._pool = ConnectionPool(config, self._metadata, clock=clock, interruption=self._interruption)
+        self._resources = _Resources(
+            repr(self),
+            self._lock,
+            self._interruption,
+            self._pool,
+            self._metadata if metadata is None else None,
+        )
+        resources = self._resources
+        self._forgotten = stop_if_forgotten(
+            self, repr(self), resources.close, is_running=lambda: resources.is_used
+        )
+
+    def __repr__(self) -> str:
+        return f"<KafkaOffsets at {self._address}>"
 
     def fetch(
         self, group: str, partitions: Iterable[TopicAndPartition]
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """What is stored; partitions without a position are missing.
+        """Return the stored positions; partitions without one are missing.
 
         Raises OffsetFetchFailed, or what connections raise if no coordinator answers in time.
         """
-        asked = set(partitions)
-        found: dict[TopicAndPartition, OffsetAndMetadata] = {}
-        if not asked:
-            return found
+        requested = set(partitions)
+        positions: dict[TopicAndPartition, OffsetAndMetadata] = {}
+        if not requested:
+            return positions
 
-        def ask(connection: Connection) -> Codes:
+        def ask(connection: Connection, deadline: Deadline) -> Codes:
             version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
-            answer = connection.call(fetch_request(group, asked, version), version=version)
-            offsets, codes, _ = told(answer, asked, version)
-            found.update(offsets)
+            request = fetch_request(group, requested, version)
+            response = connection.call(request, version=version, timeout_ms=deadline.left_ms())
+            offsets, codes, _ = fetched_offsets(response, requested, version)
+            positions.update(offsets)
             return codes
 
-        failures = self._settled(group, ask)
+        failures = self._settled(Call.OFFSET_FETCH, group, ask)
         if failures:
             raise OffsetFetchFailed(group, failures)
-        return found
+        return positions
 
     def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """Every position that is stored of a group, in order; none if the coordinator does not know it.
+        """Return all stored positions of a group, sorted; empty if the coordinator does not know the group.
 
-        Brokers before 0.10.2 cannot list them: there every partition of the cluster is asked for. Raises
-        KafkaError, and what `fetch` raises.
+        Brokers before 0.10.2 cannot list them, so the position of every partition of the cluster is
+        requested. Raises KafkaError, and what `fetch` raises.
         """
-        found: dict[TopicAndPartition, OffsetAndMetadata] = {}
+        positions: dict[TopicAndPartition, OffsetAndMetadata] = {}
 
-        def ask(connection: Connection) -> Codes:
+        def ask(connection: Connection, deadline: Deadline) -> Codes:
             version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
-            asked = self._every_partition(group) if version < ALL_SINCE else None
-            answer = connection.call(fetch_request(group, asked, version), version=version)
-            offsets, codes, whole = told(answer, asked or (), version)
-            if whole:
-                raise KafkaError(whole, f"offsets of group {group!r}")
-            found.update(offsets)
+            requested = self._all_partitions(group, deadline) if version < ALL_SINCE else None
+            request = fetch_request(group, requested, version)
+            response = connection.call(request, version=version, timeout_ms=deadline.left_ms())
+            offsets, codes, group_code = fetched_offsets(response, requested or (), version)
+            if group_code:
+                raise KafkaError(group_code, f"offsets of group {group!r}")
+            positions.update(offsets)
             return codes
 
-        failures = self._settled(group, ask)
+        failures = self._settled(Call.OFFSET_FETCH, group, ask)
         if failures:
             raise OffsetFetchFailed(group, failures)
-        return dict(sorted(found.items()))
+        return dict(sorted(positions.items()))
 
-    def _every_partition(self, group: str) -> list[TopicAndPartition]:
-        view = self._metadata.refresh_all(reason=f"offsets of group {group!r}")
+    def _all_partitions(self, group: str, deadline: Deadline) -> list[TopicAndPartition]:
+        view = self._metadata.refresh_all(reason=f"offsets of group {group!r}", deadline=deadline)
         return [
-            TopicAndPartition(name, one.index)
+            TopicAndPartition(name, partition.index)
             for name, topic in view.topics.items()
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions.
 
         Raises OffsetCommitFailed if some were refused; the others are stored. Raises what connections raise
-        if no coordinator answers in time; then nobody knows what is stored, and a commit may be repeated.
+        if no coordinator answers in time; then it is unknown what is stored, and the commit may be repeated.
         """
         left = dict(offsets)
         if not left:
             return
 
-        def ask(connection: Connection) -> Codes:
-            answer = connection.call(commit_request(group, left, self._membership()), at_most=NAMES_UNTIL)
-            codes = commit_codes(answer, left)
-            for place, code in codes.items():
+        def ask(connection: Connection, deadline: Deadline) -> Codes:
+            request = commit_request(group, left, self._membership())
+            response = connection.call(request, at_most=NAMES_UNTIL, timeout_ms=deadline.left_ms())
+            codes = commit_codes(response, left)
+            for topic_partition, code in codes.items():
                 if not code:
-                    del left[place]
+                    del left[topic_partition]
             return codes
 
-        failures = self._settled(group, ask)
+        failures = self._settled(Call.OFFSET_COMMIT, group, ask)
         if failures:
             raise OffsetCommitFailed(group, failures)
 
-    def _settled(self, group: str, ask: Callable[[Connection], Codes]) -> Codes:
-        """Ask until nothing is left that may yet go well; the codes of what does not."""
+    def _settled(self, call: Call, group: str, ask: Callable[[Connection, Deadline], Codes]) -> Codes:
+        """Call `ask` until no error is left that a retry may cure; return the error codes that remain."""
         deadline = Deadline(self._clock, self._timeout_ms)
+        self._resources.is_used = True
         codes: Codes = {}
         failure: OttlaError | None = None
-        with self._lock:
+        with self._lock, self._resources:
             for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
                 failure = None
                 try:
-                    codes = ask(self._pool.to_coordinator(group, deadline))
-                    actions = {action_for(code) for code in codes.values()}
+                    connection = self._pool.to_coordinator(group, deadline)
+                    codes = ask(connection, deadline.for_try(self._request_timeout_ms))
+                    actions = {action_for(code, call) for code in codes.values()}
                 except OttlaError as error:
-                    if action_about(error) is Action.FAIL or self._interruption.is_set:
+                    if action_about(error, call) is Action.FAIL or self._interruption.is_set:
                         raise _named(group, error) from error
                     failure, actions = error, {Action.FIND_COORDINATOR}
                 if Action.FIND_COORDINATOR in actions:
                     self._pool.forget_coordinator(group)
-                if actions <= {Action.NONE, Action.FAIL}:
+                if actions.isdisjoint(_TRIED_AGAIN):
                     break
         if failure is not None:
             raise _named(group, failure) from failure
-        return {place: code for place, code in codes.items() if code}
+        return {topic_partition: code for topic_partition, code in codes.items() if code}
 
     def close(self) -> None:
-        """End the connections; who waits in here gets ConnectionLost. May be called twice."""
-        self._interruption.interrupt()
-        if self._owns_metadata:
-            self._metadata.interrupt()
-        with self._lock:
-            self._pool.close()
-            self._interruption.close()
-        if self._owns_metadata:
-            self._metadata.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        """Close the connections; calls that wait raise ConnectionLost. May be called twice."""
+        self._forgotten.detach()
+        self._resources.close()
 
 
 def _named(group: str, error: OttlaError) -> OttlaError:
-    """An error of a connection does not know what the connection was for."""
+    """Add the group to an error of a connection."""
     if isinstance(error, ConnectionLost | RequestTimedOut):
         return type(error)(f"offsets of group {group!r}: {error}")
     return error

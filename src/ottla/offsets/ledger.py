@@ -1,17 +1,17 @@
-"""OffsetLedger: exactly once, by positions that are stored in the transaction of the results.
+"""OffsetLedger: exactly once, by storing positions in the same transaction as the results.
 
-    ledger = OffsetLedger(sqlite3.connect("results.db"), "billing")
+    ledger = OffsetLedger(sqlite3.connect("results.db"), group_id="billing")
     ledger.create_table()
-    for place, offset in ledger.start(partitions).items():
-        consumer.consume_partition(*place, offset)
+    for topic_partition, offset in ledger.start(partitions).items():
+        consumer.consume_partition(*topic_partition, offset)
     for chunk in consumer.chunks():
         with ledger.transaction() as cursor:
             cursor.executemany("INSERT INTO results VALUES (?, ?)", rows(chunk.batch))
             ledger.record(cursor, chunk.topic_partition, chunk.next_offset)
 
-A crash leaves both or neither. Who reads a partition is decided by the table as well: `start` counts up the
-partition's epoch, and `record` writes only over the position and the epoch that this worker has left there.
-A worker that was taken for dead, and is not, gets OwnershipLost, and its results are rolled back.
+A crash leaves both or neither. The table also decides which worker owns a partition: `start` counts up the
+partition's epoch, and `record` writes only if position and epoch are still those that this worker wrote. A
+worker that was replaced but still runs gets OwnershipLost, and its results are rolled back.
 
     worker 1   start: 100, epoch 6 ── results, 100 → 120 ──────────────── results, 120 → 140 ✗ epoch is 7
     worker 2                                               start: 120, epoch 7 ── results, 120 → 150
@@ -23,14 +23,15 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
+from ottla.model.errors import ConfigError, OwnershipLost
+from ottla.model.offset_spec import OffsetSpec
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets.databases import DatabaseConnection, DatabaseCursor, database_of
 
-from ottla.fetching.feed import EARLIEST
-from ottla.fetching.places import TopicAndPartition
-from ottla.model.errors import ConfigError, OttlaError
-from ottla.offsets.databases import Cursor, DatabaseConnection, database_of
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -56,83 +57,103 @@ _ADVANCE = f"""UPDATE {{table}} SET next_offset = ?
 _LOOK = f"SELECT next_offset, epoch FROM {{table}} WHERE {_PLACE}"
 
 
-class OwnershipLost(OttlaError):
-    """Another worker has started to read the partition; the transaction is rolled back. Stop reading it."""
-
-
 class _Claim(NamedTuple):
-    """What this worker has left in the table for a partition."""
+    """The row that this worker wrote for a partition."""
 
     next_offset: int
     epoch: int
 
 
 def checked_table(name: str) -> str:
-    """`name` itself if it can stand in a statement; ConfigError else."""
+    """Return `name` if it is safe in a statement; otherwise raise ConfigError."""
     if not _TABLE_NAME.fullmatch(name):
         raise ConfigError(f"table={name!r}: give a plain name, or SCHEMA.NAME")
     return name
 
 
 class OffsetLedger:
-    """Positions of one group in a table of the user's database. Belongs to the connection's thread."""
+    """Positions of one group in a table of the user's database, for exactly-once processing.
+
+        >>> import sqlite3
+        >>> from ottla import OffsetLedger, TopicAndPartition
+        >>> database = sqlite3.connect(":memory:")
+        >>> ledger = OffsetLedger(database, group_id="billing")
+        >>> ledger.create_table()
+        >>> orders = TopicAndPartition("orders", 0)
+        >>> ledger.start([orders])[orders]
+        'earliest'
+        >>> with ledger.transaction() as cursor:
+        ...     ledger.record(cursor, orders, 120)
+        >>> ledger.positions[orders]
+        120
+        >>> database.close()
+
+    Use it in the connection's thread. The caller closes the connection.
+    """
 
     TABLE = "ottla_offsets"
 
     def __init__(
         self,
         connection: DatabaseConnection,
-        group: str,
         *,
+        group_id: str,
         table: str = TABLE,
         paramstyle: str | None = None,
     ) -> None:
-        """`connection`: of sqlite3, duckdb, psycopg, or another module for SQLite or PostgreSQL.
+        """`connection` is one of sqlite3, duckdb, psycopg, or another module for SQLite or PostgreSQL.
 
-        `paramstyle` is for modules that do not tell theirs. The connection stays the caller's to close.
+        `paramstyle` is for modules that do not declare theirs.
         """
-        self._group = group
+        self._group = group_id
         self._table = checked_table(table)
         self._database = database_of(connection, paramstyle)
         self._claims: dict[TopicAndPartition, _Claim] = {}
         self._recorded: dict[TopicAndPartition, _Claim] | None = None  # of the open transaction
 
+    def __repr__(self) -> str:
+        positions = ", ".join(f"{name} at {offset}" for name, offset in sorted(self.positions.items()))
+        return (
+            f"<OffsetLedger of group {self._group!r}, table {self._table}: {positions or 'nothing started'}>"
+        )
+
     def create_table(self) -> None:
-        """Make the table if it is not there."""
+        """Create the table if it does not exist."""
         with self.transaction() as cursor:
             cursor.execute(_CREATE.format(table=self._table))
 
     @property
     def positions(self) -> Mapping[TopicAndPartition, int]:
-        """The next offset of every partition that was started here; -1 where none is stored."""
-        return {place: claim.next_offset for place, claim in self._claims.items()}
+        """The next offset of every started partition; -1 if none is stored."""
+        return {topic_partition: claim.next_offset for topic_partition, claim in self._claims.items()}
 
     def start(
-        self, partitions: Iterable[TopicAndPartition], initial: int = EARLIEST
-    ) -> dict[TopicAndPartition, int]:
-        """Take partitions over from whoever had them; where to read them from.
+        self, partitions: Iterable[TopicAndPartition], initial: OffsetSpec = "earliest"
+    ) -> dict[TopicAndPartition, OffsetSpec]:
+        """Take partitions over from other workers; return where to read each of them from.
 
-        `initial` is for those without a stored position: an offset, EARLIEST or LATEST.
+        A partition without a stored position starts at `initial`: an offset, "earliest", "latest" or a time.
         """
         with self.transaction() as cursor:
             assert self._recorded is not None
-            for place in sorted(set(partitions)):  # in one order, so that two workers do not block each other
-                (row,) = self._rows(cursor, _CLAIM, self._group, *place)
-                self._recorded[place] = _Claim(*row)
+            # Always in this order, so that two workers do not block each other.
+            for topic_partition in sorted(set(partitions)):
+                (row,) = self._rows(cursor, _CLAIM, self._group, *topic_partition)
+                self._recorded[topic_partition] = _Claim(*row)
             claims = dict(self._recorded)
-        places = ", ".join(f"{place} at {claim.next_offset}" for place, claim in claims.items())
-        log.info("ledger of group %r: started %s", self._group, places or "nothing")
+        shown = ", ".join(f"{name} at {claim.next_offset}" for name, claim in claims.items())
+        log.info("ledger of group %r: started %s", self._group, shown or "nothing")
         return {
-            place: initial if claim.next_offset == NOTHING_STORED else claim.next_offset
-            for place, claim in claims.items()
+            topic_partition: initial if claim.next_offset == NOTHING_STORED else claim.next_offset
+            for topic_partition, claim in claims.items()
         }
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A cursor, whose work is stored at the end of the block with the recorded positions, or not at all.
+        """Yield a cursor. Its work and the recorded positions are committed at the end of the block.
 
-        For DuckDB the cursor is the connection. If the end itself fails, nobody knows what was stored:
-        `start` tells.
+        If the block raises, both are rolled back. If the commit itself fails, it is unknown what was stored:
+        call `start` again. For DuckDB the cursor is the connection.
         """
         if self._recorded is not None:
             raise ConfigError(f"the ledger of group {self._group!r} has a transaction open already")
@@ -145,11 +166,11 @@ class OffsetLedger:
         finally:
             self._recorded = None
 
-    def record(self, cursor: Cursor, topic_partition: TopicAndPartition, next_offset: int) -> None:
-        """Where to go on behind what the transaction stores: a chunk's `next_offset`.
+    def record(self, cursor: DatabaseCursor, topic_partition: TopicAndPartition, next_offset: int) -> None:
+        """Record the position after what the transaction stores: a chunk's `next_offset`.
 
-        Raises OwnershipLost if another worker has started the partition; leave the block with it. Raises
-        ConfigError outside a transaction, for a partition that was not started, and for a step back.
+        Raises OwnershipLost if another worker has started the partition; let it end the block. Raises
+        ConfigError outside a transaction, for a partition that was not started, and for a smaller offset.
         """
         claim = self._claim(topic_partition)
         if next_offset < claim.next_offset:
@@ -159,33 +180,36 @@ class OffsetLedger:
             )
         if self._recorded is None:
             raise ConfigError(f"{topic_partition}: record positions inside `with ledger.transaction()`")
-        place = (self._group, *topic_partition)
-        if not self._rows(cursor, _ADVANCE, next_offset, *place, *claim):
+        if not self._rows(cursor, _ADVANCE, next_offset, self._group, *topic_partition, *claim):
             raise self._lost(cursor, topic_partition, claim)
         self._recorded[topic_partition] = claim._replace(next_offset=next_offset)
 
     def unseen(self, topic_partition: TopicAndPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are not stored yet, without a copy: a reader may begin before the position.
+        """Return the rows that are not stored yet, without a copy: a reader may start before the position.
 
-        The batch has a column `offset`, rising.
+        The batch needs a column `offset` with rising values.
         """
         position = self._claim(topic_partition).next_offset
         offsets = batch.column("offset").to_numpy(zero_copy_only=False)
         return batch.slice(int(offsets.searchsorted(position)))
 
-    def _claim(self, place: TopicAndPartition) -> _Claim:
-        claim = (self._recorded or {}).get(place) or self._claims.get(place)
+    def _claim(self, topic_partition: TopicAndPartition) -> _Claim:
+        claim = (self._recorded or {}).get(topic_partition) or self._claims.get(topic_partition)
         if claim is None:
-            raise ConfigError(f"{place} was not started in the ledger of group {self._group!r}: start() it")
+            raise ConfigError(
+                f"{topic_partition} was not started in the ledger of group {self._group!r}: start() it"
+            )
         return claim
 
-    def _rows(self, cursor: Cursor, statement: str, *values: object) -> Any:
+    def _rows(self, cursor: DatabaseCursor, statement: str, *values: object) -> Any:
         return self._database.rows(cursor, statement.format(table=self._table), values)
 
-    def _lost(self, cursor: Cursor, place: TopicAndPartition, claim: _Claim) -> OwnershipLost:
-        found = self._rows(cursor, _LOOK, self._group, *place)
-        now = "offset {}, epoch {}".format(*found[0]) if found else "gone"
+    def _lost(
+        self, cursor: DatabaseCursor, topic_partition: TopicAndPartition, claim: _Claim
+    ) -> OwnershipLost:
+        rows = self._rows(cursor, _LOOK, self._group, *topic_partition)
+        now = "offset {}, epoch {}".format(*rows[0]) if rows else "gone"
         return OwnershipLost(
-            f"group {self._group!r}, {place}: the ledger is at {now}, and this worker left it at offset "
-            f"{claim.next_offset}, epoch {claim.epoch}; another worker reads it now: stop, or start() again"
+            f"group {self._group!r}, {topic_partition}: the ledger is at {now}, and this worker left it at "
+            f"offset {claim.next_offset}, epoch {claim.epoch}; another worker has it: stop, or start() again"
         )

@@ -1,19 +1,18 @@
-"""LedgerOffsets: the ledger's table as a store like the others, for whoever is not a worker.
+"""LedgerOffsets: the ledger's table as an OffsetStore, for tools.
 
-Workers store positions with their results, through `OffsetLedger`. Tools that move a group look at the same
-rows from outside: they see what is stored without taking partitions over. When they write, they take them
-over: the epoch counts up, and a worker that is still at it gets OwnershipLost instead of mixing its results
-with a position that is not its own.
+Workers store positions with their results, through `OffsetLedger`. Tools that move a group read the same rows
+without taking the partitions over. When a tool writes, it takes them over: the epoch counts up, and a worker
+that still reads gets OwnershipLost, so its results do not mix with a position that it did not write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.fetching.places import TopicAndPartition
+from ottla.model.committed_positions import OffsetAndMetadata
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets.databases import DatabaseConnection, database_of
 from ottla.offsets.ledger import OffsetLedger, checked_table
-from ottla.offsets.store import OffsetAndMetadata
 
 _STORED = """SELECT topic, partition_id, next_offset FROM {table}
     WHERE group_id = ? AND next_offset >= 0 ORDER BY topic, partition_id"""
@@ -27,6 +26,17 @@ _WRITE = """INSERT INTO {table} AS ledger (group_id, topic, partition_id, next_o
 class LedgerOffsets:
     """Positions of all groups of a ledger's table. Belongs to the connection's thread.
 
+        >>> import sqlite3
+        >>> from ottla import OffsetAndMetadata, TopicAndPartition
+        >>> from ottla.offsets import LedgerOffsets
+        >>> database = sqlite3.connect(":memory:")
+        >>> store = LedgerOffsets(database)
+        >>> store.create_table()
+        >>> store.commit("billing", {TopicAndPartition("orders", 0): OffsetAndMetadata(42)})
+        >>> store.fetch_all("billing")[TopicAndPartition("orders", 0)].offset
+        42
+        >>> database.close()
+
     A row holds a number and nothing else: metadata and leader epochs are not kept.
     """
 
@@ -37,26 +47,30 @@ class LedgerOffsets:
         table: str = OffsetLedger.TABLE,
         paramstyle: str | None = None,
     ) -> None:
-        """As for `OffsetLedger`; the connection stays the caller's to close."""
+        """Arguments as for `OffsetLedger`; the caller closes the connection."""
         self._connection = connection
         self._table = checked_table(table)
         self._database = database_of(connection, paramstyle)
 
     def create_table(self) -> None:
-        """Make the table if it is not there."""
+        """Create the table if it does not exist."""
         OffsetLedger(
-            self._connection, "", table=self._table, paramstyle=self._database.paramstyle
+            self._connection, group_id="", table=self._table, paramstyle=self._database.paramstyle
         ).create_table()
+
+    def __repr__(self) -> str:
+        return f"<LedgerOffsets in table {self._table}>"
 
     def fetch(
         self, group: str, partitions: Iterable[TopicAndPartition]
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """What is stored; partitions without a position are missing."""
-        asked = set(partitions)
-        return {place: one for place, one in self.fetch_all(group).items() if place in asked}
+        """Return the stored positions; partitions without one are missing."""
+        requested = set(partitions)
+        positions = self.fetch_all(group)
+        return {name: position for name, position in positions.items() if name in requested}
 
     def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """Every position that is stored of a group, in order."""
+        """Return all stored positions of a group, sorted."""
         with self._database.transaction() as cursor:
             rows = self._database.rows(cursor, _STORED.format(table=self._table), (group,))
         return {
@@ -65,11 +79,13 @@ class LedgerOffsets:
         }
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
-        """Store positions, all or none, and take their partitions over from whoever reads them."""
+        """Store all positions or none, and take the partitions over from their workers."""
         statement = _WRITE.format(table=self._table)
         with self._database.transaction() as cursor:
-            for place, position in sorted(offsets.items()):  # in one order, as workers start them
-                self._database.rows(cursor, statement, (group, *place, position.offset))
+            for topic_partition, position in sorted(
+                offsets.items()
+            ):  # in the same order as workers start them
+                self._database.rows(cursor, statement, (group, *topic_partition, position.offset))
 
     def close(self) -> None:
-        """Nothing was opened here."""
+        """Do nothing: nothing was opened here."""

@@ -1,32 +1,32 @@
-"""Records into Kafka: rows or Arrow columns in, partitioned, batched, sent in order, and told of.
+"""Records into Kafka: rows or Arrow columns in; partitioned, batched, sent in order, and acknowledged.
 
 The way of a record, file by file:
 
-    producer            what applications hold; config is what they set, errors what they catch
+    producer            what applications hold; producer_config is what they set
+    engine              the owners below and the threads, wired together
     rows, parts         one record, and columns, as users give them: checked, measured, cut to fit a batch
-    inboxes             a topic's: collects rows, has them placed by partitioners, waits for memory
-    accumulator         all partitions' queues, and what goes to which broker when
-    partition_queue     one partition's: order, retries, giving up; of batches, by verdicts and sequences
-    sender              a thread a broker: encodes (produce_requests), sends, takes the answers
-    deliveries          what became of records, and who waits for that
+    intake, inboxes     one inbox for each topic: collects rows, partitions them (partitioners)
+    column_intake       the same for columns, in steps that fit the memory
+    topic_directory     what is known about topics, and the threads that wait for it
+    dispatcher          owns the queues of all partitions (accumulator) behind its lock
+    sender              a thread for each broker: encodes (produce_requests), sends, reports the answers
+    settlement          reports outcomes to submissions (deliveries)
+    transactions        begin, commit, abort: tells the coordinators through transaction_link
 
-accumulator and what it is made of decide, and have no clock, lock or socket. `dispatcher` is what the threads
-share: users', senders, the `scout`, which asks about the cluster, and the `upkeep`, which watches the time.
+Two more threads: `scout` asks about the cluster, `upkeep` watches the time. Threads call methods of owners,
+never their locks. `accumulator`, `partition_queue`, `batches`, `parts`, `sequences` and
+`transaction_state` decide; they have no clock, lock, thread or socket, directly or indirectly.
 """
 
 from __future__ import annotations
 
-from ottla.producer.deliveries import BatchDelivery, Delivery, RecordMetadata
-from ottla.producer.errors import BufferFull, DeliveryExpired, ProducerClosed, RecordTooLarge
+from ottla.producer.deliveries import BatchDelivery, BufferFull, Delivery, RecordMetadata
 from ottla.producer.producer import Producer
 
 __all__ = [
     "BatchDelivery",
     "BufferFull",
     "Delivery",
-    "DeliveryExpired",
     "Producer",
-    "ProducerClosed",
     "RecordMetadata",
-    "RecordTooLarge",
 ]

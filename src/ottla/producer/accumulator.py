@@ -1,44 +1,51 @@
-"""All partitions' queues: which have something to send to which broker, and from when on.
+"""The queues of all partitions: which have something to send to which broker, and from when on. Pure.
 
-Decides and does nothing: whoever calls holds the producer's lock, hands in the time, and carries out what is
-returned. `take` gives the batches of one Produce request; their fate is told with `stored`, `refused`, `lost`
-or `unsendable`, whose outcomes are for the submissions.
+The dispatcher calls it under its lock, passes the time, and carries out what is returned. `take` returns the
+batches of one Produce request. `stored`, `refused`, `lost` or `unsendable` then report each batch, and return
+outcomes for the submissions. A producer with a `gate` sends only to the partitions of its open transaction;
+a record that fails closes the gate.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from ottla.client.network_errors import NetworkErrors
+from ottla.client.reactions import Action
+from ottla.model.chance import Chance
 from ottla.model.errors import KafkaError, OttlaError
-from ottla.producer.batches import Batch, Outcome
-from ottla.producer.partition_queue import NEVER, NO_LEADER, Limits, PartitionQueue
+from ottla.producer.batches import BatchOutcome, ProducerBatch
+from ottla.producer.partition_queue import NEVER, NO_LEADER, PartitionQueue, QueueLimits
 from ottla.producer.parts import Part, batch_size
 from ottla.producer.sequences import Identity
-from ottla.producer.verdicts import Verdict
+from ottla.producer.transaction_state import PartitionGate
 
-Place: TypeAlias = tuple[str, int]
+TopicPartition: TypeAlias = tuple[str, int]
+"""Topic and partition."""
 
 
 class Accumulator:
-    """`is_idempotent` and `identity` are set by whoever asks for the producer's id; nothing leaves before."""
+    """An idempotent producer sends nothing before `identity` is set."""
 
-    def __init__(self, limits: Limits, *, is_idempotent: bool, chance: random.Random) -> None:
+    def __init__(
+        self, limits: QueueLimits, *, is_idempotent: bool, chance: Chance, gate: PartitionGate | None = None
+    ) -> None:
         self.limits = limits
         self.is_idempotent = is_idempotent
+        self.gate = gate
         self.identity: Identity | None = None
-        self.in_hurry = False  # a flush, a close, or somebody waits for memory: no lingering
-        self.troubles: dict[int, OttlaError] = {}  # by broker, or NO_LEADER for all: why nothing is answered
+        self.in_hurry = False  # a thread waits for a flush or for memory: no lingering
+        self.lacks_identity = False  # the last `take` left something out that needs another producer id
         self._chance = chance
-        self._queues: dict[Place, PartitionQueue] = {}
-        # Queues that are not empty, by the broker that leads them. Whoever sent goes to the end.
-        self._busy: dict[int, dict[Place, PartitionQueue]] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # Queues that are not empty, by leader. A queue that was sent from moves to the end.
+        self._busy: dict[int, dict[TopicPartition, PartitionQueue]] = {}
 
     # ---- what comes in
 
     def add(self, topic: str, partition: int, parts: Iterable[Part]) -> int:
-        """Take parts in their order; the broker that leads the partition, or NO_LEADER."""
+        """Queue parts in order. Returns the broker that leads the partition, or NO_LEADER."""
         queue = self._queue(topic, partition)
         for part in parts:
             queue.add(part)
@@ -46,7 +53,7 @@ class Accumulator:
         return queue.leader
 
     def led(self, topic: str, partition: int, leader: int) -> None:
-        """This broker leads the partition from now on, or none does (NO_LEADER)."""
+        """The partition has this leader from now on; NO_LEADER: it has none."""
         queue = self._queue(topic, partition)
         if queue.leader != leader:
             self._busy.get(queue.leader, {}).pop((topic, partition), None)
@@ -54,10 +61,11 @@ class Accumulator:
             self._file(queue)
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
-        place = (topic, partition)
-        queue = self._queues.get(place)
+        queue = self._queues.get((topic, partition))
         if queue is None:
-            queue = self._queues[place] = PartitionQueue(topic, partition, self.limits, self._chance)
+            queue = self._queues[topic, partition] = PartitionQueue(
+                topic, partition, self.limits, self._chance
+            )
         return queue
 
     def _file(self, queue: PartitionQueue) -> None:
@@ -75,12 +83,12 @@ class Accumulator:
         return not any(self._busy.values())
 
     @property
-    def leaderless(self) -> list[Place]:
-        """Partitions that have something to send and nobody to send it to."""
+    def leaderless(self) -> list[TopicPartition]:
+        """Partitions that have something to send and no leader."""
         return list(self._busy.get(NO_LEADER, ()))
 
     @property
-    def places(self) -> list[Place]:
+    def partitions(self) -> list[TopicPartition]:
         """Every partition that was ever written to."""
         return list(self._queues)
 
@@ -88,15 +96,19 @@ class Accumulator:
         """Whether the partition was ever written to."""
         return (topic, partition) in self._queues
 
+    def leader_of(self, batch: ProducerBatch) -> int:
+        """The broker that leads the partition of a batch, or NO_LEADER."""
+        return self._of(batch).leader
+
     @property
     def busy_leaders(self) -> list[int]:
-        """Brokers that there is something for."""
+        """Brokers that there is something to send to."""
         return [leader for leader, busy in self._busy.items() if busy and leader != NO_LEADER]
 
     @property
     def wants_identity(self) -> bool:
-        """Whether an InitProducerId is due."""
-        if not self.is_idempotent:
+        """Whether an InitProducerId is due. That of a transactional producer is asked for by its user."""
+        if not self.is_idempotent or self.gate is not None:
             return False
         if self.identity is None:
             return True
@@ -105,6 +117,25 @@ class Accumulator:
             for queue in self._all_busy()
         )
 
+    @property
+    def unregistered(self) -> list[TopicPartition]:
+        """Partitions that have something to send and are not in the open transaction yet."""
+        gate = self.gate
+        if gate is None or gate.registered is None:
+            return []
+        return [each for busy in self._busy.values() for each in busy if gate.wants(each)]
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether numbers of batches that were given up are missing, or may be."""
+        return any(queue.sequences is not None and queue.sequences.has_gap for queue in self._queues.values())
+
+    def renumber(self, identity: Identity) -> None:
+        """Continue under this identity, which no partition has used: all numbers start at 0."""
+        self.identity = identity
+        for queue in self._queues.values():
+            queue.sequences = None
+
     def _all_busy(self) -> Iterator[PartitionQueue]:
         for busy in self._busy.values():
             yield from busy.values()
@@ -112,95 +143,113 @@ class Accumulator:
     # ---- what goes out
 
     def ready_at(self, broker_id: int) -> float:
-        """From when on `take` gives something; NEVER while something must happen first."""
+        """From when on `take` returns batches; NEVER while something must happen first."""
         if self.is_idempotent and self.identity is None:
             return NEVER
         identity, in_hurry = self._numbering, self.in_hurry
-        queues = self._busy.get(broker_id, {}).values()
+        queues = self._sendable(broker_id).values()
         return min((queue.ready_at(identity, in_hurry=in_hurry) for queue in queues), default=NEVER)
+
+    def _sendable(self, broker_id: int) -> dict[TopicPartition, PartitionQueue]:
+        """Queues that are not empty and may be sent from."""
+        busy, gate = self._busy.get(broker_id, {}), self.gate
+        if gate is None:
+            return busy
+        return {each: queue for each, queue in busy.items() if gate.admits(each)}
 
     @property
     def _numbering(self) -> Identity | None:
         return self.identity if self.is_idempotent else None
 
-    def take(self, broker_id: int, now_ms: float) -> list[Batch]:
-        """What one request to this broker carries: at most a batch a partition, and max.request.size."""
-        if self.is_idempotent and self.identity is None:
+    def take(self, broker_id: int, now_ms: float) -> list[ProducerBatch]:
+        """The batches of one request to this broker: one for each partition, within max.request.size."""
+        self.lacks_identity = self.is_idempotent and self.identity is None
+        if self.lacks_identity:
             return []
         identity, in_hurry = self._numbering, self.in_hurry
         busy = self._busy.get(broker_id, {})
-        batches: list[Batch] = []
+        batches: list[ProducerBatch] = []
         room = self.limits.max_request_size
-        for place, queue in list(busy.items()):
+        for topic_partition, queue in list(self._sendable(broker_id).items()):
             if queue.ready_at(identity, in_hurry=in_hurry) > now_ms:
                 continue
             if batches and queue.next_size > room:
                 continue
             batch = queue.take(identity)
             if batch is None:
+                self.lacks_identity = True
                 continue
             batches.append(batch)
-            busy[place] = busy.pop(place)
+            busy[topic_partition] = busy.pop(topic_partition)
             room -= batch_size(batch.size)
             if room <= 0:
                 break
+        if batches and self.gate is not None:
+            self.gate.is_started = True
         return batches
 
     # ---- what comes back
 
-    def stored(self, batch: Batch, base_offset: int, append_time_ms: int) -> list[Outcome]:
-        """A broker has the batch."""
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> list[BatchOutcome]:
+        """A broker has stored the batch."""
         queue = self._of(batch)
         outcomes = queue.stored(batch, base_offset, append_time_ms)
         self._file(queue)
         return outcomes
 
-    def refused(self, batch: Batch, error: KafkaError, now_ms: float) -> tuple[Verdict, list[Outcome]]:
-        """A broker answered an error; the verdict tells whether the leader must be found anew."""
+    def refused(
+        self, batch: ProducerBatch, error: KafkaError, now_ms: float
+    ) -> tuple[Action, list[BatchOutcome]]:
+        """A broker answered an error. The action says whether the leader must be looked up again."""
         queue = self._of(batch)
-        verdict, outcomes = queue.refused(batch, error, now_ms)
+        action, outcomes = queue.refused(batch, error, now_ms)
         self._file(queue)
-        return verdict, outcomes
+        return action, self._noted(outcomes)
 
-    def lost(self, batches: Iterable[Batch], error: OttlaError, now_ms: float) -> list[Outcome]:
-        """The connection broke before answers came."""
-        outcomes: list[Outcome] = []
+    def lost(self, batches: Iterable[ProducerBatch], error: OttlaError, now_ms: float) -> list[BatchOutcome]:
+        """The connection broke before these batches were answered."""
+        outcomes: list[BatchOutcome] = []
         for batch in batches:
             queue = self._of(batch)
             outcomes += queue.lost(batch, error, now_ms)
             self._file(queue)
-        return outcomes
+        return self._noted(outcomes)
 
-    def unsendable(self, batch: Batch, error: OttlaError) -> list[Outcome]:
-        """The batch could not be written down for its broker."""
+    def unsendable(self, batch: ProducerBatch, error: OttlaError) -> list[BatchOutcome]:
+        """The batch could not be encoded for its broker."""
         queue = self._of(batch)
         outcomes = queue.unsendable(batch, error)
         self._file(queue)
+        return self._noted(outcomes)
+
+    def _noted(self, outcomes: list[BatchOutcome]) -> list[BatchOutcome]:
+        """A transaction of which a record has failed sends nothing more."""
+        if self.gate is not None and any(outcome.error is not None for outcome in outcomes):
+            self.gate.is_open = False
         return outcomes
 
-    def _of(self, batch: Batch) -> PartitionQueue:
+    def _of(self, batch: ProducerBatch) -> PartitionQueue:
         return self._queues[batch.topic, batch.partition]
 
     # ---- time and end
 
     def expires_at(self) -> float:
-        """When `expired` gives something next."""
+        """When `expired` returns something next."""
         oldest = min((queue.oldest_ms for queue in self._all_busy()), default=NEVER)
         return oldest + self.limits.delivery_timeout_ms
 
-    def expired(self, now_ms: float) -> list[Outcome]:
-        """Give up what is older than delivery.timeout.ms."""
-        outcomes: list[Outcome] = []
+    def expired(self, now_ms: float, errors: NetworkErrors) -> list[BatchOutcome]:
+        """Give up what is older than delivery.timeout.ms; `errors` say why leaders do not answer."""
+        outcomes: list[BatchOutcome] = []
         for queue in list(self._all_busy()):
-            trouble = self.troubles.get(queue.leader) or self.troubles.get(NO_LEADER)
-            outcomes += queue.expired(now_ms, trouble)
+            outcomes += queue.expired(now_ms, errors)
             self._file(queue)
-        return outcomes
+        return self._noted(outcomes)
 
-    def abandoned(self, error: OttlaError) -> list[Outcome]:
+    def abandoned(self, error: OttlaError) -> list[BatchOutcome]:
         """Give everything up."""
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         for queue in list(self._all_busy()):
             outcomes += queue.abandoned(error)
             self._file(queue)
-        return outcomes
+        return self._noted(outcomes)

@@ -1,20 +1,22 @@
-"""A batch: parts for one partition that go into one Produce request together, and come back together."""
+"""A batch: parts for one partition that are sent, answered and sent again together. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.model.errors import OttlaError
-from ottla.producer.deliveries import NO_TIME, UNKNOWN_OFFSET, Settled
+import numpy as np
+
+from ottla.model.errors import KafkaError, OttlaError
 from ottla.producer.parts import Part
 from ottla.producer.sequences import SEQUENCE_MASK, Identity
+from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET, SettledRows
 
 NO_SEQUENCE = -1
 
 
-class Batch:
-    """Owned by its partition's queue. `number` is that of its first record, of all that the partition had."""
+class ProducerBatch:
+    """Owned by its partition's queue. `number` counts the partition's records before this batch."""
 
     __slots__ = (
         "attempts",
@@ -44,22 +46,22 @@ class Batch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.not_before_ms = 0.0  # when it may be sent again
-        self.may_be_stored = False  # it was sent, and what came of it is not known
-        self.is_given_up = False  # its records are settled, though it is still in flight
+        self.may_be_stored = False  # it was sent, and the answer is not known
+        self.is_given_up = False  # its records have failed, but it is still in flight
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}: {self.count:,} records"
 
-    def halves(self) -> tuple[Batch, Batch]:
-        """The same records as two batches, with the numbers that they have now."""
+    def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """The same records as two batches with the same sequence numbers."""
         if len(self.parts) > 1:
             middle = len(self.parts) // 2
             pieces = self.parts[:middle], self.parts[middle:]
         else:
             first_part, second_part = self.parts[0].halves()
             pieces = [first_part], [second_part]
-        first = Batch(self.topic, self.partition, self.number, pieces[0])
-        second = Batch(self.topic, self.partition, self.number + first.count, pieces[1])
+        first = ProducerBatch(self.topic, self.partition, self.number, pieces[0])
+        second = ProducerBatch(self.topic, self.partition, self.number + first.count, pieces[1])
         for half in (first, second):
             half.identity, half.attempts = self.identity, self.attempts
         if self.base_sequence != NO_SEQUENCE:
@@ -68,8 +70,8 @@ class Batch:
         return first, second
 
 
-class Outcome(NamedTuple):
-    """What became of parts of one partition; `base_offset` is the first part's."""
+class BatchOutcome(NamedTuple):
+    """What became of parts of one partition; `base_offset` is that of the first part."""
 
     parts: Sequence[Part]
     partition: int
@@ -77,10 +79,29 @@ class Outcome(NamedTuple):
     append_time_ms: int = NO_TIME
     error: OttlaError | None = None
 
-    def runs(self) -> Iterator[tuple[Part, Settled]]:
-        """Each part with what its submission is to be told."""
+    def runs(self) -> Iterator[tuple[Part, SettledRows]]:
+        """Each part, and what to report to its submission."""
         offset = self.base_offset
+        if isinstance(self.error, KafkaError) and self.error.record_errors:
+            yield from self._runs_by_record(self.error)
+            return
         for part in self.parts:
-            yield part, Settled(part.rows, self.partition, offset, self.append_time_ms, self.error)
+            yield part, SettledRows(part.rows, self.partition, offset, self.append_time_ms, self.error)
             if offset != UNKNOWN_OFFSET:
                 offset += part.count
+
+    def _runs_by_record(self, error: KafkaError) -> Iterator[tuple[Part, SettledRows]]:
+        """Records that the broker refused by name get their reasons, the others one that says so."""
+        others = KafkaError(error.code, "not stored, because other records of its batch were refused")
+        refused = sorted(error.record_errors)
+        first = 0
+        for part in self.parts:
+            place = f"{part.submission.topic}-{self.partition}"
+            own = [index - first for index in refused if first <= index < first + part.count]
+            for index in own:
+                why = KafkaError(error.code, f"{place}: {error.record_errors[first + index]}")
+                yield part, SettledRows(part.rows[index : index + 1], self.partition, error=why)
+            if len(own) < part.count:
+                rows = np.delete(np.asarray(part.rows, np.int64), own)
+                yield part, SettledRows(rows, self.partition, error=others)
+            first += part.count

@@ -1,8 +1,8 @@
-"""What became of records: futures for single ones and for whole batches.
+"""What became of records: futures for single records and for batches.
 
-A `Submission` is some rows that were handed in together: those of one `send_batch`, or as many `send` calls
-as went into one piece of columns. Sender threads settle its rows, run by run; a `Delivery` is one row of it,
-and costs two references.
+A `Submission` is the rows that were handed in together: those of one `send_batch`, or of as many `send` calls
+as became one set of columns. Sender threads settle its rows, run by run. A `Delivery` is one row of it, and
+costs two references.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.client.clock import wait_for
+from ottla.client.network_errors import CLUSTER, NetworkErrors, topic
 from ottla.model.errors import OttlaError
+from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET, RowNumbers, SettledRows
 
 LOG = logging.getLogger(__name__)
 
-Rows: TypeAlias = "range | npt.NDArray[np.int64]"
-"""Numbers of rows of a submission, ascending."""
-
-UNKNOWN_OFFSET = -1
-NO_TIME = -1
 NO_TIMES: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is. `offset` is -1 with acks=0; `timestamp` is the record's, or when the log took it."""
+    """Where a record is. `offset` is -1 with acks=0; `timestamp` is the record's or the log's append time.
+
+    >>> from ottla import Producer
+    >>> with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    ...     metadata = producer.send("orders", "milk", timestamp_ms=1_700_000_000_000).result(timeout=30)
+    >>> metadata
+    RecordMetadata(topic='orders', partition=0, offset=3, timestamp=1700000000000)
+    """
 
     topic: str
     partition: int
@@ -37,39 +42,38 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
-class Settled(NamedTuple):
-    """A run of rows that went into one partition one behind the other, or failed together."""
-
-    rows: Rows
-    partition: int
-    base_offset: int
-    append_time_ms: int
-    error: OttlaError | None
-
-
 class Delivery:
-    """The future of one record. Made by the producer, which fills it in: a call would cost as much again."""
+    """The future of one record; `Producer.send` returns it.
 
-    __slots__ = ("row", "submission")
+    >>> from ottla import Producer
+    >>> with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    ...     delivery = producer.send("orders", "milk")
+    ...     print(delivery.result(timeout=30).offset)
+    3
+    >>> delivery.done(), delivery.exception()
+    (True, None)
+    """
 
-    submission: Submission
-    row: int
+    __slots__ = ("_row", "_submission")
+
+    _submission: Submission
+    _row: int
 
     @classmethod
-    def of(cls, submission: Submission, row: int) -> Delivery:
-        """One row of a submission."""
+    def _of(cls, submission: Submission, row: int) -> Delivery:
+        """The delivery of one row of a submission."""
         delivery = cls()
-        delivery.submission = submission
-        delivery.row = row
+        delivery._submission = submission
+        delivery._row = row
         return delivery
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self.submission.find(self.row) is not None
+        """Whether the record is stored or has failed."""
+        return self._submission.find(self._row) is not None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is; waits for it. Raises why it failed, or TimeoutError after so many seconds."""
-        submission, row = self.submission, self.row
+        """Where the record is; waits up to `timeout` seconds. Raises its error, or TimeoutError."""
+        submission, row = self._submission, self._row
         settled, position = submission.wait_row(row, timeout)
         if settled.error is not None:
             submission.is_seen = True
@@ -83,13 +87,21 @@ class Delivery:
         )
 
     def exception(self, timeout: float | None = None) -> OttlaError | None:
-        """Why it failed, None if it did not; waits for it. Raises TimeoutError after so many seconds."""
-        self.submission.is_seen = True
-        return self.submission.wait_row(self.row, timeout)[0].error
+        """The error of a failed record, else None; waits up to `timeout` seconds. Raises TimeoutError."""
+        self._submission.is_seen = True
+        return self._submission.wait_row(self._row, timeout)[0].error
 
 
 class BatchDelivery:
-    """The future of the rows of one `send_batch`."""
+    """The future of the rows of one `Producer.send_batch`.
+
+    >>> import pyarrow
+    >>> from ottla import Producer
+    >>> with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+    ...     delivery = producer.send_batch("orders", pyarrow.table({"value": ["milk", "honey"]}))
+    >>> delivery.result()["offset"].to_pylist(), delivery.failures()
+    ([3, 4], [])
+    """
 
     __slots__ = ("_submission",)
 
@@ -100,27 +112,27 @@ class BatchDelivery:
         return self._submission.count
 
     def done(self) -> bool:
-        """Whether the outcome of every row is known."""
+        """Whether every row is stored or has failed."""
         return self._submission.is_done
 
     def result(self, timeout: float | None = None) -> pa.RecordBatch:
-        """`partition` and `offset` of every row, in the order of the rows; waits for them.
+        """Columns `partition` and `offset`, one row for each row that was sent, in order; waits for all.
 
-        Raises why the first row of those that failed did; `failures` has all of them. Raises TimeoutError
-        after so many seconds. Offsets are -1 with acks=0.
+        Raises the error of the first row that failed; `failures` has all of them. Raises TimeoutError after
+        `timeout` seconds. Offsets are -1 with acks=0.
         """
         failures = self.failures(timeout)
         if failures:
             raise failures[0][1].with_traceback(None)
-        partitions, offsets = self._submission.places()
+        partitions, offsets = self._submission.locations()
         return pa.record_batch({"partition": partitions, "offset": offsets})
 
-    def failures(self, timeout: float | None = None) -> list[tuple[Rows, OttlaError]]:
-        """Rows that are not known to be stored, with the reason; waits for all. Raises TimeoutError."""
+    def failures(self, timeout: float | None = None) -> list[tuple[RowNumbers, OttlaError]]:
+        """(row numbers, error) of rows that failed; waits for all rows. Raises TimeoutError."""
         submission = self._submission
         submission.wait_all(timeout)
         submission.is_seen = True
-        failed = [(one.rows, one.error) for one in submission.settled if one.error is not None]
+        failed = [(run.rows, run.error) for run in submission.settled if run.error is not None]
         return sorted(failed, key=lambda failure: int(failure[0][0]))
 
 
@@ -129,13 +141,14 @@ OnBatchDelivery: TypeAlias = Callable[[BatchDelivery], None]
 
 
 class Submission:
-    """Rows and their outcome. `count` grows while rows are collected, and stays from `close` on."""
+    """Rows and what became of them. `count` grows until `close`."""
 
     __slots__ = (
         "_changed",
+        "_errors",
         "_left",
+        "_locations",
         "_lock",
-        "_places",
         "_run_numbers",
         "callbacks",
         "count",
@@ -147,37 +160,39 @@ class Submission:
         "topic",
     )
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, errors: NetworkErrors) -> None:
         self.topic = topic
+        self._errors = errors
         self.count = 0
-        self.settled: list[Settled] = []
+        self.settled: list[SettledRows] = []
         self.timestamps: npt.NDArray[np.int64] = NO_TIMES
         self.callbacks: dict[int, OnDelivery] = {}
         self.on_done: OnBatchDelivery | None = None
-        self.has_failed = False  # some row has
-        self.is_seen = False  # somebody has looked at a failure
+        self.has_failed = False  # a row has failed
+        self.is_seen = False  # the application has looked at a failure
         self._left: int | None = None
-        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._places: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None = None
+        self._locations: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]] | None = None
         self._run_numbers: npt.NDArray[np.int32] | None = None
 
     def close(self, count: int) -> None:
-        """There are so many rows, and no more come."""
+        """There are `count` rows, and no more will come."""
         with self._lock:
             self.count = count
-            self._left = count - sum(len(one.rows) for one in self.settled)
+            self._left = count - sum(len(run.rows) for run in self.settled)
             self._changed.notify_all()
         self._finish()
 
     @property
     def is_done(self) -> bool:
         """Whether every row is settled."""
-        return self._left is not None and self._left <= 0  # below: a Ctrl-C came between rows and their count
+        # Below 0 if a Ctrl-C came between a row and its count.
+        return self._left is not None and self._left <= 0
 
-    def settle(self, runs: Sequence[Settled]) -> None:
-        """Tell what became of rows; each row is told of once. Runs their callbacks."""
+    def settle(self, runs: Sequence[SettledRows]) -> None:
+        """Report what became of rows; each row once. Runs their callbacks."""
         with self._lock:
             self.settled += runs
             self.has_failed = self.has_failed or any(run.error is not None for run in runs)
@@ -189,6 +204,13 @@ class Submission:
                 self._call_back(run)
         self._finish()
 
+    def take_unseen_failure(self) -> OttlaError | None:
+        """The first failure, None if somebody has looked at one; it counts as looked at from now on."""
+        if self.is_seen:
+            return None
+        self.is_seen = True
+        return next((run.error for run in self.settled if run.error is not None), None)
+
     def _finish(self) -> None:
         if self.on_done is None or not self.is_done:
             return
@@ -198,19 +220,19 @@ class Submission:
             self.is_seen = True
             _called(on_done, BatchDelivery(self))
 
-    def _call_back(self, run: Settled) -> None:
+    def _call_back(self, run: SettledRows) -> None:
         for row in run.rows:
             callback = self.callbacks.pop(int(row), None)
             if callback is not None:
                 self.is_seen = True
-                _called(callback, Delivery.of(self, int(row)))
+                _called(callback, Delivery._of(self, int(row)))
 
     # ---- looking
 
-    def find(self, row: int) -> tuple[Settled, int] | None:
-        """The run that has a row, and its place in it; None if it is not settled."""
-        candidates: Sequence[Settled] = self.settled
-        if self.is_done:  # then it is looked up, since many rows may ask
+    def find(self, row: int) -> tuple[SettledRows, int] | None:
+        """The run that has this row, and the row's index in it; None if it is not settled."""
+        candidates: Sequence[SettledRows] = self.settled
+        if self.is_done:  # then by an index, since many rows may be asked for
             candidates = (self.settled[self._numbers_of_runs()[row]],)
         for run in candidates:
             rows = run.rows
@@ -218,13 +240,13 @@ class Submission:
                 if row in rows:
                     return run, row - rows.start
             else:
-                at = int(np.searchsorted(rows, row))
-                if at < len(rows) and rows[at] == row:
-                    return run, at
+                index = int(np.searchsorted(rows, row))
+                if index < len(rows) and rows[index] == row:
+                    return run, index
         return None
 
     def _numbers_of_runs(self) -> npt.NDArray[np.int32]:
-        """Of each row, when all are settled."""
+        """The number of the run of each row, when all are settled."""
         if self._run_numbers is None:
             numbers = np.empty(self.count, np.int32)
             for number, run in enumerate(self.settled):
@@ -232,30 +254,37 @@ class Submission:
             self._run_numbers = numbers
         return self._run_numbers
 
-    def wait_row(self, row: int, timeout: float | None) -> tuple[Settled, int]:
+    def wait_row(self, row: int, timeout: float | None) -> tuple[SettledRows, int]:
         """As `find`, but waits. Raises TimeoutError."""
-        found = self.find(row)
-        if found is not None:
-            return found
+        settled = self.find(row)
+        if settled is not None:
+            return settled
         with self._lock:
-            if not self._changed.wait_for(lambda: self.find(row) is not None, timeout):
-                raise TimeoutError(f"a record for {self.topic} is not delivered after {timeout} s")
-        found = self.find(row)
-        assert found is not None
-        return found
+            if not wait_for(self._changed, lambda: self.find(row) is not None, timeout):
+                raise self._late("a record", "is", timeout)
+        settled = self.find(row)
+        assert settled is not None
+        return settled
 
     def wait_all(self, timeout: float | None) -> None:
         """Wait for every row. Raises TimeoutError."""
         with self._lock:
-            if not self._changed.wait_for(lambda: self.is_done, timeout):
-                raise TimeoutError(
-                    f"{self._left or self.count:,} records for {self.topic} are not delivered"
-                    f" after {timeout} s"
-                )
+            if not wait_for(self._changed, lambda: self.is_done, timeout):
+                left = self._left or self.count
+                raise self._late(f"{left:,} records" if left else "records", "are", timeout)
 
-    def places(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Partition and offset of every row, all of which are settled."""
-        if self._places is None:
+    def _late(self, what: str, verb: str, timeout: float | None) -> TimeoutError:
+        """The error of a caller whose time is over, with the cause if it is known."""
+        subject = topic(self.topic)
+        error = TimeoutError(
+            f"{what} for {self.topic} {verb} not delivered after {timeout:.3g} s{self._errors.cause(subject)}"
+        )
+        error.__cause__ = self._errors.of(subject, CLUSTER)
+        return error
+
+    def locations(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Partition and offset of every row; all must be settled."""
+        if self._locations is None:
             partitions = np.empty(self.count, np.int32)
             offsets = np.empty(self.count, np.int64)
             for run in self.settled:
@@ -265,12 +294,12 @@ class Submission:
                     offsets[rows] = UNKNOWN_OFFSET
                 else:
                     offsets[rows] = np.arange(run.base_offset, run.base_offset + len(run.rows))
-            self._places = partitions, offsets
-        return self._places
+            self._locations = partitions, offsets
+        return self._locations
 
 
-def _selection(rows: Rows) -> slice | npt.NDArray[np.int64]:
-    """Rows as NumPy takes them."""
+def _selection(rows: RowNumbers) -> slice | npt.NDArray[np.int64]:
+    """Rows as an index for NumPy."""
     return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
@@ -278,13 +307,13 @@ _running = threading.local()
 
 
 def check_not_in_callback(name: str) -> None:
-    """Raise RuntimeError where waiting would be for ever."""
+    """Raise RuntimeError inside on_delivery, where waiting would never end."""
     if getattr(_running, "is_callback", False):
         raise RuntimeError(f"{name}() in on_delivery would wait for itself: call it in another thread")
 
 
 def _called(callback: Callable[[object], None] | OnDelivery | OnBatchDelivery, delivery: object) -> None:
-    """Run what a user gave; the producer's thread must survive it, a sys.exit() too."""
+    """Run the application's callback. The producer's thread must survive it, even a sys.exit()."""
     _running.is_callback = True
     try:
         callback(delivery)  # type: ignore[arg-type]
@@ -292,3 +321,16 @@ def _called(callback: Callable[[object], None] | OnDelivery | OnBatchDelivery, d
         LOG.exception("on_delivery %r failed", callback)
     finally:
         _running.is_callback = False
+
+
+class BufferFull(OttlaError):
+    """`buffer.memory` was full for `max.block.ms`: the brokers take less than is handed in. Nothing was lost.
+
+    `send_batch`: the first `accepted` rows were accepted, and `delivery` is theirs. `send`: the record was
+    not accepted, and `delivery` is None.
+    """
+
+    def __init__(self, message: str, delivery: BatchDelivery | None = None, accepted: int = 0) -> None:
+        super().__init__(message)
+        self.delivery = delivery
+        self.accepted = accepted

@@ -1,354 +1,394 @@
-"""What the producer's threads share: the core behind a lock, the memory budget, who waits for what.
+"""The owner of the queues: user threads submit parts, senders take batches and report what became of them.
 
-User threads submit parts; sender threads take batches and tell what became of them; the scout finds leaders
-and the producer's id; the upkeep ends lingering and what is too old. What runs user code (callbacks) or waits
-does so outside the lock.
+Nobody else touches the accumulator or its lock. Each method is one intention of a thread; what runs the
+application's callbacks, wakes a thread or waits happens outside the lock.
 """
 
 from __future__ import annotations
 
-import logging
-import random
+import contextlib
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from ottla.client.clock import Clock
-from ottla.kernels.layout import BATCH_OVERHEAD
+from ottla.client.clock import SIGNAL_CHECK_S, Deadline
+from ottla.client.network_errors import broker
+from ottla.client.reactions import Action
 from ottla.model.cluster_view import NO_LEADER, ClusterView
-from ottla.model.errors import OttlaError
-from ottla.producer.accumulator import Accumulator, Place
-from ottla.producer.batches import Outcome
-from ottla.producer.config import ProducerConfig
-from ottla.producer.deliveries import Settled, Submission
-from ottla.producer.errors import DeliveryExpired, ProducerClosed
-from ottla.producer.inboxes import SEALED_BYTES
-from ottla.producer.memory import MemoryBudget
-
-if TYPE_CHECKING:
-    from ottla.producer.inboxes import Groups, TopicInbox
-    from ottla.producer.sender import BrokerSender
-
-LOG = logging.getLogger(__name__)
-FAILURES_KEPT = 1_000
+from ottla.model.errors import KafkaError, OttlaError
+from ottla.producer.accumulator import Accumulator, TopicPartition
+from ottla.producer.batches import BatchOutcome, ProducerBatch
+from ottla.producer.intake import Groups
+from ottla.producer.producer_state import ProducerState
+from ottla.producer.sequences import Identity
+from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET
+from ottla.producer.transaction_state import PartitionGate
 
 
-class KnownTopic(NamedTuple):
-    """What partitioning needs. `available` are the partitions with a leader, all of them if none has one."""
+class Sender(Protocol):
+    """The thread of one broker, as the dispatcher sees it."""
 
-    partition_count: int
-    available: tuple[int, ...]
+    thread: threading.Thread
+
+    def wake(self) -> None:
+        """There may be something to send."""
+
+    def stop(self) -> None:
+        """End soon, whatever is in flight."""
+
+
+class StoredBatch(NamedTuple):
+    """The batch is in the log, from this try or an earlier one."""
+
+    base_offset: int = UNKNOWN_OFFSET
+    append_time_ms: int = NO_TIME
+
+
+class BatchAnswer(NamedTuple):
+    """The answer about one batch. Any error but KafkaError means that the response left the batch out."""
+
+    batch: ProducerBatch
+    result: StoredBatch | OttlaError
+
+
+class Questions(NamedTuple):
+    """What the scout asks the brokers: the leaders of `topics` (None: no leaders), and a producer id.
+
+    With `wants_partitions` it tells the transaction coordinator about partitions.
+    """
+
+    topics: frozenset[str] | None
+    wants_identity: bool
+    wants_partitions: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is something to ask or tell."""
+        return self.topics is not None or self.wants_identity or self.wants_partitions
 
 
 class Dispatcher:
-    """Thread-safe. `lock` guards the core and everything below it; `changed` is for the scout and who waits
-    for a topic, `rows_changed` for the upkeep."""
+    """Thread-safe. `new_sender` makes the thread of a broker, which the dispatcher starts and wakes."""
 
-    def __init__(self, config: ProducerConfig, clock: Clock, chance: random.Random) -> None:
-        self.config = config
-        self.clock = clock
-        self.memory = MemoryBudget(config.buffer_memory, config.max_block_ms, clock)
-        # A record waits for its topic, and for everything together, no longer than each may take.
-        self.unknown_ms = min(config.max_block_ms, config.delivery_timeout_ms)
-        self.part_bytes = max(1, min(config.batch_size, config.max_request_size) - BATCH_OVERHEAD)
-        self.record_max = min(config.max_request_size, config.buffer_memory)
-        self.sealed_bytes = min(SEALED_BYTES, config.batch_size, config.buffer_memory // 4)
-        self.lock = threading.Lock()
-        self.changed = threading.Condition(self.lock)
-        self.rows_changed = threading.Condition(self.lock)
-        self.core = Accumulator(config.limits, is_idempotent=config.is_idempotent, chance=chance)
-        self.inboxes: dict[str, TopicInbox] = {}
-        self.open_inboxes: dict[str, TopicInbox] = {}  # the same, and none when nothing is taken any more
-        self.why_refused: OttlaError | None = None  # why that is
+    def __init__(self, state: ProducerState, new_sender: Callable[[int, Dispatcher], Sender]) -> None:
         self.is_stopped = False
-        self.wanted: dict[str, float] = {}  # topics that nothing is known of, since when
-        self.last_error: OttlaError | None = None  # why the scout has no answer
-        self.stale = False  # leaders must be asked for again
-        self._known: dict[str, KnownTopic] = {}
-        self._refused: dict[str, OttlaError] = {}
-        self._view: ClusterView | None = None
-        self._senders: dict[int, BrokerSender] = {}
-        self._new_sender: Callable[[int], BrokerSender] | None = None
-        self._open: dict[int, Submission] = {}
-        self._failed: list[Submission] = []
-        self._flushes = 0
-
-    def senders_are_made_by(self, new_sender: Callable[[int], BrokerSender]) -> None:
-        """Given once, before anything is sent."""
         self._new_sender = new_sender
+        self._memory = state.memory
+        self._settlement = state.settlement
+        self._intake = state.intake
+        self._topics = state.topics
+        self._errors = state.errors
+        self._scout_wanted = state.scout_wanted
+        self._upkeep_wanted = state.upkeep_wanted
+        self._lock = threading.Lock()
+        config = state.config
+        self._gate = PartitionGate() if config.is_transactional else None
+        self._left_flight = threading.Event()  # a batch is not in flight any more
+        self._core = Accumulator(
+            config.limits, is_idempotent=config.is_idempotent, chance=state.chance, gate=self._gate
+        )
+        self._are_leaders_stale = False
+        self._view: ClusterView | None = None
+        self._senders: dict[int, Sender] = {}
+        self._hurries = 0
 
-    # ---- handing in
-
-    def open_inbox(self, new: TopicInbox) -> TopicInbox:
-        """The inbox of a topic, this one if there is none. Raises why nothing is taken any more."""
-        with self.lock:
-            if self.why_refused is not None:
-                raise self.why_refused.with_traceback(None)
-            inbox = self.inboxes.setdefault(new.topic, new)
-            self.open_inboxes[new.topic] = inbox
-        return inbox
-
-    def opened(self, submission: Submission) -> None:
-        """These rows are to be settled before a flush is over."""
-        self._open[id(submission)] = submission
-
-    def closed(self, submission: Submission) -> None:
-        """Rows of it were settled; perhaps all."""
-        if submission.has_failed:
-            with self.lock:
-                if submission not in self._failed[-1:] and len(self._failed) < FAILURES_KEPT:
-                    self._failed.append(submission)
-        if submission.is_done:
-            self._open.pop(id(submission), None)
+    # ---- user threads
 
     def reserve(self, size: int) -> None:
-        """Memory for records; waits up to max.block.ms, and has everything sent meanwhile."""
-        if not self.memory.try_reserve(size):
-            try:
-                self.memory.reserve(size, self.hurry)
-            finally:
-                self.relax()
+        """Reserve memory for records. Waits up to max.block.ms, and meanwhile everything is sent at once.
 
-    def known(self, topic: str) -> KnownTopic | None:
-        """What is known of a topic; asks the scout if nothing is."""
-        known = self._known.get(topic)
-        if known is None:
-            with self.lock:
-                if topic not in self.wanted and topic not in self._refused:
-                    self.wanted[topic] = self.clock.now_ms()
-                    self.changed.notify_all()
-        return known
-
-    def knows(self, topic: str) -> bool:
-        """Whether records for a topic can be placed."""
-        return topic in self._known
-
-    def refuses(self, topic: str) -> bool:
-        """Whether it cannot be written to."""
-        return topic in self._refused
-
-    def gave_up_on(self, topic: str) -> bool:
-        """Whether a topic has not become known in time; it is asked for anew next time."""
-        with self.lock:
-            since_ms = self.wanted.get(topic)
-            if since_ms is None or self.clock.now_ms() < since_ms + self.unknown_ms:
-                return False
-            del self.wanted[topic]
-            return True
-
-    def unknown_topic(self, topic: str) -> OttlaError:
-        """The error for a topic that stays unknown."""
-        error = DeliveryExpired(
-            f"topic {topic!r}: nothing is known of it after {self.unknown_ms:.0f} ms; its"
-            f" records were not sent. Does it exist, are the brokers up? The last answer: {self.last_error}"
-        )
-        error.__cause__ = self.last_error
-        return error
-
-    def wait_known(self, topic: str) -> KnownTopic:
-        """What is known of a topic, which is waited for. Raises OttlaError."""
-        while (known := self.known(topic)) is None:
-            refusal = self.refusal(topic)
-            if refusal is not None:
-                raise refusal
-            if self.is_stopped:
-                raise ProducerClosed(f"the producer was closed before {topic!r} was known")
-            if self.gave_up_on(topic):
-                raise self.unknown_topic(topic)
-            with self.lock:
-                if topic in self.wanted and not self.is_stopped:
-                    until_ms = self.wanted[topic] + self.unknown_ms
-                    self.changed.wait(max(0.0, until_ms - self.clock.now_ms()) / 1000.0)
-        return known
-
-    def refusal(self, topic: str) -> OttlaError | None:
-        """Why a topic cannot be written to; asked once, so that the next try may go better."""
-        return self._refused.pop(topic, None)
-
-    def rows_wait(self, _inbox: TopicInbox) -> None:
-        """Rows begin to linger. Called with the inbox's lock held, never with ours."""
-        with self.lock:
-            self.rows_changed.notify_all()
+        Raises BufferFull, ProducerClosed.
+        """
+        if not self._memory.try_reserve(size):
+            with self.hurrying():
+                self._memory.reserve(size)
 
     def submit(self, topic: str, groups: Groups) -> bool:
-        """Parts for partitions, in order; False if the producer has ended, and nobody would send them."""
+        """Queue parts by partition, in order. Returns False if the producer has ended."""
         leaders = set()
-        with self.lock:
+        with self._lock:
             if self.is_stopped:
                 return False
             for partition, parts in groups:
-                if not self.core.knows(topic, partition) and self._view is not None:
+                if not self._core.knows(topic, partition) and self._view is not None:
                     self._lead(topic, partition, self._view)
-                leaders.add(self.core.add(topic, partition, parts))
-            if NO_LEADER in leaders or self.core.wants_identity:
-                self.changed.notify_all()
+                leaders.add(self._core.add(topic, partition, parts))
+            needs_scout = NO_LEADER in leaders or self._core.wants_identity or bool(self._core.unregistered)
             senders = [self._sender(leader) for leader in leaders if leader != NO_LEADER]
+        if needs_scout:
+            self._scout_wanted.set()
         for sender in senders:
             sender.wake()
         return True
 
-    # ---- leaders
+    @contextlib.contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Inside this block nothing lingers: a thread waits for what is queued now."""
+        self._hurry(1)
+        try:
+            self._upkeep_wanted.set()
+            self._wake_senders()
+            yield
+        finally:
+            self._hurry(-1)
 
-    def learn(self, view: ClusterView) -> None:
-        """What the cluster looks like now."""
-        with self.lock:
+    def _hurry(self, change: int) -> None:
+        with self._lock:
+            self._hurries += change
+            self._core.in_hurry = self._hurries > 0
+
+    @property
+    def is_hurrying(self) -> bool:
+        """Whether rows are to be sent without lingering."""
+        return self._core.in_hurry
+
+    # ---- senders
+
+    def ready_at(self, broker_id: int) -> float:
+        """From when on there is something to send to this broker; infinity while nothing may be sent."""
+        with self._lock:
+            return self._core.ready_at(broker_id)
+
+    def next_batches(self, broker_id: int, now_ms: float) -> list[ProducerBatch]:
+        """The batches of the next request to this broker. They are in flight from now on."""
+        with self._lock:
+            batches = self._core.take(broker_id, now_ms)
+            lacks_identity = self._core.lacks_identity
+        if lacks_identity:
+            self._scout_wanted.set()
+        return batches
+
+    def answered(self, broker_id: int, answers: Sequence[BatchAnswer], now_ms: float) -> bool:
+        """A broker answered. Returns whether it does not lead some of the partitions any more."""
+        self._errors.answered(broker(broker_id))
+        outcomes: list[BatchOutcome] = []
+        actions: list[Action] = []
+        with self._lock:
+            for answer in answers:
+                action, settled = self._judged(answer, now_ms)
+                outcomes += settled
+                actions.append(action)
+                if action is Action.REFRESH:
+                    self._core.led(answer.batch.topic, answer.batch.partition, NO_LEADER)
+                    self._are_leaders_stale = True
+            moved = self._senders_of((answer.batch for answer in answers), but_not=broker_id)
+        for sender in moved:
+            sender.wake()
+        if Action.REFRESH in actions or Action.NEW_IDENTITY in actions:
+            self._scout_wanted.set()
+        self._settlement.settle(outcomes)
+        self._left_flight.set()
+        return Action.REFRESH in actions
+
+    def _senders_of(self, batches: Iterable[ProducerBatch], *, but_not: int) -> list[Sender]:
+        """The senders that waited for these batches, because their partitions have moved meanwhile."""
+        leaders = {self._core.leader_of(batch) for batch in batches} - {but_not}
+        return [sender for leader in leaders if (sender := self._senders.get(leader)) is not None]
+
+    def _judged(self, answer: BatchAnswer, now_ms: float) -> tuple[Action, list[BatchOutcome]]:
+        batch, result = answer
+        if isinstance(result, StoredBatch):
+            return Action.STORED, self._core.stored(batch, result.base_offset, result.append_time_ms)
+        if isinstance(result, KafkaError):
+            return self._core.refused(batch, result, now_ms)
+        return Action.RETRY, self._core.lost([batch], result, now_ms)
+
+    def unsendable(self, refused: Sequence[tuple[ProducerBatch, OttlaError]]) -> None:
+        """These batches cannot be encoded for their broker: their records fail."""
+        with self._lock:
+            outcomes = [
+                outcome for batch, error in refused for outcome in self._core.unsendable(batch, error)
+            ]
+        self._settlement.settle(outcomes)
+
+    def disconnected(
+        self, broker_id: int, in_flight: Sequence[ProducerBatch], error: OttlaError, now_ms: float
+    ) -> None:
+        """The connection broke before these batches were answered: they are sent again, in order."""
+        with self._lock:
+            outcomes = self._core.lost(in_flight, error, now_ms)
+        self._settlement.settle(outcomes)
+        self._left_flight.set()
+        if in_flight:
+            self.unreachable(broker_id, error)
+        else:
+            self.leaders_are_stale()  # the broker may have gone, but nobody waited for it
+
+    def unreachable(self, broker_id: int, error: OttlaError) -> None:
+        """A broker cannot be reached: perhaps others lead its partitions now."""
+        self._errors.failed(broker(broker_id), error)
+        self.leaders_are_stale()
+
+    # ---- the scout
+
+    def questions(self) -> Questions:
+        """What to ask the brokers."""
+        topics = self._topics.to_refresh
+        with self._lock:
+            needs_leaders = bool(self._are_leaders_stale or topics or self._core.leaderless)
+            topics.update(topic for topic, _ in self._core.partitions)
+            wants_identity = self._core.wants_identity and not self._core.is_empty
+            wants_partitions = bool(self._core.unregistered)
+        return Questions(frozenset(topics) if needs_leaders else None, wants_identity, wants_partitions)
+
+    @property
+    def awaited_topics(self) -> set[str]:
+        """The topics with records that nobody takes at present."""
+        topics = self._topics.to_refresh
+        with self._lock:
+            return topics.union(topic for topic, _ in self._core.leaderless)
+
+    def leaders_are_stale(self) -> None:
+        """Have the scout look up the leaders now, even if the metadata is not old yet."""
+        with self._lock:
+            self._are_leaders_stale = True
+        self._scout_wanted.set()
+
+    def leaders_requested(self) -> None:
+        """The leaders are requested now; if they become stale after this, they are requested again."""
+        with self._lock:
+            self._are_leaders_stale = False
+
+    def leaders_changed(self, view: ClusterView) -> None:
+        """The cluster looks like this now."""
+        self._topics.learn(view)
+        with self._lock:
             self._view = view
-            for topic in list(self.wanted):
-                self._note_topic(topic, view)
-            for topic in self._known:
-                self._note_topic(topic, view)
-            for topic, partition in self.core.places:
+            for topic, partition in self._core.partitions:
                 self._lead(topic, partition, view)
-            self.changed.notify_all()
-            self.rows_changed.notify_all()
-            busy = [self._sender(leader) for leader in self.core.busy_leaders]
+            busy = [] if self.is_stopped else [self._sender(leader) for leader in self._core.busy_leaders]
+        self._upkeep_wanted.set()
         for sender in busy:
             sender.wake()
 
-    def _note_topic(self, topic: str, view: ClusterView) -> None:
-        told = view.topics.get(topic)
-        if told is None or told.error or not told.partitions:
-            return
-        available = tuple(one.index for one in told.partitions if one.leader != NO_LEADER)
-        count = len(told.partitions)
-        self._known[topic] = KnownTopic(count, available or tuple(range(count)))
-        self.wanted.pop(topic, None)
+    def refuse_topic(self, topic: str, error: OttlaError) -> None:
+        """The topic cannot be written to: its records fail."""
+        self._topics.refuse(topic, error)
+        self._upkeep_wanted.set()
+
+    def identified(self, identity: Identity | None) -> None:
+        """The producer has this id; None: the brokers have no idempotence, and records go without."""
+        with self._lock:
+            self._core.identity = identity
+            self._core.is_idempotent = identity is not None
+        self._wake_senders()
 
     def _lead(self, topic: str, partition: int, view: ClusterView) -> None:
         leader = view.leader_of(topic, partition)
-        self.core.led(topic, partition, NO_LEADER if leader is None else leader.node.broker_id)
+        self._core.led(topic, partition, NO_LEADER if leader is None else leader.node.broker_id)
 
-    def topic_refused(self, topic: str, error: OttlaError) -> None:
-        """It cannot be written to, and waiting does not help."""
-        with self.lock:
-            self.wanted.pop(topic, None)
-            self._refused[topic] = error
-            self.changed.notify_all()
-            self.rows_changed.notify_all()
-
-    def moved(self, places: Iterable[Place]) -> None:
-        """Whoever led these does not any more, or cannot be reached: nothing is sent until that is known."""
-        with self.lock:
-            for topic, partition in places:
-                self.core.led(topic, partition, NO_LEADER)
-            self.stale = True
-            self.changed.notify_all()
-
-    def ask(self) -> None:
-        """The scout has something to ask."""
-        with self.lock:
-            self.changed.notify_all()
-
-    def troubled(self, broker_id: int, error: OttlaError) -> None:
-        """A broker does not answer, and this is why: ask who leads now."""
-        with self.lock:
-            self.last_error = self.core.troubles[broker_id] = error
-            self.stale = True
-            self.changed.notify_all()
-
-    def _sender(self, broker_id: int) -> BrokerSender:
+    def _sender(self, broker_id: int) -> Sender:
         sender = self._senders.get(broker_id)
         if sender is None:
-            assert self._new_sender is not None
-            sender = self._senders[broker_id] = self._new_sender(broker_id)
-            sender.start()
+            sender = self._senders[broker_id] = self._new_sender(broker_id, self)
+            sender.thread.start()
         return sender
 
-    # ---- outcomes
-
-    def settle(self, outcomes: Iterable[Outcome]) -> None:
-        """Tell submissions, and give their memory back. Without any lock: callbacks are user code."""
-        failed: dict[Place, tuple[int, OttlaError]] = {}
-        told: dict[int, tuple[Submission, list[Settled]]] = {}
-        freed = 0
-        for outcome in outcomes:
-            if outcome.error is not None:
-                place = (outcome.parts[0].submission.topic, outcome.partition)
-                count, error = failed.get(place, (0, outcome.error))
-                failed[place] = count + sum(part.count for part in outcome.parts), error
-            for part, run in outcome.runs():
-                freed += part.held_bytes
-                told.setdefault(id(part.submission), (part.submission, []))[1].append(run)
-        self.memory.release(freed)
-        for submission, runs in told.values():
-            submission.settle(runs)
-            self.closed(submission)
-        for (topic, partition), (count, error) in failed.items():
-            LOG.warning("%s-%d: %d records failed: %s", topic, partition, count, error)
-
-    def refuse(self, error: OttlaError) -> None:
-        """Take nothing any more; the first reason stays."""
-        with self.lock:
-            self.why_refused = self.why_refused or error
-            self.open_inboxes.clear()
-
-    def fail(self, error: OttlaError) -> None:
-        """Nothing can be sent, now and later."""
-        self.refuse(error)
-        self.abandon(error)
-
-    def abandon(self, error: OttlaError) -> None:
-        """Everything that is not settled fails."""
-        with self.lock:
-            outcomes = self.core.abandoned(error)
-        self.settle(outcomes)
-        for inbox in list(self.inboxes.values()):
-            inbox.fail(error)
-
-    # ---- hurry and end
-
-    def hurry(self) -> None:
-        """Send everything now: lingering would only keep somebody waiting."""
-        with self.lock:
-            self.core.in_hurry = True
-            self.rows_changed.notify_all()
-        self.wake_senders()
-
-    def relax(self) -> None:
-        """Linger again, if nobody is in a hurry."""
-        with self.lock:
-            self.core.in_hurry = self._flushes > 0 or self.is_stopped or self.memory.has_waiters
-
-    def wake_senders(self) -> None:
-        """Something has changed for all of them."""
-        with self.lock:
+    def _wake_senders(self) -> None:
+        with self._lock:
             senders = list(self._senders.values())
         for sender in senders:
             sender.wake()
 
-    def flush_begins(self) -> list[Submission]:
-        """Everything in flight is to be settled; what is open at this time."""
-        with self.lock:
-            self._flushes += 1
-        self.hurry()
-        return list(self._open.values())
+    # ---- transactions
 
-    def flush_ends(self) -> None:
-        """As many times as it began."""
-        with self.lock:
-            self._flushes -= 1
-        self.relax()
+    @property
+    def adds_partitions(self) -> bool:
+        """Whether a Produce request adds its partitions to the transaction, if there is one."""
+        return self._gate is None or self._gate.registered is None
 
-    def unseen_failures(self) -> list[Submission]:
-        """Submissions with failed rows that nobody has looked at; each is told once."""
-        with self.lock:
-            failed, self._failed = self._failed, []
-        return [submission for submission in failed if not submission.is_seen]
+    def renumber(self, identity: Identity) -> None:
+        """The coordinator gave the producer another epoch; nothing is in flight."""
+        with self._lock:
+            self._core.renumber(identity)
 
-    def forked(self, error: OttlaError) -> None:
-        """In a child, which has no thread but its own, and may have locks that nobody ever opens."""
-        self.why_refused = error
-        self.open_inboxes.clear()
-        self.is_stopped = True
+    def open_transaction(self, *, registers: bool) -> None:
+        """Send what is submitted from now on; `registers`: partitions must be `registered` first."""
+        with self._lock:
+            self._the_gate.open(registers=registers)
 
-    def stop(self) -> list[BrokerSender]:
-        """Have all threads end; the senders, to be waited for."""
-        with self.lock:
+    def close_transaction(self) -> bool:
+        """Send nothing more. Returns whether the coordinator may know something of the transaction."""
+        with self._lock:
+            self._the_gate.is_open = False
+            return self._the_gate.is_started
+
+    def start_transaction(self) -> None:
+        """The coordinator is about to know something of the transaction."""
+        with self._lock:
+            self._the_gate.is_started = True
+
+    def unregistered(self) -> list[TopicPartition]:
+        """Partitions that the coordinator must know before anything is sent to them."""
+        with self._lock:
+            return self._core.unregistered
+
+    def registered(self, partitions: Iterable[TopicPartition]) -> None:
+        """The coordinator knows these partitions."""
+        with self._lock:
+            if self._the_gate.registered is not None:
+                self._the_gate.registered.update(partitions)
+        self._wake_senders()
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the present epoch's numbers can not be continued."""
+        with self._lock:
+            return self._core.has_gaps
+
+    @property
+    def _the_gate(self) -> PartitionGate:
+        assert self._gate is not None
+        return self._gate
+
+    def wait_empty(self, deadline: Deadline) -> bool:
+        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        while True:
+            self._left_flight.clear()
+            if self.is_empty:
+                return True
+            if deadline.passed:
+                return False
+            self._left_flight.wait(deadline.capped_ms(SIGNAL_CHECK_S * 1000) / 1000.0)
+
+    # ---- the upkeep
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that was submitted is settled."""
+        with self._lock:
+            return self._core.is_empty
+
+    def expire(self, now_ms: float) -> None:
+        """Give up what is older than delivery.timeout.ms."""
+        with self._lock:
+            is_due = self._core.expires_at() <= now_ms
+            outcomes = self._core.expired(now_ms, self._errors) if is_due else []
+        self._settlement.settle(outcomes)
+
+    # ---- the end
+
+    def abandon(self, error: OttlaError) -> None:
+        """Everything that is not settled fails."""
+        with self._lock:
+            outcomes = self._core.abandoned(error)
+        self._settlement.settle(outcomes)
+        self._intake.fail_rows(error)
+
+    def fail(self, error: OttlaError) -> None:
+        """Nothing can be sent, now and later: everything fails, and nothing more is taken."""
+        self._intake.refuse(error)
+        self.abandon(error)
+
+    def stop(self) -> list[Sender]:
+        """Have all senders end; returns them, to be waited for."""
+        with self._lock:
             self.is_stopped = True
-            self.changed.notify_all()
-            self.rows_changed.notify_all()
             senders = list(self._senders.values())
-        self.memory.close()
+        self._scout_wanted.set()
+        self._upkeep_wanted.set()
+        self._memory.close()
+        self._topics.close()
         for sender in senders:
             sender.stop()
         return senders

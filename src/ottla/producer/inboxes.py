@@ -1,8 +1,9 @@
-"""Where user threads hand records in, one inbox a topic: rows into lists, columns as they are, in order.
+"""Where user threads hand records in, one inbox for each topic: rows into lists, columns as they are.
 
-Rows are collected until there are enough of them, or until `linger.ms` is over; then they become columns,
-and go the way of `send_batch`: partitioned, cut into parts, added to the partitions' queues. An inbox's lock
-is held while that happens, so that whoever hands in next is behind. Locks are taken inbox first, core second.
+Rows are collected until there are enough of them, or until `linger.ms` is over. Then they become columns and
+are handled as those of `send_batch`: partitioned, cut into parts, added to the partitions' queues. The inbox
+is locked meanwhile, so that later records stay behind earlier ones. Locks are taken in this order: inbox,
+then dispatcher, topic directory or memory.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.model.errors import ConfigError, OttlaError
-from ottla.producer.deliveries import UNKNOWN_OFFSET, Delivery, OnDelivery, Rows, Settled, Submission
-from ottla.producer.errors import ProducerClosed, RecordTooLarge
+from ottla.model.errors import ConfigError, OttlaError, ProducerClosed, RecordTooLarge
+from ottla.producer.deliveries import Delivery, OnDelivery, Submission
+from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.intake import Groups
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
-from ottla.producer.parts import PARTITION, Part, Sizes, Source, batch_size, runs, wall_ms
+from ottla.producer.parts import PARTITION, ColumnSource, Part, Sizes, batch_size, runs
+from ottla.producer.producer_state import ProducerState
 from ottla.producer.rows import Bytes, Header, HeaderPairs, Notes, as_bytes
+from ottla.producer.settled_rows import RowNumbers, SettledRows
+from ottla.producer.topic_directory import KnownTopic
 from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import NO_PICKS
 from ottla.records.columns import HEADERS
 
-if TYPE_CHECKING:
-    from ottla.producer.dispatcher import Dispatcher, KnownTopic
-
-Groups: TypeAlias = "list[tuple[int, list[Part]]]"
-
-# What a row takes in memory beside its bytes: three objects' headers, three places in lists, its delivery.
+# What a row takes in memory beside its bytes: the headers of three objects, three list slots, its delivery.
 ROW_OVERHEAD = 160
 FIELDS = 4  # of a row
 CREDIT_BYTES = 64 * 1024
@@ -40,34 +40,53 @@ NEVER = float("inf")
 
 _time = time.time
 
+Failures: TypeAlias = list[tuple[Submission, SettledRows]]
+
 
 def ended() -> ProducerClosed:
-    """The error for records that come too late."""
+    """The error for records that come after the end."""
     return ProducerClosed("the producer was closed before the records could be sent")
 
 
-class TopicInbox:
-    """Thread-safe."""
+def wall_ms() -> int:
+    """The time that a record gets if it has none."""
+    return int(_time() * 1000)
 
-    def __init__(self, topic: str, dispatcher: Dispatcher, partitioner: TopicPartitioner) -> None:
+
+class TopicInbox:
+    """The records of one topic. Thread-safe."""
+
+    def __init__(
+        self, topic: str, state: ProducerState, dispatcher: Dispatcher, partitioner: TopicPartitioner
+    ) -> None:
         self.topic = topic
-        self._record_max = dispatcher.record_max
         self.due_ms = NEVER  # when the rows have waited long enough
+        self._config = state.config
+        self._clock = state.clock
         self._dispatcher = dispatcher
+        self._topics = state.topics
+        self._settlement = state.settlement
+        self._memory = state.memory
+        self._upkeep_wanted = state.upkeep_wanted
         self._partitioner = partitioner
+        self._record_max = state.config.record_max
+        self._part_bytes = state.config.part_bytes
+        self._sealed_bytes = min(SEALED_BYTES, self._config.batch_size, self._config.buffer_memory // 4)
+        self._credit_step = max(1, min(CREDIT_BYTES, self._config.buffer_memory // 8))
         self._lock = threading.Lock()
-        self._credit_step = max(1, min(CREDIT_BYTES, dispatcher.memory.limit // 8))
+        self._errors = state.errors
         self._clear()
 
     def _clear(self) -> None:
         self.due_ms = NEVER
-        # Value, key, time in seconds and notes of each row, one behind the other: they come in by one
-        # operation, so that a Ctrl-C leaves all of a row here or nothing.
+        # Value, key, time in seconds and notes of each row, in this order: they are added by one
+        # operation, so that a Ctrl-C leaves all of a row or nothing.
         self._rows: list[Any] = []
-        self._submission = Submission(self.topic)
+        self._submission = Submission(self.topic, self._errors)
         self._created_ms = 0.0
         self._granted = 0  # bytes of the memory budget that this inbox has got,
         self._credit = 0  # and what is left of them
+        self._needs_topic_since_ms: float | None = None  # a row's partition may be newer than what we know
 
     # ---- rows
 
@@ -81,7 +100,7 @@ class TopicInbox:
         on_delivery: OnDelivery | None,
     ) -> Delivery:
         """Take a record; waits for memory. Raises BufferFull, RecordTooLarge, ProducerClosed, ConfigError."""
-        # One function and no call for the usual row: every step here is paid for by each record.
+        # One function and no call for the usual row: every step here costs time for each record.
         size = ROW_OVERHEAD
         if value is not None:
             value = value if value.__class__ is bytes else as_bytes(value, "value")
@@ -106,15 +125,15 @@ class TopicInbox:
                         self._begin()
                     rows += (value, key, _time(), notes)
                     delivery = Delivery()
-                    delivery.submission = self._submission
-                    delivery.row = row
+                    delivery._submission = self._submission
+                    delivery._row = row
                     return delivery
             self._earn(size)
 
     def check_size(self, size: int) -> None:
-        """Raise RecordTooLarge for a record of so many bytes."""
+        """Raise RecordTooLarge if a record of `size` bytes is too large."""
         if batch_size(size) > self._record_max:
-            config = self._dispatcher.config
+            config = self._config
             raise RecordTooLarge(
                 f"{self.topic}: a record of {size:,} bytes is above max.request.size="
                 f"{config.max_request_size:,} or buffer.memory={config.buffer_memory:,}; raise them, and"
@@ -122,18 +141,17 @@ class TopicInbox:
             )
 
     def _begin(self) -> None:
-        """The first row of a piece."""
-        dispatcher = self._dispatcher
-        if dispatcher.is_stopped:
+        """The first row since the last `seal`."""
+        if self._dispatcher.is_stopped:
             raise ended()
-        self._created_ms = dispatcher.clock.now_ms()
-        self.due_ms = self._created_ms + dispatcher.config.linger_ms
-        dispatcher.opened(self._submission)
-        dispatcher.rows_wait(self)
+        self._created_ms = self._clock.now_ms()
+        self.due_ms = self._created_ms + self._config.linger_ms
+        self._settlement.opened(self._submission)
+        self._upkeep_wanted.set()
 
     def _earn(self, size: int) -> None:
-        """More memory for rows; when they have had enough of it they go on."""
-        if self._granted - self._credit >= self._dispatcher.sealed_bytes:
+        """Get more memory for rows; before that, rows that take enough of it are queued."""
+        if self._granted - self._credit >= self._sealed_bytes:
             self.seal()
         granted = max(size, self._credit_step)
         self._dispatcher.reserve(granted)
@@ -142,34 +160,30 @@ class TopicInbox:
             self._credit += granted
 
     def seal(self) -> None:
-        """Rows become columns and go on, if the topic is known; else they stay, and it is tried again."""
+        """Make columns of the rows and queue them. If the topic is not known yet, the rows stay."""
         with self._lock:
             failures = self._seal()
-        for submission, run in failures:
-            submission.settle([run])
-            self._dispatcher.closed(submission)
+        self._settlement.settle_rows(failures)
 
     def fail(self, error: OttlaError) -> None:
-        """Give up the rows that wait here."""
+        """The rows that wait here fail."""
         with self._lock:
             failures = self._take_failed(error) if self._rows else []
-        for submission, run in failures:
-            submission.settle([run])
-            self._dispatcher.closed(submission)
+        self._settlement.settle_rows(failures)
 
-    def _seal(self) -> list[tuple[Submission, Settled]]:
+    def _seal(self) -> Failures:
         if not self._rows:
             return self._put_away()
-        known = self._dispatcher.known(self.topic)
-        if known is None:
+        known, noted = self._topics.known(self.topic), self._noted()
+        if known is None or not self._knows_all_partitions(known, noted):
             return []
         submission, created_ms, held = self._submission, self._created_ms, self._granted - self._credit
-        failures: list[tuple[Submission, Settled]] = []
+        failures: Failures = []
         try:
-            columns, rows, failures = self._placeable(known)
+            columns, rows, failures = self._placeable(known, noted)
             groups = []
             if len(rows):
-                source = Source.of(columns)
+                source = ColumnSource.of(columns, wall_ms())
                 groups = self._grouped(
                     source, Sizes(source.records).reach, rows, known, submission, created_ms
                 )
@@ -181,27 +195,38 @@ class TopicInbox:
         sent = sum(part.size for _, parts in groups for part in parts)
         spare = self._credit + held - sent
         self._clear()
-        self._dispatcher.memory.release(spare)
+        self._memory.release(spare)
         if not self._dispatcher.submit(self.topic, groups):
             failures += [
-                (submission, Settled(part.rows, partition, UNKNOWN_OFFSET, -1, ended()))
+                (submission, SettledRows(part.rows, partition, error=ended()))
                 for partition, parts in groups
                 for part in parts
             ]
         return failures
 
-    def _put_away(self) -> list[tuple[Submission, Settled]]:
-        """No rows: give the memory back, and end what a row began that a Ctrl-C kept from coming."""
+    def _knows_all_partitions(self, known: KnownTopic, noted: dict[int, Notes]) -> bool:
+        """Whether no row is for a partition that may have been added since the brokers were asked."""
+        chosen = (notes.partition for notes in noted.values() if notes.partition is not None)
+        if max(chosen, default=0) < known.partition_count:
+            return True
+        if self._needs_topic_since_ms is None:
+            self._needs_topic_since_ms = self._clock.now_ms()
+        return self._topics.is_fresh(self.topic, self._needs_topic_since_ms)
+
+    def _put_away(self) -> Failures:
+        """No rows: give the memory back, and end a submission whose first row was stopped by a Ctrl-C."""
         granted, submission, was_begun = self._granted, self._submission, self.due_ms != NEVER
         if was_begun:
             submission.close(0)
         self._clear()
-        self._dispatcher.memory.release(granted)
-        return [(submission, Settled(range(0), -1, UNKNOWN_OFFSET, -1, None))] if was_begun else []
+        self._memory.release(granted)
+        return [(submission, SettledRows(range(0), -1))] if was_begun else []
 
-    def _placeable(self, known: KnownTopic) -> tuple[pa.RecordBatch, Rows, list[tuple[Submission, Settled]]]:
-        """The columns of all rows but those for partitions that there are not, which fail alone."""
-        columns = self._columns()
+    def _placeable(
+        self, known: KnownTopic, noted: dict[int, Notes]
+    ) -> tuple[pa.RecordBatch, RowNumbers, Failures]:
+        """The columns of all rows but those for partitions that do not exist; these fail alone."""
+        columns = self._columns(noted)
         count = columns.num_rows
         if PARTITION not in columns.schema.names:
             return columns, range(count), []
@@ -211,28 +236,28 @@ class TopicInbox:
             return columns, range(count), []
         rows = np.delete(np.arange(count), wrong)
         failures = [
-            (self._submission, Settled(range(row, row + 1), at, UNKNOWN_OFFSET, -1, error))
+            (self._submission, SettledRows(range(row, row + 1), at, error=error))
             for row, at in zip(wrong.tolist(), chosen[wrong].tolist(), strict=True)
             for error in [no_such_partition(self.topic, at, known.partition_count, "send()")]
         ]
         return columns.take(pa.array(rows)), rows, failures
 
-    def _take_failed(self, error: OttlaError) -> list[tuple[Submission, Settled]]:
+    def _take_failed(self, error: OttlaError) -> Failures:
         submission, count = self._submission, len(self._rows) // FIELDS
         self._note(self._noted())
         submission.close(count)
-        self._dispatcher.memory.release(self._granted)
+        self._memory.release(self._granted)
         self._clear()
-        return [(submission, Settled(range(count), -1, UNKNOWN_OFFSET, -1, error))]
+        return [(submission, SettledRows(range(count), -1, error=error))]
 
-    def _columns(self) -> pa.RecordBatch:
-        """All rows; and tells the submission of their times and callbacks."""
-        rows, noted = self._rows, self._noted()
+    def _columns(self, noted: dict[int, Notes]) -> pa.RecordBatch:
+        """The rows as columns. Also gives the submission their times and callbacks."""
+        rows = self._rows
         self._note(noted)
-        keys = rows[1::FIELDS]
+        keys, times = rows[1::FIELDS], pa.py_buffer(self._submission.timestamps)
         arrays = {
             "value": pa.array(rows[::FIELDS], pa.binary()),
-            "timestamp": pa.array(self._submission.timestamps),
+            "timestamp": pa.Array.from_buffers(pa.int64(), len(keys), [None, times]),
         }
         if keys.count(None) < len(keys):
             arrays["key"] = pa.array(keys, pa.binary())
@@ -246,7 +271,7 @@ class TopicInbox:
         return pa.record_batch(arrays)
 
     def _noted(self) -> dict[int, Notes]:
-        """The notes of the rows that have any."""
+        """The optional fields of rows that have any."""
         noted = self._rows[3::FIELDS]
         if noted.count(None) == len(noted):
             return {}
@@ -265,16 +290,16 @@ class TopicInbox:
 
     def take(
         self,
-        source: Source,
+        source: ColumnSource,
         reach: npt.NDArray[np.int64],
-        rows: Rows,
+        rows: RowNumbers,
         partition: int | None,
         known: KnownTopic,
         submission: Submission,
     ) -> None:
-        """Take columns, for which memory is reserved, behind the rows that wait. Raises OttlaError.
+        """Queue columns after the rows that wait; their memory is reserved. Raises OttlaError.
 
-        `reach` has the bytes before each row and those of all.
+        `reach` has the bytes before each row, and after the last.
         """
         self._submit(
             lambda created_ms: (
@@ -285,40 +310,44 @@ class TopicInbox:
         )
 
     def take_whole(self, partition: int, part: WholePart) -> None:
-        """Take a batch, for which memory is reserved, behind the rows that wait. Raises OttlaError."""
+        """Queue a whole batch after the rows that wait; its memory is reserved. Raises OttlaError."""
 
-        def placed(created_ms: float) -> Groups:
+        def parts_by_partition(created_ms: float) -> Groups:
             part.created_ms = created_ms
             return [(partition, [part])]
 
-        self._submit(placed)
+        self._submit(parts_by_partition)
 
     def _submit(self, grouped: Callable[[float], Groups]) -> None:
-        with self._lock:
-            failures = self._seal()
-            groups = grouped(self._dispatcher.clock.now_ms())
-            is_accepted = self._dispatcher.submit(self.topic, groups)
-        for failed, run in failures:
-            failed.settle([run])
-            self._dispatcher.closed(failed)
+        is_accepted = False
+        needs_topic_since_ms: float | None = 0.0
+        while needs_topic_since_ms is not None:
+            with self._lock:
+                failures = self._seal()
+                needs_topic_since_ms = self._needs_topic_since_ms  # None if no rows are left before these
+                if needs_topic_since_ms is None:
+                    is_accepted = self._dispatcher.submit(self.topic, grouped(self._clock.now_ms()))
+            self._settlement.settle_rows(failures)
+            if needs_topic_since_ms is not None:
+                self._topics.wait_fresh(self.topic, needs_topic_since_ms)
         if not is_accepted:
             raise ended()
 
     def _grouped(
         self,
-        source: Source,
+        source: ColumnSource,
         reach: npt.NDArray[np.int64],
-        rows: Rows,
+        rows: RowNumbers,
         known: KnownTopic,
         submission: Submission,
         created_ms: float,
     ) -> Groups:
-        """Parts by partition."""
+        """The rows as parts, by partition."""
         chosen = self._partitioner.assigned(source.columns, known.partition_count, known.available)
         if isinstance(chosen, int):
             return [(chosen, self._parts(source, reach, rows, submission, created_ms))]
         placement = by_partition(chosen, reach, known.partition_count)
-        order, now_ms, limit = placement.order, wall_ms(), self._dispatcher.part_bytes
+        order, now_ms, limit = placement.order, wall_ms(), self._part_bytes
         numbers: npt.NDArray[np.int64] = order + rows.start if isinstance(rows, range) else rows[order]
         groups: Groups = []
         for partition, start, stop in placement.runs:
@@ -332,14 +361,14 @@ class TopicInbox:
 
     def _parts(
         self,
-        source: Source,
+        source: ColumnSource,
         reach: npt.NDArray[np.int64],
-        rows: Rows,
+        rows: RowNumbers,
         submission: Submission,
         created_ms: float,
     ) -> list[Part]:
-        """All rows in pieces of at most a batch."""
-        now_ms, limit, base = wall_ms(), self._dispatcher.part_bytes, int(reach[0])
+        """The rows as parts of at most a batch."""
+        now_ms, limit, base = wall_ms(), self._part_bytes, int(reach[0])
         if int(reach[-1]) - base <= limit:
             return [Part(source, NO_PICKS, rows, int(reach[-1]) - base, submission, created_ms, now_ms)]
         return [

@@ -1,19 +1,21 @@
-"""The bytes that may be handed in and not be acknowledged: what makes send() wait for slow brokers."""
+"""The bytes that are handed in and not acknowledged yet. When they are too many, send() waits."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-from ottla.client.clock import Clock, Deadline
-from ottla.producer.errors import BufferFull, ProducerClosed
+from ottla.client.clock import SIGNAL_CHECK_S, Clock, Deadline
+from ottla.client.network_errors import NetworkErrors
+from ottla.model.errors import ProducerClosed
+from ottla.producer.deliveries import BufferFull
 
 
 class MemoryBudget:
-    """`buffer.memory`. Whoever waits is served when there is room for it; thread-safe."""
+    """`buffer.memory`. Thread-safe."""
 
-    def __init__(self, limit: int, max_block_ms: float, clock: Clock) -> None:
+    def __init__(self, limit: int, max_block_ms: float, clock: Clock, errors: NetworkErrors) -> None:
         self.limit = limit
+        self._errors = errors
         self._max_block_ms = max_block_ms
         self._clock = clock
         self._free = limit
@@ -25,33 +27,22 @@ class MemoryBudget:
 
     @property
     def used(self) -> int:
-        """Bytes that are taken."""
+        """Bytes that are reserved."""
         return self.limit - self._free
 
-    @property
-    def has_waiters(self) -> bool:
-        """Whether somebody waits for room."""
-        return self._waiters > 0
-
     def try_reserve(self, size: int) -> bool:
-        """Take so many bytes if they are free and nobody waits for them."""
+        """Take `size` bytes if they are free and no thread waits for memory."""
         with self._lock:
             if self._free < size or self._waiters:
                 return False
             self._free -= size
             return True
 
-    def reserve(self, size: int, hurry: Callable[[], None]) -> None:
-        """Take so many bytes; waits up to max.block.ms. `hurry` is told before, outside all locks.
-
-        Raises BufferFull, ProducerClosed.
-        """
-        if self.try_reserve(size):
-            return
+    def reserve(self, size: int) -> None:
+        """Take `size` bytes; waits up to max.block.ms. Raises BufferFull, ProducerClosed."""
         with self._lock:
             self._waiters += 1
         try:
-            hurry()
             self._wait(size)
         finally:
             with self._lock:
@@ -69,8 +60,9 @@ class MemoryBudget:
                         f"{size:,} bytes do not fit into buffer.memory={self.limit:,}, of which {self.used:,}"
                         f" have waited for brokers for max.block.ms={self._max_block_ms:.0f}; are the brokers"
                         " up, and fast enough? A larger buffer.memory or max.block.ms gives them more time"
+                        f"{self._errors.cause()}"
                     )
-                self._changed.wait(left_ms / 1000.0)
+                self._changed.wait(min(SIGNAL_CHECK_S, left_ms / 1000.0))
             self._free -= size
 
     def release(self, size: int) -> None:
@@ -82,7 +74,7 @@ class MemoryBudget:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Who waits gets ProducerClosed."""
+        """Threads that wait get ProducerClosed."""
         with self._lock:
             self._is_closed = True
             self._changed.notify_all()

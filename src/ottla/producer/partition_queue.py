@@ -1,31 +1,42 @@
-"""What one partition still has to send, in order: the rules of sending, returning and giving up.
+"""What one partition has to send, in order: the rules of sending, sending again and giving up. Pure.
 
-    waiting    parts that no batch has yet
-    returned   batches that were sent and must be sent again, by age
-    in_flight  batches that a broker has, by age
+    waiting    parts that are in no batch yet
+    returned   batches that were sent and must be sent again, oldest first
+    in_flight  batches that were sent and are not answered, oldest first
 
-Order. A partition's records are stored in the order in which they were handed in, whatever happens. With an
-idempotent producer the broker sees to it: several batches are in flight, and if one fails those behind it are
-refused as out of step. From then on they go alone, oldest first, until no batch is left that was sent before.
-Without it only one batch is in flight at a time, unless nothing is ever sent again (retries=0, acks=0).
-
-No clock, no lock, no thread: times are arguments, and the owner is whoever holds the accumulator.
+Order. Records are stored in the order in which they were handed in, whatever happens. With an idempotent
+producer the broker ensures that: several batches are in flight, and if one fails, the later ones are refused
+as out of step. From then on batches are sent one at a time, oldest first, until every batch that was sent
+before is settled. Without idempotence only one batch is in flight, unless nothing is sent again (retries=0,
+acks=0).
 """
 
 from __future__ import annotations
 
-import random
 from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 
+from ottla.client.network_errors import CLUSTER, NetworkErrors, broker, topic
+from ottla.client.reactions import Action, Call, action_for
 from ottla.client.retry import Backoff
-from ottla.model.errors import KafkaError, OttlaError
-from ottla.producer.batches import NO_SEQUENCE, Batch, Outcome
-from ottla.producer.errors import DeliveryExpired
+from ottla.model.chance import Chance
+from ottla.model.error_codes import Code
+from ottla.model.errors import DeliveryExpired, KafkaError, OttlaError
+from ottla.producer.batches import NO_SEQUENCE, BatchOutcome, ProducerBatch
 from ottla.producer.parts import Part, batch_size
 from ottla.producer.sequences import Identity, Sequences
-from ottla.producer.verdicts import MAY_BE_STORED, Verdict, verdict_on
+
+MAY_BE_STORED = frozenset(
+    {
+        Code.REQUEST_TIMED_OUT,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.NETWORK_EXCEPTION,
+        Code.KAFKA_STORAGE_ERROR,
+        Code.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Errors that may come after the append."""
 
 NO_LEADER = -1
 NEVER = float("inf")
@@ -33,8 +44,8 @@ FULL = 15 / 16  # of batch.size: the next part is unlikely to fit
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The settings that these rules know."""
+class QueueLimits:
+    """The settings that these rules use."""
 
     batch_size: int
     linger_ms: float
@@ -43,19 +54,20 @@ class Limits:
     backoff: Backoff
     max_request_size: int
     acks: int
+    is_transactional: bool = False
 
 
 class PartitionQueue:
-    """See the module."""
+    """The batches of one partition."""
 
-    def __init__(self, topic: str, partition: int, limits: Limits, chance: random.Random) -> None:
+    def __init__(self, topic: str, partition: int, limits: QueueLimits, chance: Chance) -> None:
         self.topic = topic
         self.partition = partition
         self.leader = NO_LEADER
         self.waiting: deque[Part] = deque()
         self.waiting_bytes = 0
-        self.returned: list[Batch] = []
-        self.in_flight: deque[Batch] = deque()
+        self.returned: list[ProducerBatch] = []
+        self.in_flight: deque[ProducerBatch] = deque()
         self.sequences: Sequences | None = None
         self._in_flight_at = NO_LEADER
         self._limits = limits
@@ -70,14 +82,14 @@ class PartitionQueue:
         return not (self.waiting or self.returned or self.in_flight)
 
     def add(self, part: Part) -> None:
-        """Take a part behind all others."""
+        """Queue a part after all others."""
         self.waiting.append(part)
         self.waiting_bytes += part.size
 
     # ---- sending
 
     def ready_at(self, identity: Identity | None, *, in_hurry: bool) -> float:
-        """From when on `take` gives a batch; NEVER while something must happen first."""
+        """From when on `take` returns a batch; NEVER while something must happen first."""
         if not self._may_send(identity):
             return NEVER
         if self.returned:
@@ -94,7 +106,7 @@ class PartitionQueue:
             return not (
                 sequences is not None and identity is not None and sequences.waits_for_another_than(identity)
             )
-        # Behind a batch that is sent again nothing new leaves: a broker knows but the last five again.
+        # No new batch while one is sent again: a broker recognizes only the last five.
         if self._in_flight_at != self.leader or self.returned or self.in_flight[0].attempts > 1:
             return False
         if identity is not None:
@@ -103,17 +115,17 @@ class PartitionQueue:
 
     @property
     def next_size(self) -> int:
-        """What the next batch takes, or more."""
+        """An upper bound of the next batch's size."""
         if self.returned:
             return batch_size(self.returned[0].size)
         if self.waiting and self.waiting[0].is_whole:
             return self.waiting[0].size
         return batch_size(min(self.waiting_bytes, self._batch_size))
 
-    def take(self, identity: Identity | None) -> Batch | None:
-        """The next batch, in flight from now on; None if it needs another identity first.
+    def take(self, identity: Identity | None) -> ProducerBatch | None:
+        """The next batch, in flight from now on; None if it needs another producer id first.
 
-        `identity` is the producer's own, None for one that is not idempotent.
+        `identity` is None for a producer that is not idempotent.
         """
         if identity is not None and not self._numbered(identity):
             return None
@@ -127,7 +139,7 @@ class PartitionQueue:
         return batch
 
     def _numbered(self, identity: Identity) -> bool:
-        """See to it that the numbers of what is sent next make sense to a broker."""
+        """Number what is sent next so that a broker accepts it; False if that needs another producer id."""
         if self.sequences is None:
             self.sequences = Sequences(identity)
         oldest = self.returned[0].number if self.returned else None
@@ -140,7 +152,7 @@ class PartitionQueue:
             batch.base_sequence = self.sequences.take(batch.count)
         return True
 
-    def _form(self) -> Batch:
+    def _form(self) -> ProducerBatch:
         parts: list[Part] = []
         size = batch_size(0)
         while self.waiting:
@@ -148,20 +160,20 @@ class PartitionQueue:
             if parts and (part.is_whole or parts[-1].is_whole or size + part.size > self._batch_size):
                 break
             if part.count > 1 and part.size > self._part_limit(part) and self._halves_next():
-                continue  # the topic takes less than we were told
+                continue  # the topic takes less than batch.size
             parts.append(self.waiting.popleft())
             size += part.size
             self.waiting_bytes -= part.size
-        batch = Batch(self.topic, self.partition, self._formed, parts)
+        batch = ProducerBatch(self.topic, self.partition, self._formed, parts)
         self._formed += batch.count
         return batch
 
     def _part_limit(self, part: Part) -> int:
-        """What is sent alone. A batch that stays whole is not cut to our batch.size, only to the topic's."""
+        """The largest part that is sent. Whole batches are only cut to the topic's limit."""
         return self._whole_size if part.is_whole else self._batch_size
 
     def _halves_next(self) -> bool:
-        """Two parts instead of the next one; False if it cannot be decoded, and a broker may tell why."""
+        """Cut the next part in two; False if it cannot be decoded: then the broker may say why."""
         try:
             halves = self.waiting[0].halves()
         except OttlaError:
@@ -172,34 +184,38 @@ class PartitionQueue:
 
     # ---- answers
 
-    def stored(self, batch: Batch, base_offset: int, append_time_ms: int) -> list[Outcome]:
-        """A broker has it."""
+    def stored(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> list[BatchOutcome]:
+        """A broker has stored the batch."""
         self.in_flight.remove(batch)
         if self.sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self.sequences.acked(batch.number)
         if batch.is_given_up:
             return []
-        return [Outcome(batch.parts, self.partition, base_offset, append_time_ms)]
+        return [BatchOutcome(batch.parts, self.partition, base_offset, append_time_ms)]
 
-    def refused(self, batch: Batch, error: KafkaError, now_ms: float) -> tuple[Verdict, list[Outcome]]:
+    def refused(
+        self, batch: ProducerBatch, error: KafkaError, now_ms: float
+    ) -> tuple[Action, list[BatchOutcome]]:
         """A broker answered an error."""
         self.in_flight.remove(batch)
-        verdict = verdict_on(error.code)
+        action = action_for(error.code, Call.PRODUCE)
         if error.code in MAY_BE_STORED:
             batch.may_be_stored = True
         if batch.is_given_up:
             self._gave_up(batch)
-            return verdict, []
-        if verdict is Verdict.SPLIT and batch.count > 1:
-            return verdict, self._split(batch)
-        if verdict is Verdict.OUT_OF_STEP or verdict is Verdict.NEW_IDENTITY:
-            self._out_of_step(batch, verdict)
-        elif verdict in {Verdict.FAIL, Verdict.SPLIT}:
-            return verdict, self._failed(batch, error)
-        return verdict, self._again(batch, error, now_ms)
+            return action, []
+        if action is Action.SPLIT and batch.count > 1:
+            return action, self._split(batch)
+        if action is Action.RENUMBER or action is Action.NEW_IDENTITY:
+            if self._limits.is_transactional and not self._has_older(batch):
+                return action, self._failed(batch, error)  # its identity changes with the transaction only
+            self._out_of_step(batch, action)
+        elif action in {Action.FAIL, Action.SPLIT}:
+            return action, self._failed(batch, error)
+        return action, self._again(batch, error, now_ms)
 
-    def lost(self, batch: Batch, error: OttlaError, now_ms: float) -> list[Outcome]:
-        """The connection broke before an answer came."""
+    def lost(self, batch: ProducerBatch, error: OttlaError, now_ms: float) -> list[BatchOutcome]:
+        """The connection broke before the batch was answered."""
         self.in_flight.remove(batch)
         batch.may_be_stored = True
         if batch.is_given_up:
@@ -207,28 +223,28 @@ class PartitionQueue:
             return []
         return self._again(batch, error, now_ms)
 
-    def unsendable(self, batch: Batch, error: OttlaError) -> list[Outcome]:
-        """It could not be written down for this broker."""
+    def unsendable(self, batch: ProducerBatch, error: OttlaError) -> list[BatchOutcome]:
+        """The batch could not be encoded for its broker."""
         self.in_flight.remove(batch)
         return self._failed(batch, error)
 
-    def _again(self, batch: Batch, error: OttlaError, now_ms: float) -> list[Outcome]:
+    def _again(self, batch: ProducerBatch, error: OttlaError, now_ms: float) -> list[BatchOutcome]:
         if batch.attempts > self._limits.retries:
             return self._failed(batch, error)
         batch.not_before_ms = now_ms + self._limits.backoff.pause_ms(batch.attempts, self._chance)
-        insort(self.returned, batch, key=lambda one: one.number)
+        insort(self.returned, batch, key=lambda returned: returned.number)
         return []
 
-    def _failed(self, batch: Batch, error: OttlaError) -> list[Outcome]:
+    def _failed(self, batch: ProducerBatch, error: OttlaError) -> list[BatchOutcome]:
         self._gave_up(batch)
-        return [Outcome(batch.parts, self.partition, error=error)]
+        return [BatchOutcome(batch.parts, self.partition, error=error)]
 
-    def _gave_up(self, batch: Batch) -> None:
+    def _gave_up(self, batch: ProducerBatch) -> None:
         if self.sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self.sequences.gave_up(batch.number, may_be_stored=batch.may_be_stored)
 
-    def _split(self, batch: Batch) -> list[Outcome]:
-        """Both halves again, at once; from now on this partition's batches are smaller."""
+    def _split(self, batch: ProducerBatch) -> list[BatchOutcome]:
+        """Send both halves again, at once. From now on the batches of this partition are smaller."""
         self._batch_size = max(1, min(self._batch_size, batch.size // 2))
         self._whole_size = min(self._whole_size, batch.size - 1)
         try:
@@ -236,19 +252,20 @@ class PartitionQueue:
         except OttlaError as error:
             return self._failed(batch, error)
         for half in halves:
-            insort(self.returned, half, key=lambda one: one.number)
+            insort(self.returned, half, key=lambda returned: returned.number)
         return []
 
-    def _out_of_step(self, batch: Batch, verdict: Verdict) -> None:
-        """Refused for its numbers: because of older batches under way, or else numbers are missing."""
-        if self.sequences is None or any(
-            one.number < batch.number for one in (*self.in_flight, *self.returned)
-        ):
+    def _out_of_step(self, batch: ProducerBatch, action: Action) -> None:
+        """Refused for its sequence number: older batches are not stored yet, or numbers are missing."""
+        if self.sequences is None or self._has_older(batch):
             return
         batch.may_be_stored = False
         self._gave_up(batch)
-        if verdict is Verdict.NEW_IDENTITY:
+        if action is Action.NEW_IDENTITY:
             self.sequences.wants_identity = True
+
+    def _has_older(self, batch: ProducerBatch) -> bool:
+        return any(older.number < batch.number for older in (*self.in_flight, *self.returned))
 
     # ---- time
 
@@ -261,47 +278,50 @@ class PartitionQueue:
                 oldest = batch.created_ms
         return oldest
 
-    def expired(self, now_ms: float, trouble: OttlaError | None = None) -> list[Outcome]:
-        """Give up what is too old. What is in flight stays there, for the numbers that it has.
+    def expired(self, now_ms: float, errors: NetworkErrors) -> list[BatchOutcome]:
+        """Give up what is too old. Batches in flight stay in flight, because their sequence numbers are used.
 
-        `trouble` is why the leader does not answer, if that is known.
+        `errors` say why the leader does not answer.
         """
         limit = now_ms - self._limits.delivery_timeout_ms
-        outcomes: list[Outcome] = []
-        for batch in [one for one in self.returned if one.created_ms <= limit]:
+        outcomes: list[BatchOutcome] = []
+        for batch in [batch for batch in self.returned if batch.created_ms <= limit]:
             self.returned.remove(batch)
             outcomes += self._failed(
-                batch, self._too_late(batch.count, trouble, may_be_stored=batch.may_be_stored)
+                batch, self._too_late(batch.count, errors, may_be_stored=batch.may_be_stored)
             )
         for batch in self.in_flight:
             if batch.created_ms <= limit and not batch.is_given_up:
                 batch.is_given_up = True
-                error = self._too_late(batch.count, trouble, may_be_stored=True)
-                outcomes.append(Outcome(batch.parts, self.partition, error=error))
+                error = self._too_late(batch.count, errors, may_be_stored=True)
+                outcomes.append(BatchOutcome(batch.parts, self.partition, error=error))
         while self.waiting and self.waiting[0].created_ms <= limit:
             part = self.waiting.popleft()
             self.waiting_bytes -= part.size
             outcomes.append(
-                Outcome(
-                    [part], self.partition, error=self._too_late(part.count, trouble, may_be_stored=False)
+                BatchOutcome(
+                    [part], self.partition, error=self._too_late(part.count, errors, may_be_stored=False)
                 )
             )
         return outcomes
 
-    def _too_late(self, count: int, trouble: OttlaError | None, *, may_be_stored: bool) -> DeliveryExpired:
+    def _too_late(self, count: int, errors: NetworkErrors, *, may_be_stored: bool) -> DeliveryExpired:
         why = "nobody leads the partition" if self.leader == NO_LEADER else f"broker {self.leader} leads it"
+        trouble = errors.of(broker(self.leader), topic(self.topic), CLUSTER)
         fate = "they may be stored all the same" if may_be_stored else "they are not stored"
         error = DeliveryExpired(
             f"{self.topic}-{self.partition}: {count:,} records were not acknowledged within"
             f" delivery.timeout.ms={self._limits.delivery_timeout_ms:.0f}; {fate}; {why}"
             + (f": {trouble}" if trouble else "")
         )
-        error.__cause__ = trouble
+        error.__cause__ = trouble or errors.last
+        if errors.last is not None:
+            error.add_note(f"the last network error: {errors.last}")
         return error
 
-    def abandoned(self, error: OttlaError) -> list[Outcome]:
-        """Give everything up. What is in flight stays there, for the numbers that it has."""
-        outcomes = [Outcome([part], self.partition, error=error) for part in self.waiting]
+    def abandoned(self, error: OttlaError) -> list[BatchOutcome]:
+        """Give everything up. Batches in flight stay in flight, because their sequence numbers are used."""
+        outcomes = [BatchOutcome([part], self.partition, error=error) for part in self.waiting]
         self.waiting.clear()
         self.waiting_bytes = 0
         for batch in self.returned:
@@ -310,5 +330,5 @@ class PartitionQueue:
         for batch in self.in_flight:
             if not batch.is_given_up:
                 batch.is_given_up = True
-                outcomes.append(Outcome(batch.parts, self.partition, error=error))
+                outcomes.append(BatchOutcome(batch.parts, self.partition, error=error))
         return outcomes

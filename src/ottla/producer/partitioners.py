@@ -1,12 +1,12 @@
 """Which partition a record goes to: by its key as Java's default partitioner, or as the user says.
 
-    a partition column or argument   as it says; rows where it is null go the other ways
-    a key                            murmur2 of it, as every Kafka client places it
-    no key                           one partition for a piece of about batch.size bytes, then the next one,
-                                     of those that have a leader: few large batches instead of many small
-    round robin                      each row to the next partition of those that have a leader
+    a partition column or argument   that partition; rows where it is null are handled as below
+    a key                            by murmur2 of the key, as in Java's client
+    no key                           one partition for about batch.size bytes, then the next partition that
+                                     has a leader: a few large batches instead of many small ones
+    round robin                      each row to the next partition that has a leader
 
-A user's own function is asked for rows without an explicit partition, with a key or not.
+A user's own function is called for all rows without an explicit partition, with or without a key.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ottla.records.inputs import binary_input
 from ottla.records.messages import binary_values
 
 RowPartitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int]
-"""topic, key, value, how many partitions → a partition."""
+"""(topic, key, value, partition count) → a partition."""
 
 ColumnPartitioner: TypeAlias = Callable[[str, pa.RecordBatch, int], "pa.Array | Sequence[int]"]
-"""topic, columns, how many partitions → a partition for each row."""
+"""(topic, columns, partition count) → a partition for each row."""
 
 Partitions: TypeAlias = npt.NDArray[np.int32]
 
@@ -38,8 +38,8 @@ NOT_CHOSEN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What the user set. `ignores_keys`: records with a key go as those without one."""
+class PartitionerChoice:
+    """What the user set. `ignores_keys`: records with a key are treated like those without."""
 
     row: RowPartitioner | None = None
     column: ColumnPartitioner | None = None
@@ -61,9 +61,9 @@ class Choice:
 
 
 class TopicPartitioner:
-    """The choice for one topic, with the turn that keyless records have. Not thread-safe."""
+    """Chooses partitions for one topic; remembers the last one of records without a key. Not thread-safe."""
 
-    def __init__(self, topic: str, choice: Choice, first_turn: int) -> None:
+    def __init__(self, topic: str, choice: PartitionerChoice, first_turn: int) -> None:
         self.topic = topic
         self._choice = choice
         self._turn = first_turn
@@ -71,7 +71,7 @@ class TopicPartitioner:
     def assigned(
         self, columns: pa.RecordBatch, partition_count: int, available: Sequence[int]
     ) -> int | Partitions:
-        """One partition for all rows, or one for each. `available` have a leader. Raises ConfigError."""
+        """One partition for all rows, or one for each. `available` ones have a leader. Raises ConfigError."""
         chosen = self._explicit(columns, partition_count)
         if chosen is None:
             chosen = self._derived(columns, partition_count, available)
@@ -105,15 +105,15 @@ class TopicPartitioner:
     def _derived(
         self, columns: pa.RecordBatch, partition_count: int, available: Sequence[int]
     ) -> Partitions | None:
-        """By the user's function, or by the keys; NOT_CHOSEN where there is none, None if there are none."""
+        """By the user's function or by keys; NOT_CHOSEN for rows without a key, None if no row has one."""
         choice = self._choice
         if choice.row is not None or choice.column is not None:
             return self._custom(columns, partition_count)
         if choice.is_round_robin:
             turns = np.arange(self._turn, self._turn + columns.num_rows) % len(available)
             self._turn += columns.num_rows
-            placed: Partitions = np.array(available, np.int32)[turns]
-            return placed
+            chosen: Partitions = np.array(available, np.int32)[turns]
+            return chosen
         if choice.ignores_keys or "key" not in columns.schema.names:
             return None
         keys = columns.column("key")
@@ -161,10 +161,10 @@ def _pairs(columns: pa.RecordBatch) -> list[tuple[bytes | None, bytes | None]]:
 
 
 class Placement(NamedTuple):
-    """Rows in the order of their partitions; those of one partition keep their order.
+    """Rows sorted by partition; rows of one partition keep their order.
 
-    `runs` has (partition, first, last) of each run of that order, `reach` at each place of it the bytes of
-    that partition's rows up to and with this one.
+    `order` has the sorted row numbers, `runs` the (partition, first, last) of each partition in it. `reach`
+    has for each of its rows the bytes of the partition's rows up to and including that row.
     """
 
     order: npt.NDArray[np.int64]
@@ -173,12 +173,12 @@ class Placement(NamedTuple):
 
 
 def by_partition(chosen: Partitions, reach: npt.NDArray[np.int64], partition_count: int) -> Placement:
-    """`reach` has the bytes before each row and those of all."""
+    """Sort rows by partition. `reach` has the bytes before each row, and after the last."""
     chosen = np.ascontiguousarray(chosen, np.int32)
-    chosen.flags.writeable = False  # the one type that the kernel is compiled for
+    chosen.flags.writeable = False  # the kernel is compiled for this type only
     starts = np.zeros(partition_count + 1, np.int64)
-    order, placed = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
-    kernels.rows_by_partition(chosen, reach, starts, order, placed)
+    order, reach_in_order = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
+    kernels.path().rows_by_partition(chosen, reach, starts, order, reach_in_order)
     ends = starts.tolist()
     runs = zip(range(partition_count), ends, ends[1:], strict=False)
-    return Placement(order, placed, [run for run in runs if run[1] < run[2]])
+    return Placement(order, reach_in_order, [run for run in runs if run[1] < run[2]])

@@ -1,75 +1,68 @@
-"""Columns on their way: taken as users give them, measured, cut into parts that fit a batch.
+"""Columns as users give them: checked, measured, cut into parts that fit a batch. Pure.
 
-A `Part` is some rows for one partition, one behind the other, with the submission that waits for them. Parts
-are never larger than a batch may be (but for single records), so that forming a batch is putting parts
-together. A part refers to rows of the memory that the user handed in: their bytes are copied once, into the
-batch that is sent.
+A `Part` is some rows for one partition, in order, with the submission that waits for them. Parts are never
+larger than a batch may be (except single records), so a batch is just a list of parts. A part refers to rows
+in the user's memory: their bytes are copied once, into the batch that is sent.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ottla.kernels.layout import BATCH_OVERHEAD, RECORD_OVERHEAD_MAX
 from ottla.model.errors import ConfigError
-from ottla.producer.deliveries import Rows, Submission
-from ottla.records.builder import Piece, Records
+from ottla.model.record_layout import BATCH_OVERHEAD, RECORD_OVERHEAD_MAX
+from ottla.producer.settled_rows import Recipient, RowNumbers
+from ottla.records.builder import EncodedPiece, Records
 from ottla.records.columns import HEADERS, TIMESTAMP
+from ottla.records.inputs import cast_cutting_times
 
 COLUMNS = ("key", "value", "timestamp", "headers")
 PARTITION = "partition"
 
-# What a record takes beside key and value, at most as Kafka counts it, and a header beside its own.
+# Bytes of a record beside key and value, at most, as Kafka counts; and those of a header.
 RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
 
-# Tables in smaller chunks than this are joined first: a part has its price.
+# Tables with smaller chunks than this are combined first: each part costs time.
 CHUNK_ROWS = 512
 
 
-class Source(NamedTuple):
-    """Columns as a user gave them, and the same as the encoder takes them."""
+class ColumnSource(NamedTuple):
+    """Columns as a user gave them, and the same in the form that the encoder takes."""
 
     columns: pa.RecordBatch
     records: Records
 
     @classmethod
-    def of(cls, columns: pa.RecordBatch) -> Source:
-        """Raises ConfigError. Records that have no timestamp, where others do, get the present time."""
-        return cls(columns, Records.of(columns, wall_ms()))
+    def of(cls, columns: pa.RecordBatch, wall_ms: int) -> ColumnSource:
+        """Raises ConfigError. Records without a timestamp, where others have one, get `wall_ms`."""
+        return cls(columns, Records.of(columns, wall_ms))
 
-    def part(self, first: int, last: int) -> Source:
-        """Rows first to last."""
-        return Source(self.columns.slice(first, last - first), self.records.part(first, last))
-
-
-def wall_ms() -> int:
-    """The time that a record gets if it has none."""
-    return int(time.time() * 1000)
+    def part(self, first: int, last: int) -> ColumnSource:
+        """Rows `first` to `last`, exclusively."""
+        return ColumnSource(self.columns.slice(first, last - first), self.records.part(first, last))
 
 
 class Part:
-    """Rows of one submission for one partition. `size` is what they take in a batch, or less, and
-    `held_bytes` what is reserved for them of buffer.memory."""
+    """Rows of one submission for one partition. They take at most `size` bytes in a batch; `held_bytes` is
+    what they have reserved of buffer.memory."""
 
     __slots__ = ("created_ms", "held_bytes", "picks", "rows", "size", "source", "submission", "wall_ms")
 
-    is_whole = False  # a batch that was encoded by somebody else, see `whole_parts`
+    is_whole = False  # True for a batch that was encoded elsewhere, see `whole_parts`
 
     def __init__(
         self,
-        source: Source,
+        source: ColumnSource,
         picks: npt.NDArray[np.int64],
-        rows: Rows,
+        rows: RowNumbers,
         size: int,
-        submission: Submission,
+        submission: Recipient,
         created_ms: float,
         wall_ms: int,
         held_bytes: int | None = None,
@@ -85,23 +78,23 @@ class Part:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.rows)
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The rows by themselves, which is a copy if they are not all of the source's."""
+        """The rows alone; a copy, unless they are all rows of the source."""
         columns = self.source.columns
         return columns.take(pa.array(self.picks)) if self.picks.size else columns
 
     @property
-    def piece(self) -> Piece:
-        """The rows as the encoder takes them."""
+    def piece(self) -> EncodedPiece:
+        """The rows in the form that the encoder takes."""
         records, count = self.source.records, len(self.rows)
         bytes_max = self.size + count * RECORD_OVERHEAD_MAX
         if records.headers is not None:
             bytes_max += self.size // HEADER_OVERHEAD * RECORD_OVERHEAD_MAX
-        return Piece(records, self.picks, count, bytes_max, self.wall_ms)
+        return EncodedPiece(records, self.picks, count, bytes_max, self.wall_ms)
 
     def halves(self) -> tuple[Part, Part]:
         """The same rows as two parts."""
@@ -138,9 +131,9 @@ class Part:
 
 
 def taken(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-    """The columns that count, in the types that the encoder takes without a copy, in pieces that Arrow has.
+    """The columns that are sent, in the types that the encoder takes without a copy, as record batches.
 
-    Raises ConfigError for what is no table, has no `value`, or holds something else than bytes.
+    Raises ConfigError if it is no table, has no column `value`, or a column has the wrong type.
     """
     if not isinstance(columns, pa.RecordBatch | pa.Table):
         raise ConfigError(
@@ -180,8 +173,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.Chunke
     if name == "headers" and not _is_list(column.type):
         raise ConfigError(f"column 'headers' of type {column.type} does not hold {HEADERS}")
     try:
-        # Finer units than milliseconds are cut: Kafka keeps no more.
-        return pc.cast(column, options=pc.CastOptions(wanted, allow_time_truncate=True))
+        return cast_cutting_times(column, wanted)
     except pa.ArrowException as error:
         raise ConfigError(f"column {name!r} of type {column.type} does not hold {wanted}: {error}") from error
 
@@ -199,7 +191,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 class Sizes:
-    """What records take in a batch. `reach` has the bytes before each record, and of all, from any base."""
+    """Sizes of records in a batch. `reach` has the bytes before each record and after the last."""
 
     __slots__ = ("reach",)
 
@@ -218,21 +210,21 @@ class Sizes:
 
     @property
     def largest(self) -> int:
-        """Of a single record; 0 if there is none."""
+        """The size of the largest record; 0 if there is none."""
         return int(np.diff(self.reach).max(initial=0))
 
     @property
     def total(self) -> int:
-        """Of all records."""
+        """The size of all records."""
         return int(self.reach[-1] - self.reach[0])
 
     def runs(self, limit: int) -> Iterator[tuple[int, int, int]]:
-        """First and last record, and size, of runs that take at most `limit` bytes; a larger record alone."""
+        """(first, last, size) of runs of at most `limit` bytes; a larger record is a run of its own."""
         return runs(self.reach[1:], int(self.reach[0]), limit)
 
 
 def runs(reach: npt.NDArray[np.int64], base: int, limit: int) -> Iterator[tuple[int, int, int]]:
-    """As `Sizes.runs`; here `reach` has the bytes up to and with each record, counted from `base`."""
+    """As `Sizes.runs`; here `reach` has the bytes after each record, counted from `base`."""
     first = 0
     while first < reach.size:
         last = max(first + 1, int(reach.searchsorted(base + limit, side="right")))
@@ -245,7 +237,7 @@ def runs(reach: npt.NDArray[np.int64], base: int, limit: int) -> Iterator[tuple[
 
 
 def joined(parts: Sequence[Part]) -> tuple[pa.RecordBatch, int]:
-    """A copy of several parts' rows as one piece, and the time of those that have none."""
+    """The rows of several parts as one record batch, and the time for rows without a timestamp."""
     if len(parts) == 1:
         return parts[0].columns, parts[0].wall_ms
     pieces = [part.columns for part in parts]
@@ -279,5 +271,5 @@ def _times(columns: pa.RecordBatch, missing_ms: int) -> pa.Array:
 
 
 def batch_size(parts_size: int) -> int:
-    """What a batch of so many bytes of records takes."""
+    """The size of a batch with `parts_size` bytes of records."""
     return BATCH_OVERHEAD + parts_size

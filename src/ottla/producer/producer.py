@@ -1,100 +1,110 @@
-"""The producer that applications hold.
-
-with Producer(bootstrap_servers="127.0.0.1:9092", linger_ms=5) as producer:
-    delivery = producer.send("orders", b"value", key=b"key")
-    producer.send_batch("orders", table)              # pyarrow: value, and key, timestamp, headers, partition
-    print(delivery.result())                          # topic, partition, offset, timestamp
-"""
+"""The producer that applications hold."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import random
-import threading
-import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
-from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.metadata import ClusterMetadata
-from ottla.client.properties import merged
-from ottla.model.errors import ConfigError, OttlaError
-from ottla.producer.config import ProducerConfig
+from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.model.committed_positions import GroupMetadata
+from ottla.model.errors import ConfigError, OttlaError, ProducerClosed, TransactionAborted
+from ottla.model.forgotten import stop_if_forgotten
+from ottla.model.property_table import merged
 from ottla.producer.deliveries import (
     BatchDelivery,
     Delivery,
     OnBatchDelivery,
     OnDelivery,
-    Submission,
     check_not_in_callback,
 )
-from ottla.producer.dispatcher import Dispatcher, KnownTopic
-from ottla.producer.errors import BufferFull, ProducerClosed
-from ottla.producer.inboxes import TopicInbox
-from ottla.producer.partition_queue import FULL
-from ottla.producer.partitioners import (
-    Choice,
-    ColumnPartitioner,
-    RowPartitioner,
-    TopicPartitioner,
-    no_such_partition,
-)
-from ottla.producer.parts import PARTITION, Sizes, Source, taken
-from ottla.producer.rows import Bytes, HeaderPairs
-from ottla.producer.scout import Scout
-from ottla.producer.sender import BrokerSender
-from ottla.producer.upkeep import Upkeep
-from ottla.producer.whole_parts import whole_parts
-from ottla.records.whole_batches import is_whole
+from ottla.producer.engine import ProducerEngine
+from ottla.producer.partitioners import ColumnPartitioner, PartitionerChoice, RowPartitioner
+from ottla.producer.producer_config import ProducerConfig
+from ottla.producer.rows import HeaderPairs
 
-JOIN_S = 5.0
 INTERRUPTED_CLOSE_S = 1.0
 ROUND_ROBIN = "round_robin"
 
+Serializer: TypeAlias = Callable[[Any], bytes | str]
+"""A key or value → its bytes; text is sent as UTF-8."""
+
+
+class GroupMember(Protocol):
+    """A consumer that reads as a member of a group."""
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """The group, and the present identity of the member."""
+
 
 class Producer:
-    """Sends records to topics. Any thread may use it; it has threads of its own, and ends with `close`.
+    """Sends records to topics. Any thread may use it. Close it, or use `with`: it has threads of its own.
 
-    `properties` are Kafka's, with dots or underscores: `Producer({"linger.ms": 5})`, `Producer(linger_ms=5)`.
-    `partitioner` is asked for records without a partition: (topic, key, value, partition count) → partition;
-    or it is "round_robin". `column_partitioner` gets columns: (topic, columns, partition count) → partitions.
+    >>> import pyarrow
+    >>> from ottla import EmbeddedBroker, Producer
+    >>> with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+    ...     delivery = producer.send("orders", b"value", key=b"key")
+    ...     columns = producer.send_batch("orders", pyarrow.table({"value": [b"a", b"b"]}))
+    ...     print(delivery.result(timeout=30).offset, len(columns.result(timeout=30)))
+    0 2
+
+    `properties` are Kafka's names in a mapping, or keywords: `Producer({"linger.ms": 5})` and
+    `Producer(linger_ms=5)` are the same.
+
+    `key_serializer` and `value_serializer` turn what `send` gets into bytes; they are called neither for None
+    nor for columns. `partitioner` chooses the partition of records that have none: a function of (topic, key,
+    value, partition count), which gets the serialized key and value, or "round_robin". `column_partitioner`
+    does the same for columns: (topic, columns, partition count) → a partition for each row.
+
+    With a `transactional_id` records are sent in transactions only: see `transaction`.
+
+    Raises ConfigError for wrong settings. No broker is contacted before the first record is sent, or the
+    first transaction begins.
     """
 
     def __init__(
         self,
         properties: Mapping[str, object] | None = None,
         *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
         partitioner: RowPartitioner | str | None = None,
         column_partitioner: ColumnPartitioner | None = None,
-        **more: object,
+        **settings: object,
     ) -> None:
-        config = ProducerConfig.from_properties(merged(properties, more))
-        self._choice = _choice(partitioner, column_partitioner, config)
-        self._chance = random.Random()
-        self._dispatcher = Dispatcher(config, MONOTONIC, self._chance)
-        self._metadata = ClusterMetadata(config.client, MONOTONIC)
-        dispatcher, metadata = self._dispatcher, self._metadata
-        dispatcher.senders_are_made_by(lambda broker_id: BrokerSender(broker_id, dispatcher, metadata))
-        self._inboxes = dispatcher.open_inboxes
-        self._closing = threading.Lock()
-        self._scout = Scout(dispatcher, metadata, self._chance)
-        self._upkeep = Upkeep(dispatcher)
-        self._scout.start()
-        self._upkeep.start()
-        _ALIVE.add(self)
+        config = ProducerConfig.from_properties(merged(properties, settings))
+        for name, serializer in (("key_serializer", key_serializer), ("value_serializer", value_serializer)):
+            if serializer is not None and not callable(serializer):
+                raise ConfigError(f"{name}={serializer!r}: a function that returns bytes is wanted")
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._has_serializer = key_serializer is not None or value_serializer is not None
+        self._engine = engine = ProducerEngine(config, _choice(partitioner, column_partitioner, config))
+        self._inboxes = engine.intake.open_inboxes
+        self._forgotten = stop_if_forgotten(
+            self, repr(self), engine.stop, is_running=lambda: engine.intake.is_open and not engine.is_stopped
+        )
+        _ENGINES.add(engine)
+
+    def __repr__(self) -> str:
+        client = self._engine.config.client
+        servers = ",".join(str(address) for address in client.bootstrap)
+        state = "" if self._engine.intake.is_open else ", closed"
+        return f"<Producer {client.client_id!r} to {servers}{state}>"
 
     # ---- sending
 
     def send(
         self,
         topic: str,
-        value: Bytes | None,
-        key: Bytes | None = None,
+        value: Any,
+        key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeaderPairs | None = None,
@@ -103,11 +113,17 @@ class Producer:
     ) -> Delivery:
         """Hand in one record. Returns at once, unless buffer.memory is full.
 
-        Text is sent as UTF-8, a value of None is a tombstone. The record's own errors come with the delivery,
-        which `on_delivery` gets in another thread. Raises BufferFull, RecordTooLarge, ProducerClosed,
-        ConfigError: the record was not accepted then.
+        `value` and `key` are bytes, text (sent as UTF-8) or None, or whatever their serializer takes. A value
+        of None is a tombstone. If the record fails later, the delivery raises the error; `on_delivery` gets
+        the delivery in another thread. Raises BufferFull, RecordTooLarge, ProducerClosed, ConfigError and
+        what a serializer raises; then the record was not accepted.
         """
-        inbox = self._inboxes.get(topic) or self._inbox(topic)
+        if self._has_serializer:
+            if value is not None and self._value_serializer is not None:
+                value = self._value_serializer(value)
+            if key is not None and self._key_serializer is not None:
+                key = self._key_serializer(key)
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
         return inbox.send(value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_batch(
@@ -118,169 +134,133 @@ class Producer:
         partition: int | None = None,
         on_delivery: OnBatchDelivery | None = None,
     ) -> BatchDelivery:
-        """Hand in a table's rows: `value`, and if it has them `key`, `timestamp`, `headers`, `partition`.
+        """Hand in the rows of a table: `value`, and optionally `key`, `timestamp`, `headers`, `partition`.
 
-        Waits while buffer.memory is full, so that a table may be larger than that; the memory of the columns
-        must not change before the delivery is done. All go to `partition` if it is given. Raises as `send`;
-        a BufferFull has the delivery of the rows that had been accepted.
+        With `partition`, all rows go there. Waits while buffer.memory is full, so a table may be larger than
+        that. The memory of the columns must not change before the delivery is done. Raises as `send`; a
+        BufferFull has the delivery of the rows that were accepted.
         """
-        inbox = self._inboxes.get(topic) or self._inbox(topic)
-        pieces = taken(columns)
-        if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
-            raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
-        sources = [Source.of(piece) for piece in pieces]
-        sizes = [Sizes(source.records) for source in sources]
-        inbox.check_size(max((one.largest for one in sizes), default=0))
-        submission = Submission(topic)
-        submission.on_done = on_delivery
-        with self._accepting(submission) as delivery:
-            if sources:
-                self._hand_in(inbox, sources, sizes, partition, submission)
-        return delivery
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        return self._engine.columns.send_batch(inbox, columns, partition, on_delivery)
 
     def send_whole(self, topic: str, batches: pa.RecordBatch, *, partition: int) -> BatchDelivery:
-        """Hand in record batches as a consumer with `whole.batches.min.bytes` got them, for a partition.
+        """Hand in record batches as a consumer with `whole.batches.min.bytes` got them.
 
-        They keep their codec, and are decoded only where a broker cannot take them. The delivery is of their
-        records. Waits while buffer.memory is full. Raises as `send_batch`.
+        They keep their codec, and are decoded only if the broker cannot take them. The delivery is that of
+        their records. Waits while buffer.memory is full. Raises as `send_batch`.
         """
-        inbox = self._inboxes.get(topic) or self._inbox(topic)
-        if not is_whole(batches):
-            raise ConfigError(f"these are no record batches: {batches.schema.names}; use send_batch()")
-        dispatcher, submission = self._dispatcher, Submission(topic)
-        with self._accepting(submission) as delivery:
-            self._check_partition(topic, partition, dispatcher.wait_known(topic), "send_whole()")
-            dispatcher.opened(submission)
-            for part in whole_parts(batches, submission, dispatcher.memory.limit):
-                dispatcher.reserve(part.held_bytes)
-                try:
-                    inbox.take_whole(partition, part)
-                except BaseException:
-                    dispatcher.memory.release(part.held_bytes)
-                    raise
-                submission.count = part.rows[-1] + 1
-        return delivery
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        return self._engine.columns.send_whole(inbox, batches, partition)
+
+    def check_brokers(self, timeout: float | None = None) -> None:
+        """Ask a broker to describe the cluster, and return when one has.
+
+        Raises BrokerUnreachable or AuthenticationFailed: at once if every address fails, at the latest after
+        `timeout` seconds (default: request.timeout.ms).
+        """
+        self._engine.check_brokers(timeout)
+
+    # ---- transactions
 
     @contextlib.contextmanager
-    def _accepting(self, submission: Submission) -> Iterator[BatchDelivery]:
-        """While rows of a submission are handed in. The submission counts what was accepted."""
-        delivery = BatchDelivery(submission)
+    def transaction(self) -> Iterator[None]:
+        """A transaction around a `with` block: committed at its end, aborted if it raises.
+
+        Readers with isolation.level=read_committed see all records of the block, or none. Raises
+        TransactionAborted if the transaction could not be committed: it is aborted, and the block may be run
+        again. Raises ProducerFenced if the producer is of no use any more. Raises as `commit`.
+        """
+        self.begin()
         try:
-            yield delivery
-        except BufferFull as error:
-            message = (
-                f"{submission.topic}: {submission.count:,} rows were accepted, the next were not: {error}"
-            )
-            raise BufferFull(message, delivery, submission.count) from None
-        finally:
-            submission.close(submission.count)
-            self._dispatcher.closed(submission)
+            yield
+            if self._engine.transactions.is_open:
+                self.commit()
+        except TransactionAborted:
+            self._abort_if_open()
+            raise
+        except BaseException:
+            # The first error is the one to see. An outcome that is not known stays so, for commit() again.
+            with contextlib.suppress(OttlaError):
+                self._abort_if_open()
+            raise
 
-    def _hand_in(
-        self,
-        inbox: TopicInbox,
-        sources: list[Source],
-        sizes: list[Sizes],
-        partition: int | None,
-        submission: Submission,
-    ) -> None:
-        """Columns in steps that fit the memory; the submission counts what was accepted."""
-        topic, dispatcher = submission.topic, self._dispatcher
-        known = dispatcher.wait_known(topic)
-        if partition is not None:
-            self._check_partition(topic, partition, known, "send_batch()")
-        dispatcher.opened(submission)
-        for source, measured in zip(sources, sizes, strict=True):
-            step = self._step(source.columns, partition, known)
-            for first, last, size in measured.runs(step):
-                dispatcher.reserve(size)
-                rows = range(submission.count, submission.count + last - first)
-                reach = measured.reach[first : last + 1]
-                try:
-                    inbox.take(source.part(first, last), reach, rows, partition, known, submission)
-                except BaseException:
-                    dispatcher.memory.release(size)
-                    raise
-                submission.count = rows.stop
+    def _abort_if_open(self) -> None:
+        if self._engine.transactions.is_open:
+            self.abort()
 
-    def _check_partition(self, topic: str, partition: int, known: KnownTopic, by: str) -> None:
-        if not 0 <= partition < known.partition_count:
-            raise no_such_partition(topic, partition, known.partition_count, by)
+    def init_transactions(self) -> None:
+        """Take over the transactional.id: older producers of it are refused, their open transaction aborted.
 
-    def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
-        """Bytes that are placed at once: enough for a batch, of each partition if they are spread by rows."""
-        dispatcher = self._dispatcher
-        step = dispatcher.part_bytes
-        if partition is None and known.partition_count > 1 and self._choice.spreads(piece):
-            # Somewhat less, or every other partition would get a little more than a batch.
-            step = int(step * known.partition_count * FULL)
-        return max(1, min(step, dispatcher.memory.limit // 4))
+        `begin` does it too, the first time. Waits up to max.block.ms. Raises KafkaError if the coordinator
+        refuses, LocalProtocolError if the brokers have no transactions, and what connections raise; then it
+        may be called again.
+        """
+        check_not_in_callback("init_transactions")
+        self._engine.transactions.init()
 
-    def _inbox(self, topic: str) -> TopicInbox:
-        """The inbox of a topic that has none yet, or of any topic when nothing is taken any more."""
-        if not isinstance(topic, str) or not topic:
-            raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
-        partitioner = TopicPartitioner(topic, self._choice, self._chance.randrange(1 << 16))
-        return self._dispatcher.open_inbox(TopicInbox(topic, self._dispatcher, partitioner))
+    def begin(self) -> None:
+        """Begin a transaction. Raises as `init_transactions`, ProducerFenced, and ConfigError if one is open.
+
+        A record that another thread has handed in since the last transaction ended fails.
+        """
+        check_not_in_callback("begin")
+        self._engine.transactions.begin()
+
+    def commit(self) -> None:
+        """Send everything that was handed in, wait until it is acknowledged, and commit it.
+
+        Waits for records up to delivery.timeout.ms, and for the coordinator up to max.block.ms. Raises
+        TransactionAborted if it cannot be committed: call `abort`. Raises ProducerFenced. Raises what
+        connections raise if the coordinator does not answer: then the outcome is not known, and the only way
+        on is to call `commit` again. As all calls about transactions, RuntimeError inside `on_delivery`.
+        """
+        check_not_in_callback("commit")
+        self._engine.transactions.commit()
+
+    def abort(self) -> None:
+        """Take back everything since `begin`: what was sent, and the offsets; the rest is not sent.
+
+        Deliveries of records that are not acknowledged yet get TransactionAborted. Raises ProducerFenced, and
+        what connections raise if the brokers do not answer within max.block.ms: call it again.
+        """
+        check_not_in_callback("abort")
+        self._engine.transactions.abort()
+
+    def send_offsets(self, offsets: Committable, group: GroupMember | GroupMetadata) -> None:
+        """Store positions of a group as a part of the transaction: they count when it is committed.
+
+        `offsets` is a message or a chunk, which counts as done, or a mapping from partitions to next offsets.
+        `group` is the GroupConsumer that has read them: if it has lost the partitions meanwhile, the
+        transaction cannot be committed. Raises TransactionAborted, ProducerFenced.
+        """
+        check_not_in_callback("send_offsets")
+        positions = commit_positions(offsets, dict)
+        metadata = group if isinstance(group, GroupMetadata) else group.group_metadata
+        if positions:
+            self._engine.transactions.send_offsets(positions, metadata)
 
     # ---- the end
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that was handed in, and wait until it is acknowledged or has failed.
 
-        Raises TimeoutError after so many seconds; it goes on being sent. Raises the first failure of those
-        that nobody has looked at: no `result`, `exception`, `failures` or `on_delivery`. RuntimeError in
-        `on_delivery`, whose thread would wait for its own work.
+        Raises TimeoutError after `timeout` seconds; sending continues. Raises the first failure that nobody
+        has looked at by `result`, `exception`, `failures` or `on_delivery`. Raises RuntimeError inside
+        `on_delivery`, where it would wait for itself.
         """
         check_not_in_callback("flush")
-        deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
-        open_ones = self._dispatcher.flush_begins()
-        try:
-            for submission in open_ones:
-                left_ms = deadline.left_ms()
-                submission.wait_all(None if left_ms is None else left_ms / 1000.0)
-        finally:
-            self._dispatcher.flush_ends()
-        self._raise_unseen()
-
-    def _raise_unseen(self) -> None:
-        unseen = self._dispatcher.unseen_failures()
-        for submission in unseen:
-            submission.is_seen = True
-        for run in (run for submission in unseen for run in submission.settled):
-            if run.error is not None:
-                raise run.error.with_traceback(None)
+        self._engine.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush for so many seconds, give up what is left, and end all threads. May be called twice.
+        """Flush for at most `timeout` seconds, give up the rest, and end all threads. May be called twice.
 
-        Raises as `flush` does, but no TimeoutError: what is given up has failed with ProducerClosed.
+        An open transaction is aborted. Raises as `flush`, but no TimeoutError: records that are given up fail
+        with ProducerClosed.
         """
         check_not_in_callback("close")
-        self._dispatcher.refuse(ProducerClosed("this producer is closed"))
-        with self._closing:
-            if self._dispatcher.is_stopped:
-                return
-            try:
-                self.flush(timeout)
-            except TimeoutError:
-                pass
-            finally:
-                self._stop()
-        self._raise_unseen()
-
-    def _stop(self) -> None:
-        dispatcher = self._dispatcher
-        dispatcher.hurry()
-        senders = dispatcher.stop()
-        self._scout.stop()
-        for sender in senders:
-            sender.join(JOIN_S)
-        self._scout.join(JOIN_S)
-        self._upkeep.join(JOIN_S)
-        dispatcher.abandon(ProducerClosed("the producer was closed before the records were acknowledged"))
-        self._metadata.close()
-        _ALIVE.discard(self)
+        self._forgotten.detach()
+        self._engine.close(timeout)
+        _ENGINES.discard(self._engine)
 
     def __enter__(self) -> Self:
         return self
@@ -291,37 +271,30 @@ class Producer:
         if error is None:
             self.close()
             return
-        is_wanted_now = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+        is_interrupted = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
         with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
-            self.close(INTERRUPTED_CLOSE_S if is_wanted_now else None)
-
-    def __del__(self) -> None:
-        dispatcher = getattr(self, "_dispatcher", None)
-        if dispatcher is not None and not dispatcher.is_stopped and dispatcher.why_refused is None:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
-            dispatcher.stop()
-            self._scout.stop()
+            self.close(INTERRUPTED_CLOSE_S if is_interrupted else None)
 
 
 def _choice(
     row: RowPartitioner | str | None, column: ColumnPartitioner | None, config: ProducerConfig
-) -> Choice:
+) -> PartitionerChoice:
     if isinstance(row, str):
         if row != ROUND_ROBIN:
             raise ConfigError(f"partitioner={row!r}: give a function, or {ROUND_ROBIN!r}")
-        return Choice(column=column, is_round_robin=True)
-    return Choice(row=row, column=column, ignores_keys=config.ignores_keys)
+        return PartitionerChoice(column=column, is_round_robin=True)
+    return PartitionerChoice(row=row, column=column, ignores_keys=config.ignores_keys)
 
 
 # ---- forks
 
-_ALIVE: weakref.WeakSet[Producer] = weakref.WeakSet()
+_ENGINES: weakref.WeakSet[ProducerEngine] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    """A child has the producers of its parent, but not their threads."""
-    for producer in list(_ALIVE):
-        producer._dispatcher.forked(
+    """A child process has the producers of its parent, but not their threads."""
+    for engine in list(_ENGINES):
+        engine.stop_after_fork(
             ProducerClosed(
                 "this producer was made before a fork, and its threads run in the parent: make one here"
             )

@@ -51,7 +51,7 @@ def header_rows(headers: HeaderPairs) -> list[Header]:
 
 
 class Notes(NamedTuple):
-    """What most rows do not have."""
+    """The optional fields of a row."""
 
     timestamp_ms: int | None
     partition: int | None
@@ -66,13 +66,13 @@ class Notes(NamedTuple):
         headers: HeaderPairs | None,
         on_delivery: OnDelivery | None,
     ) -> Notes:
-        """As a user gave them. Raises ConfigError."""
+        """Checked fields. Raises ConfigError."""
         if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
             raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
         if partition is not None:
             partition = as_int(partition, "partition")
             if abs(partition) > PARTITION_MAX:
-                raise ConfigError(f"partition={partition}: no topic has so many")
+                raise ConfigError(f"partition={partition}: no topic has as many partitions")
         return cls(timestamp_ms, partition, header_rows(headers) if headers else [], on_delivery)
 
     @property

@@ -1,7 +1,7 @@
-"""Batches, or sets of old messages, that were encoded by somebody else, on their way: sent as they are.
+"""Batches, or sets of old messages, that were encoded elsewhere and are sent unchanged.
 
-Each goes alone. Only where a broker cannot take one, because of its format, its codec or its size, it is
-decoded, and goes the way of columns.
+Each is sent alone. If a broker cannot take one because of its format, codec or size, it is decoded and sent
+as columns.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ottla.kernels.layout import MAGIC_AT
-from ottla.producer.deliveries import Submission
-from ottla.producer.parts import COLUMNS, Part, Sizes, Source, wall_ms
-from ottla.records.builder import NO_PICKS, Piece, Stamp
+from ottla.model.record_layout import MAGIC_AT
+from ottla.producer.parts import COLUMNS, ColumnSource, Part, Sizes
+from ottla.producer.settled_rows import Recipient
+from ottla.records.builder import NO_PICKS, EncodedPiece, Stamp
 from ottla.records.compression import Codec
 from ottla.records.reader import decode
 from ottla.records.whole_batches import stamped
@@ -27,7 +27,13 @@ class WholePart(Part):
     is_whole = True
 
     def __init__(
-        self, batch: memoryview, codec: Codec, rows: range, submission: Submission, created_ms: float = 0.0
+        self,
+        batch: memoryview,
+        codec: Codec,
+        rows: range,
+        submission: Recipient,
+        wall_ms: int,
+        created_ms: float = 0.0,
     ) -> None:
         self.batch = batch
         self.codec = codec
@@ -36,27 +42,27 @@ class WholePart(Part):
         self.size = self.held_bytes = len(batch)
         self.submission = submission
         self.created_ms = created_ms
-        self.wall_ms = wall_ms()
+        self.wall_ms = wall_ms
 
     @property
     def columns(self) -> pa.RecordBatch:
         """The records. Raises CorruptRecord."""
-        found = decode(self.batch, verify_crc=False, headers=True)
-        if found.damage is not None:
-            raise found.damage
-        return found.batch.select(COLUMNS)
+        decoded = decode(self.batch, verify_crc=False, headers=True)
+        if decoded.damage is not None:
+            raise decoded.damage
+        return decoded.batch.select(COLUMNS)
 
     @property
-    def piece(self) -> Piece:
+    def piece(self) -> EncodedPiece:
         return self.decoded().piece
 
     def stamped(self, stamp: Stamp) -> memoryview:
-        """The batch under a producer's numbers, for which old formats have no place."""
+        """The batch with the producer's id and numbers; unchanged in old formats, which have none."""
         return stamped(self.batch, stamp) if self.magic == 2 else self.batch
 
     def decoded(self) -> Part:
-        """The same records as columns, for the same memory. Raises CorruptRecord."""
-        source = Source.of(self.columns)
+        """The same records as columns, with the same reserved memory. Raises CorruptRecord."""
+        source = ColumnSource.of(self.columns, self.wall_ms)
         size = Sizes(source.records).total
         return Part(
             source,
@@ -73,16 +79,18 @@ class WholePart(Part):
         return self.decoded().halves()
 
 
-def whole_parts(batches: pa.RecordBatch, submission: Submission, memory_bytes: int) -> Iterator[WholePart]:
-    """A part for each row of `ottla.records.whole_batches`, in order; none holds more than all memory.
+def whole_parts(
+    batches: pa.RecordBatch, submission: Recipient, memory_bytes: int, wall_ms: int
+) -> Iterator[WholePart]:
+    """A part for each row of `ottla.records.whole_batches`, in order; each reserves at most `memory_bytes`.
 
-    Their time is set when they are taken in: until then they may have waited for memory.
+    Their `created_ms` is set when they are taken in: before that they may wait for memory.
     """
     counts, codecs = batches.column("records").to_pylist(), batches.column("codec").to_pylist()
     first = 0
     for count, codec, batch in zip(counts, codecs, batches.column("batch"), strict=True):
         data = memoryview(batch.as_buffer())
-        part = WholePart(data, Codec(codec), range(first, first + count), submission)
+        part = WholePart(data, Codec(codec), range(first, first + count), submission, wall_ms)
         part.held_bytes = min(part.held_bytes, memory_bytes)
         yield part
         first += count

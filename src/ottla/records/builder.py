@@ -7,8 +7,6 @@ decoded can be encoded again.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,6 +19,7 @@ import pyarrow as pa
 
 from ottla import kernels
 from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.model.errors import ConfigError, LocalProtocolError
 from ottla.records.compression import Codec, compress
 from ottla.records.inputs import (
@@ -32,19 +31,18 @@ from ottla.records.inputs import (
     record_bytes_max,
     timestamp_input,
 )
-from ottla.records.reader import POOL
-from ottla.records.slabs import SlabPool
+from ottla.records.record_bytes import legacy_message
+from ottla.records.slabs import POOL, SlabPool
 
 # A broker's default message.max.bytes is 1 MiB and twelve.
 BATCH_BYTES = 1 << 20
 BATCH_BYTES_MAX = 1 << 30
 NO_PICKS: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a producer writes into batch headers. Offsets and sequences count on from the first record's."""
+    """What a producer writes into batch headers. Offsets and sequences continue from the first record's."""
 
     base_offset: int = 0
     producer_id: int = -1
@@ -62,8 +60,8 @@ class Stamp:
             if not low <= value <= high:
                 raise ConfigError(f"{name} {value} is not within {low} to {high}")
 
-    def behind(self, count: int) -> Stamp:
-        """The stamp of what follows so many records; sequences wrap to 0."""
+    def after(self, count: int) -> Stamp:
+        """The stamp of what follows `count` records; sequences wrap to 0."""
         sequence = self.base_sequence
         if sequence >= 0:
             sequence = (sequence + count) & 0x7FFFFFFF
@@ -74,7 +72,7 @@ PLAIN = Stamp()
 
 
 class Numbering(Enum):
-    """How offsets go on from one view to the next; sequences always count on."""
+    """How offsets continue from one view to the next; sequences always continue."""
 
     LOG = "through all of them, as a log or a Fetch response has them"
     REQUEST = "each from 0, the only number that a broker takes in a Produce request"
@@ -89,7 +87,7 @@ def encode(
     batch_bytes: int = BATCH_BYTES,
     stamp: Stamp = PLAIN,
     numbering: Numbering = Numbering.LOG,
-    timestamp_ms: int = layout.NO_TIMESTAMP,
+    timestamp_ms: int = record_layout.NO_TIMESTAMP,
     pool: SlabPool = POOL,
 ) -> list[memoryview]:
     """Encode records in order; each view is a whole batch.
@@ -119,15 +117,17 @@ def encode(
                 f"base_offset {stamp.base_offset} leaves no offsets for {records.count} records"
             )
         if magic == 2:
-            piece = Piece(records, NO_PICKS, records.count, records.bytes_max, timestamp_ms)
+            piece = EncodedPiece(records, NO_PICKS, records.count, records.bytes_max, timestamp_ms)
             batches = _encode_batches([piece], batch_bytes, stamp, numbering, pool)
-            views += batches if codec is Codec.NONE else (_compressed(one, codec, level) for one in batches)
+            views += (
+                batches if codec is Codec.NONE else (_compressed(batch, codec, level) for batch in batches)
+            )
         else:
             first = None if numbering is Numbering.REQUEST else stamp.base_offset
             stamped = replace(records, timestamps=records.times(timestamp_ms))
             views += _encode_messages(stamped, magic, codec, level, batch_bytes, first)
         if chunk is not chunks[-1]:
-            stamp = stamp.behind(records.count)
+            stamp = stamp.after(records.count)
     return views
 
 
@@ -142,7 +142,7 @@ def _chunks(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The columns of some records as kernels take them: checked, and a copy only where a type is another."""
+    """The columns of some records as kernels take them: checked, and copied only where the type differs."""
 
     count: int
     key: BinaryInput
@@ -198,7 +198,7 @@ class Records:
         return (self.headers.ends, self.headers.key.ends, self.headers.key.data, *self.headers.value)
 
 
-class Piece(NamedTuple):
+class EncodedPiece(NamedTuple):
     """Some records of these: the rows `picks`, ascending, or if there are none the first `row_count`."""
 
     records: Records
@@ -212,11 +212,11 @@ class Piece(NamedTuple):
 
 
 def encode_batch(
-    pieces: Sequence[Piece], *, codec: Codec, level: int | None, stamp: Stamp, pool: SlabPool = POOL
+    pieces: Sequence[EncodedPiece], *, codec: Codec, level: int | None, stamp: Stamp, pool: SlabPool = POOL
 ) -> memoryview:
     """Records of several pieces, none of them empty, as one batch for a Produce request.
 
-    Raises LocalProtocolError if it cannot be one.
+    Raises LocalProtocolError if they do not fit into a batch.
     """
     views = _encode_batches(pieces, BATCH_BYTES_MAX, stamp, Numbering.REQUEST, pool)
     if len(views) != 1:
@@ -225,21 +225,22 @@ def encode_batch(
 
 
 def _encode_batches(
-    pieces: Sequence[Piece], batch_bytes: int, stamp: Stamp, numbering: Numbering, pool: SlabPool
+    pieces: Sequence[EncodedPiece], batch_bytes: int, stamp: Stamp, numbering: Numbering, pool: SlabPool
 ) -> list[memoryview]:
-    count, bytes_max = sum(one.row_count for one in pieces), sum(one.bytes_max for one in pieces)
+    count, bytes_max = sum(piece.row_count for piece in pieces), sum(piece.bytes_max for piece in pieces)
     batches_max = _batches_max(count, bytes_max, batch_bytes)
-    lease = pool.lease(bytes_max + batches_max * layout.BATCH_OVERHEAD)
+    lease = pool.lease(bytes_max + batches_max * record_layout.BATCH_OVERHEAD)
     out = lease.slab.array
     table = np.empty((batches_max, layout.ENCODED_COLUMNS), np.int64)
     state = np.zeros(layout.ENCODER_STATE_SIZE, np.int64)
-    attributes = layout.TRANSACTIONAL if stamp.transactional else 0
+    attributes = record_layout.TRANSACTIONAL if stamp.transactional else 0
     stamps = np.array(
         (stamp.base_offset, attributes, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
     )
+    path = kernels.path()
     for piece in pieces:
         records = piece.records
-        status = kernels.encode_batches(
+        status = path.encode_batches(
             piece.row_count,
             piece.picks,
             *records.key,
@@ -249,7 +250,7 @@ def _encode_batches(
             *records.header_arrays,
             batch_bytes,
             stamps,
-            VERIFY,
+            path.VERIFY,
             piece is pieces[-1],
             out,
             table,
@@ -257,18 +258,18 @@ def _encode_batches(
         )
         _raise_unless_ok(status, state)
     spans = table[: int(state[layout.ENCODED_BATCHES])].tolist()
-    if VERIFY == layout.VERIFY_LATER:
+    if path.VERIFY == layout.VERIFY_LATER:
         for start, end in spans:
             _write_crc(out.data[start:end])
     if numbering is Numbering.REQUEST:
         for start, _ in spans[1:]:
-            out[start : start + 8] = 0  # the base offset, which no checksum covers
+            out[start : start + record_layout.SIZE_AT] = 0  # the base offset, which no checksum covers
     return [memoryview(lease.buffer(start, end - start)) for start, end in spans]
 
 
 def _batches_max(count: int, bytes_max: int, batch_bytes: int) -> int:
     """Two neighbouring batches exceed `batch_bytes` together, or they would be one."""
-    pair_bytes = batch_bytes - 2 * layout.BATCH_OVERHEAD
+    pair_bytes = batch_bytes - 2 * record_layout.BATCH_OVERHEAD
     if pair_bytes <= 0:
         return count
     return min(count, 2 * (bytes_max // pair_bytes + 1))
@@ -286,19 +287,19 @@ def _raise_unless_ok(status: int, state: npt.NDArray[np.int64]) -> None:
 
 def _compressed(batch: memoryview, codec: Codec, level: int | None) -> memoryview:
     """The same batch with its records compressed: length, codec bits and checksum change."""
-    records = compress(codec, batch[layout.BATCH_OVERHEAD :], level=level)
-    out = bytearray(layout.BATCH_OVERHEAD + len(records))
-    out[: layout.BATCH_OVERHEAD] = batch[: layout.BATCH_OVERHEAD]
-    out[layout.BATCH_OVERHEAD :] = records
-    struct.pack_into(">i", out, 8, len(out) - layout.ENTRY_OVERHEAD)
-    out[layout.BATCH_ATTRIBUTES_AT + 1] |= codec
+    records = compress(codec, batch[record_layout.BATCH_OVERHEAD :], level=level)
+    out = bytearray(record_layout.BATCH_OVERHEAD + len(records))
+    out[: record_layout.BATCH_OVERHEAD] = batch[: record_layout.BATCH_OVERHEAD]
+    out[record_layout.BATCH_OVERHEAD :] = records
+    record_layout.SIZE.pack_into(out, record_layout.SIZE_AT, len(out) - record_layout.ENTRY_OVERHEAD)
+    out[record_layout.BATCH_ATTRIBUTES_AT + 1] |= codec
     _write_crc(memoryview(out))
     return memoryview(out).toreadonly()
 
 
 def _write_crc(batch: memoryview) -> None:
-    crc = crc32c.crc32c(batch[layout.BATCH_ATTRIBUTES_AT :])
-    struct.pack_into(">I", batch, layout.BATCH_CRC_AT, crc)
+    crc = crc32c.crc32c(batch[record_layout.BATCH_ATTRIBUTES_AT :])
+    record_layout.CRC.pack_into(batch, record_layout.BATCH_CRC_AT, crc)
 
 
 # ---- formats 0 and 1
@@ -320,12 +321,13 @@ def _encode_messages(
             inner = _messages(part, magic, 0 if magic == 1 else offset)
             value = compress(codec, inner, level=level, magic=magic)
             timestamp = int(part.timestamps.max())
-            yield _wrapper(value, magic, codec, offset + part.count - 1, timestamp)
+            last_offset = offset + part.count - 1
+            yield memoryview(legacy_message(last_offset, magic, codec, timestamp, None, value))
 
 
 def _message_runs(records: Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
     """Rows that fit together into `batch_bytes`, a larger one alone."""
-    sizes = np.full(records.count, layout.LEGACY_BODY_AT_V1 + 8, np.int64)
+    sizes = np.full(records.count, record_layout.LEGACY_BODY_AT_V1 + 2 * record_layout.LENGTH_BYTES, np.int64)
     for column in (records.key, records.value):
         if column.ends.size:
             sizes += np.diff(column.ends)
@@ -341,18 +343,8 @@ def _message_runs(records: Records, batch_bytes: int) -> Iterator[tuple[int, int
 def _messages(records: Records, magic: int, base_offset: int) -> memoryview:
     out = np.empty(records.bytes_max, np.uint8)
     progress = np.zeros(2, np.int64)
-    status = kernels.encode_messages(
+    status = kernels.path().encode_messages(
         records.count, *records.key, *records.value, records.timestamps, magic, base_offset, out, progress
     )
     _raise_unless_ok(status, progress)
     return out[: int(progress[0])].data.toreadonly()
-
-
-def _wrapper(value: memoryview, magic: int, codec: Codec, offset: int, timestamp: int) -> memoryview:
-    """A message whose value is a compressed message set."""
-    body = struct.pack(">bb", magic, codec)
-    if magic == 1:
-        body += struct.pack(">q", timestamp)
-    body += struct.pack(">ii", -1, len(value))
-    crc = zlib.crc32(value, zlib.crc32(body))
-    return memoryview(b"".join((struct.pack(">qiI", offset, 4 + len(body) + len(value), crc), body, value)))

@@ -4,7 +4,7 @@ offset          int64                    not null
 timestamp       timestamp[ms, UTC]       null where the record has none
 timestamp_type  int8                     -1 none (format 0), 0 create time, 1 log append time
 key, value      binary                   null as the producer sent it
-headers         list<struct<key: string not null, value: binary>>   only when asked for
+headers         list<struct<key: string not null, value: binary>>   only with `headers=True`
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.records.slabs import Lease, SlabPool, part_positions
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
@@ -34,7 +35,7 @@ SCHEMA = pa.schema(
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS, nullable=False))
 
 TEXT_REPAIR_ROWS = 4096
-_EMPTY = [pa.array([], kind) for kind in SCHEMA.types]
+_EMPTY = [pa.nulls(0, kind) for kind in SCHEMA.types]  # `pa.array` would import pandas, if it is there
 _BINARY, _INT8, _INT32, _INT64 = pa.binary(), pa.int8(), pa.int32(), pa.int64()
 
 
@@ -106,7 +107,7 @@ class RecordColumns(_Columns):
     def _present(self, rows: int) -> pa.Buffer:
         at = self.parts[layout.TIMESTAMPS_AT]
         timestamps = self.slab[at : at + 8 * rows].view(np.int64)
-        return pa.py_buffer(np.packbits(timestamps != layout.NO_TIMESTAMP, bitorder="little"))
+        return pa.py_buffer(np.packbits(timestamps != record_layout.NO_TIMESTAMP, bitorder="little"))
 
 
 class HeaderColumns(_Columns):
@@ -134,10 +135,10 @@ class HeaderSpans(NamedTuple):
 
     @classmethod
     def of(cls, rows: int) -> HeaderSpans:
-        """Room for so many records."""
+        """Room for the given number of records."""
         return cls(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
-    def place(self, row: int) -> tuple[int, int]:
+    def source_position(self, row: int) -> tuple[int, int]:
         """In which source, and where in it, a record's headers begin."""
         start = int(self.start[row])
         return (1, ~start) if start < 0 else (0, start)

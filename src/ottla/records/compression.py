@@ -5,12 +5,12 @@ Owns the choice of codec and level, frames that Java can read, and the bound on 
 the caller cuts out the compressed part and says which message format it came from.
 
 The decompressed size is not part of the record format, and the sizes inside the compressed data come from
-whoever wrote it. So a size is only ever a hint for the first allocation, held to what the codec can
-physically produce from so many bytes and to the caller's limit. When the room turns out too small, it is
+its writer. So a size is only ever a hint for the first allocation, held to what the codec can
+produce from the given bytes and to the caller's limit. When the room turns out too small, it is
 doubled and the batch done again; 3 KB of zstd that would become 100 MB stop at the limit, because cramjam
 writes into the room it is given and not beyond.
 
-An `Arena` takes the batches of one response one behind the other and is meant to be kept between responses:
+An `Arena` takes the batches of a response one after the other and is meant to be kept between responses:
 once it has grown to the usual size nothing is allocated, no page is touched for the first time (which costs
 as much as decompressing lz4), and no hint is read, since the batch simply fits.
 
@@ -193,11 +193,11 @@ def decompress_into(
 
 
 def size_hint(codec: Codec, data: BytesLike, *, limit: int) -> int:
-    """About how much room `data` will need, never above `limit`: a size found in the data, else a guess.
+    """About how much room `data` will need, never above `limit`: the size that the data state, else a guess.
 
     Exact for sound data of gzip (one member) and snappy, and of lz4 and zstd whose frame carries its content
     size. Nothing is verified, so it may be far off for hostile data, but never beyond what the codec can
-    produce from so many bytes.
+    produce from the given bytes.
     """
     source = _flat(data)
     size = _SIZE_FIELD[codec](source)
@@ -207,7 +207,7 @@ def size_hint(codec: Codec, data: BytesLike, *, limit: int) -> int:
 
 
 class Arena:
-    """Decompressed batches one behind the other, in one array that is reused.
+    """Decompressed batches one after the other, in an array that is reused.
 
     `limit` bounds the bytes of all batches together. Growing replaces the array: views taken earlier keep the
     old one and stay valid; `clear` keeps it, so views taken before it will be overwritten.
@@ -229,7 +229,7 @@ class Arena:
         return self._array[: self.size]
 
     def append(self, codec: Codec, data: BytesLike, *, magic: int = 2) -> int:
-        """Decompress behind what is there; the position where it starts (it ends at `size`).
+        """Decompress after what is there; the position where it starts (it ends at `size`).
 
         Raises CorruptRecord for damaged data and for more than `limit` bytes; the arena is then as before.
         """
@@ -254,7 +254,7 @@ class Arena:
 
 
 def _inflate(codec: Codec, source: memoryview, room: memoryview, magic: int) -> int:
-    """Decompress into all of `room`: the one place where cramjam's errors become ours."""
+    """Decompress into all of `room`: here cramjam's errors become ours."""
     if codec is Codec.ZSTD and magic < 2:
         raise CorruptRecord(f"zstd data in message format {magic}, which does not allow it")
     if codec is Codec.LZ4 and magic == 0:
@@ -296,7 +296,7 @@ def _snappy_into(source: memoryview, room: memoryview) -> int:
     return xerial.decompress_into(source, room)
 
 
-# ---- sizes found in the data
+# ---- sizes that the data state
 
 
 def _gzip_size(source: memoryview) -> int | None:
@@ -336,7 +336,7 @@ _INTO: Final[dict[Codec, Callable[[memoryview, memoryview], int]]] = {
 
 def _messages_when_full() -> frozenset[str]:
     """What cramjam says when the room is too small. It has no class of its own for that, and the text depends
-    on its version and backend, so it is asked.
+    on its version and backend, so it is measured.
     """
     messages = set()
     for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):

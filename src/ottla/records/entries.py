@@ -1,11 +1,11 @@
-"""The entries of a record set: found, verified, decompressed; rows of a table that the decode kernels read.
+"""The entries of a record set, verified and decompressed, as rows of a table that the decode kernels read.
 
-Damage ends the table. What stands before it is sound, and `Entries.damage` says what stands there.
+Damage ends the table. The entries before it are sound, and `Entries.damage` says what is wrong after them.
 """
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ottla import kernels
 from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.compression import Arena, Codec, OverLimit
 from ottla.records.slabs import SlabPool
@@ -23,12 +24,16 @@ U8Array = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
 Row = npt.NDArray[np.int64]
 
-VERIFY = layout.VERIFY_HERE if kernels.CRC32C_IN_KERNEL else layout.VERIFY_LATER
+RECORDS_MAX = 4_000_000
+"""Records of one compressed batch. 21 KB can hold 36 million, which would take a gigabyte of memory;
+producers stay far below (librdkafka: one million)."""
 TABLE_ROWS_MIN = 192  # batches of 16 KB, which most producers make, in an answer of 2 MB
 TABLE_GROWTH_MAX = 16
-"""A larger table is as large as the entries so far make likely, and at most so many times larger."""
-# An arena that one huge response blew up is not kept for the many normal ones after it.
+"""A larger table is as large as the entries so far make likely, but grows at most by this factor."""
+# An arena that grew for a huge response is not kept for the normal responses after it.
 ARENA_KEPT_BYTES = 16 << 20
+# Arenas that are not in use. A deque needs no lock, and drops the oldest when it is full.
+_ARENAS: deque[Arena] = deque(maxlen=8)
 NO_BYTES: U8Array = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 # Every message of formats 0 and 1 is an entry: a megabyte of them has a table as large as itself.
@@ -36,7 +41,7 @@ _TABLES = SlabPool(reserve_bytes=16 << 20)
 
 
 class Summary(NamedTuple):
-    """What all entries say together, in the order of `kernels.summarize_entries`."""
+    """The sums over all entries, in the order of the kernel `summarize_entries`."""
 
     next_offset: int  # one past the largest offset
     formats: int  # a bit a magic
@@ -76,9 +81,9 @@ class Entries:
 
 
 def summarize(table: Table) -> Summary:
-    """What all entries say together."""
+    """The sums over all entries."""
     summary = np.empty(len(Summary._fields), np.int64)
-    kernels.summarize_entries(table, summary)
+    kernels.path().summarize_entries(table, summary)
     return Summary(*summary.tolist())
 
 
@@ -90,28 +95,42 @@ def read_only(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
     return np.frombuffer(view.toreadonly(), np.uint8)
 
 
-def scan(data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0) -> Entries:
-    """Find the entries of data[start:]; where no kernel can, checksums are left to `verified`."""
-    verify = VERIFY if verify_crc else layout.VERIFY_NOTHING
+def scan(
+    data: U8Array, *, verify_crc: bool, start: int = 0, source: int = 0, rows_max: int | None = None
+) -> Entries:
+    """Find the entries of data[start:]; where no kernel can, checksums are left to `verified`.
+
+    Raises OverLimit if there are more than `rows_max`.
+    """
+    path = kernels.path()
+    verify = path.VERIFY if verify_crc else layout.VERIFY_NOTHING
     progress = np.empty(2, np.int64)
     summary = np.empty(len(Summary._fields), np.int64)
     table = np.empty((TABLE_ROWS_MIN, layout.ENTRY_COLUMNS), np.int64)
-    status = kernels.scan_entries(data, start, data.size, source, verify, table, progress, summary)
+    status = path.scan_entries(data, start, data.size, source, verify, table, progress, summary)
     rows, at = progress.tolist()
     is_whole = status != layout.FULL  # then the kernel has summed up all of it
     while status == layout.FULL:
-        table = _larger(table, rows, (data.size - start) / (at - start))
-        status = kernels.scan_entries(data, at, data.size, source, verify, table[rows:], progress, summary)
-        found, at = progress.tolist()
-        rows += found
+        if rows_max is not None and rows > rows_max:
+            raise _too_many(f"{rows:,} records and more")
+        table = _larger(table, rows, (data.size - start) / (at - start), rows_max)
+        status = path.scan_entries(data, at, data.size, source, verify, table[rows:], progress, summary)
+        more, at = progress.tolist()
+        rows += more
     damage = _damage(table[rows], layout.REASONS[status]) if status != layout.OK else None
     table = table[:rows]
     return Entries(data, table, Summary(*summary.tolist()) if is_whole else summarize(table), at, damage)
 
 
-def _larger(table: Table, rows: int, times: float) -> Table:
-    """A table with room for about so many times as many rows, and for one more."""
+def _too_many(records: str) -> OverLimit:
+    return OverLimit(f"{records} in one batch, above the limit of {RECORDS_MAX:,}")
+
+
+def _larger(table: Table, rows: int, times: float, rows_max: int | None) -> Table:
+    """A table with room for about `times` as many rows, at most one more than `rows_max`."""
     capacity = TABLE_ROWS_MIN + min(TABLE_GROWTH_MAX * rows, int(1.1 * times * rows))
+    if rows_max is not None:
+        capacity = min(capacity, rows_max + 1)
     size = capacity * layout.ENTRY_COLUMNS * table.itemsize
     larger = np.frombuffer(_TABLES.lease(size).view(0, size), np.int64).reshape(capacity, -1)
     larger[:rows] = table[:rows]
@@ -119,18 +138,18 @@ def _larger(table: Table, rows: int, times: float) -> Table:
 
 
 def verified(entries: Entries) -> Entries:
-    """Check the batches whose checksums the scan left, by the library."""
+    """Check the checksums that the scan has left unchecked, with the crc32c library."""
     view, table = entries.data.data, entries.table
     rows = np.flatnonzero(table[:, layout.CRC] >= 0)
     columns = table[rows][:, [layout.ENTRY, layout.END, layout.CRC]].tolist()
     for row, (at, end, crc) in zip(rows.tolist(), columns, strict=True):
-        if crc32c.crc32c(view[at + layout.BATCH_ATTRIBUTES_AT : end]) != crc:
+        if crc32c.crc32c(view[at + record_layout.BATCH_ATTRIBUTES_AT : end]) != crc:
             return entries.damaged(row, layout.REASONS[layout.BAD_CRC])
     return entries
 
 
 def hidden(entries: Entries, rows: npt.NDArray[np.bool_]) -> Entries:
-    """The same entries with some made empty: they keep their place and their offsets, and deliver nothing."""
+    """The same entries with some made empty: they keep their offsets and deliver nothing."""
     table = _emptied(entries.table.copy(), rows)
     return replace(entries, table=table, summary=summarize(table))
 
@@ -144,12 +163,12 @@ def _emptied(table: Table, rows: npt.NDArray[np.bool_]) -> Table:
 def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
     """The same entries with every compressed one replaced by its records, at most `limit` bytes of them.
 
-    Where the limit is reached behind some entries, the rest is left for another call and nothing is
-    damaged; an entry that alone exceeds it is.
+    Where the limit is reached after some entries, the rest is left for another call, and is no damage. A
+    single entry that exceeds the limit, or RECORDS_MAX, is damage.
     """
     table = entries.table
     compressed = (table[:, layout.START] < table[:, layout.END]) & (
-        table[:, layout.ATTRIBUTES] & layout.CODEC_MASK != 0
+        table[:, layout.ATTRIBUTES] & record_layout.CODEC_MASK != 0
     )
     arena = _borrowed_arena(limit)
     pieces: list[Table] = []
@@ -172,21 +191,21 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
 
 def _damage(entry: Row, reason: str) -> CorruptRecord:
     offset, last = int(entry[layout.BASE_OFFSET]), int(entry[layout.LAST_OFFSET])
-    place = f"offset {offset}, byte {int(entry[layout.ENTRY])} of the record set"
+    position = f"offset {offset}, byte {int(entry[layout.ENTRY])} of the record set"
     return CorruptRecord(
-        f"damaged record batch at {place}: {reason}",
+        f"damaged record batch at {position}: {reason}",
         offset=offset,
         next_offset=last + 1 if last >= offset >= 0 else None,
     )
 
 
-_thread = threading.local()
-
-
 def _borrowed_arena(limit: int) -> Arena:
-    """This thread's arena. It is taken away while in use: a finalizer may decode in between."""
-    arena: Arena | None = _thread.__dict__.pop("arena", None)
-    if arena is None or arena.limit != limit:
+    """An arena for this call alone, until `give_back_arena`."""
+    try:
+        arena = _ARENAS.pop()  # the one used last: most likely still in the CPU's cache
+    except IndexError:
+        return Arena(limit=limit)
+    if arena.limit != limit:
         return Arena(limit=limit)
     arena.clear()
     return arena
@@ -195,7 +214,7 @@ def _borrowed_arena(limit: int) -> Arena:
 def give_back_arena(entries: Entries) -> None:
     """Nothing reads the decompressed bytes any more: decoding has copied them out."""
     if entries.borrowed is not None and entries.borrowed.capacity <= ARENA_KEPT_BYTES:
-        _thread.arena = entries.borrowed
+        _ARENAS.append(entries.borrowed)
 
 
 def _filled(arena: Arena) -> U8Array:
@@ -208,6 +227,8 @@ def _decompress_entry(data: U8Array, entry: Row, arena: Arena, *, verify_crc: bo
     codec = Codec.of_attributes(int(entry[layout.ATTRIBUTES]))
     if entry[layout.MAGIC] < 2:
         return _unwrapped(data, entry, codec, arena, verify_crc=verify_crc)
+    if entry[layout.COUNT] > RECORDS_MAX:
+        raise _too_many(f"{int(entry[layout.COUNT]):,} records")
     start = arena.append(codec, data[entry[layout.START] : entry[layout.END]])
     row = entry.copy()
     row[[layout.START, layout.END, layout.SOURCE]] = start, arena.size, 1
@@ -218,20 +239,24 @@ def _unwrapped(data: U8Array, wrapper: Row, codec: Codec, arena: Arena, *, verif
     """The messages inside a compressed message of format 0 or 1."""
     magic = int(wrapper[layout.MAGIC])
     start = arena.append(codec, _wrapper_value(data, wrapper), magic=magic)
-    inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1)
+    try:
+        inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1, rows_max=RECORDS_MAX)
+    except OverLimit:
+        arena.size = start
+        raise
     if inner.damage:
         raise CorruptRecord(f"inside a compressed message, {inner.damage}")
     table = inner.table
     if (table[:, layout.MAGIC] != magic).any():
         raise CorruptRecord(f"a compressed message of format {magic} holds messages of another format")
-    if (table[:, layout.ATTRIBUTES] & layout.CODEC_MASK).any():
+    if (table[:, layout.ATTRIBUTES] & record_layout.CODEC_MASK).any():
         raise CorruptRecord("a compressed message holds another compressed message")
     if not len(table):
         return _emptied(wrapper[np.newaxis].copy(), np.ones(1, np.bool_))
     table[:, layout.ENTRY] = wrapper[layout.ENTRY]
     if magic == 1:
         _settle_wrapped(table, wrapper)
-    # Whatever the inner offsets are, a reader goes on behind the wrapper.
+    # Whatever the inner offsets are, a reader continues after the wrapper.
     table[-1, layout.LAST_OFFSET] = max(table[-1, layout.LAST_OFFSET], wrapper[layout.LAST_OFFSET])
     return table
 
@@ -239,11 +264,11 @@ def _unwrapped(data: U8Array, wrapper: Row, codec: Codec, arena: Arena, *, verif
 def _wrapper_value(data: U8Array, wrapper: Row) -> U8Array:
     """The compressed bytes. A wrapper's key means nothing and is null."""
     start, end = int(wrapper[layout.START]), int(wrapper[layout.END])
-    key_size = int.from_bytes(data[start : start + 4].tobytes(), "big", signed=True)
-    value_at = start + 8 + max(key_size, 0)
+    (key_size,) = record_layout.LENGTH.unpack_from(data.data, start)
+    value_at = start + 2 * record_layout.LENGTH_BYTES + max(key_size, 0)
     if key_size < -1 or value_at > end:
         raise CorruptRecord(f"a compressed message's key of {key_size} bytes does not fit its bytes")
-    value_size = int.from_bytes(data[value_at - 4 : value_at].tobytes(), "big", signed=True)
+    (value_size,) = record_layout.LENGTH.unpack_from(data.data, value_at - record_layout.LENGTH_BYTES)
     if value_size != end - value_at:
         raise CorruptRecord(f"a compressed message's value of {value_size} bytes does not fit its bytes")
     return data[value_at:end]
@@ -263,6 +288,6 @@ def _settle_wrapped(table: Table, wrapper: Row) -> None:
             )
         table[:, layout.BASE_OFFSET] += wrapper_offset - inner_last
         table[:, layout.LAST_OFFSET] = table[:, layout.BASE_OFFSET]
-    if wrapper[layout.ATTRIBUTES] & layout.LOG_APPEND_TIME:
+    if wrapper[layout.ATTRIBUTES] & record_layout.LOG_APPEND_TIME:
         table[:, layout.BASE_TIMESTAMP] = wrapper[layout.BASE_TIMESTAMP]
-        table[:, layout.ATTRIBUTES] |= layout.LOG_APPEND_TIME
+        table[:, layout.ATTRIBUTES] |= record_layout.LOG_APPEND_TIME

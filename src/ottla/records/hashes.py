@@ -52,7 +52,7 @@ def murmur2(data: bytes) -> int:
 
 def murmur2_column(keys: Column) -> pa.Array:
     """`murmur2` of every key, null for null."""
-    return _hash_column(keys, "key", kernels.murmur2_column)
+    return _hash_column(keys, "key", kernels.path().murmur2_column)
 
 
 def key_partition(key: bytes, partition_count: int) -> int:
@@ -62,9 +62,9 @@ def key_partition(key: bytes, partition_count: int) -> int:
 
 def key_partition_column(keys: Column, partition_count: int) -> pa.Array:
     """`key_partition` of every key, null for null."""
-    placed = key_partitions(binary_input(keys, "key"), len(keys), partition_count)
+    partitions = key_partitions(binary_input(keys, "key"), len(keys), partition_count)
     nulls = keys.is_null().to_numpy(zero_copy_only=False) if keys.null_count else None
-    return pa.array(placed, pa.int32(), mask=nulls)
+    return pa.array(partitions, pa.int32(), mask=nulls)
 
 
 def key_partitions(keys: BinaryInput, count: int, partition_count: int) -> npt.NDArray[np.int32]:
@@ -73,7 +73,7 @@ def key_partitions(keys: BinaryInput, count: int, partition_count: int) -> npt.N
     if not keys.ends.size:
         return np.full(count, -1, np.int32)
     out: npt.NDArray[np.int32] = np.empty(count, np.int32)
-    kernels.key_partitions(*keys, partition_count, out)
+    kernels.path().key_partitions(*keys, partition_count, out)
     return out
 
 
@@ -83,7 +83,7 @@ def java_hash_column(texts: Column) -> pa.Array:
         texts = texts.combine_chunks()
     if not pa.types.is_string(texts.type):
         texts = texts.cast(pa.string())
-    return _hash_column(texts, "text", kernels.java_hash_column)
+    return _hash_column(texts, "text", kernels.path().java_hash_column)
 
 
 def fetcher_id(topic: str, partition: int, fetcher_count: int) -> int:

@@ -7,10 +7,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla import kernels
-from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.model.errors import ConfigError
 from ottla.records.columns import HEADERS, TIMESTAMP
 from ottla.records.slabs import U8Array
@@ -70,8 +69,8 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _checked_ends(ends: npt.NDArray[np.int32], data_bytes: int, name: str) -> npt.NDArray[np.int32]:
-    """Arrow believes offsets that it was handed; a kernel would follow them out of the data."""
-    if ends[0] < 0 or ends[-1] > data_bytes or not kernels.ends_ascend(ends):
+    """The offsets, checked: Arrow does not check offsets, and a kernel would follow them out of the data."""
+    if ends[0] < 0 or ends[-1] > data_bytes or not kernels.path().ends_ascend(ends):
         raise ConfigError(
             f"column {name!r} is damaged: its offsets do not ascend within {data_bytes:,} bytes"
         )
@@ -101,6 +100,13 @@ def _binary_arrays(array: pa.Array, name: str) -> BinaryInput:
     )
 
 
+def cast_cutting_times(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Cast a column; times of finer units are cut to milliseconds, which is all that Kafka keeps."""
+    from pyarrow.compute import CastOptions  # here, since it takes 50 ms to load, and few columns need it
+
+    return column.cast(options=CastOptions(kind, allow_time_truncate=True))
+
+
 def timestamp_input(
     column: pa.Array | pa.ChunkedArray | None, rows: int, default_ms: int
 ) -> npt.NDArray[np.int64]:
@@ -111,12 +117,11 @@ def timestamp_input(
     try:
         if array.type not in (TIMESTAMP, pa.int64()):
             kind = pa.int64() if pa.types.is_integer(array.type) else TIMESTAMP
-            # Finer units are cut to milliseconds, which is all that Kafka keeps.
-            array = pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
+            array = cast_cutting_times(array, kind)
     except pa.ArrowException as error:
         raise ConfigError(f"column 'timestamp' of type {array.type} is no time: {error}") from error
     if array.null_count:
-        array = pc.fill_null(array.cast(pa.int64()), default_ms)
+        array = array.cast(pa.int64()).fill_null(default_ms)
     return _plain(array.buffers()[1], np.int64)[array.offset : array.offset + rows]
 
 
@@ -155,4 +160,4 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def record_bytes_max(rows: int, *inputs: BinaryInput) -> int:
     """More bytes than `rows` records of these columns can take in any format."""
-    return rows * layout.RECORD_OVERHEAD_MAX + sum(column.data_bytes for column in inputs)
+    return rows * record_layout.RECORD_OVERHEAD_MAX + sum(column.data_bytes for column in inputs)

@@ -37,7 +37,7 @@ def with_old_checksum(frame: memoryview) -> memoryview:
 def with_right_checksum(frame: memoryview) -> memoryview:
     """The frame with the checksum that lz4 libraries expect; a copy only if it has another.
 
-    What is no lz4 frame, or is cut off in its header, is returned as it is for the library to refuse.
+    Bytes that are no lz4 frame, or end within its header, are returned unchanged: the library refuses them.
     """
     if len(frame) < 7 or frame[:4].tobytes() != _MAGIC:
         return frame

@@ -1,13 +1,16 @@
-"""The classic vocabulary over the columnar core: single messages, for people who want them one by one.
+"""Single messages, by the names of Kafka's classic consumer, made from columns.
 
 Message              key, value, timestamp, headers
 MessageSet           bytes of any record set, or messages plus a codec; iterating it makes the rows
 MessageAndOffset     what a set yields
-MessageAndMetadata   what a consumer yields: a message with its place and decoders; `rows` makes them
+MessageAndMetadata   what a consumer yields: a message with its topic, partition, offset and deserializers;
+                     `rows` makes them
 """
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,8 +18,8 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from ottla.kernels.layout import NO_TIMESTAMP
 from ottla.model.errors import ConfigError
+from ottla.model.record_layout import NO_TIMESTAMP
 from ottla.records.builder import BATCH_BYTES, Stamp, encode
 from ottla.records.columns import HEADERS
 from ottla.records.compression import Codec
@@ -29,7 +32,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class UnreadHeaders(tuple[tuple[str, bytes | None], ...]):
-    """In the place of headers that nobody asked for: looking at them is an error, not emptiness."""
+    """Stands for headers that were not read: using them raises ConfigError."""
 
     __slots__ = ()
 
@@ -54,7 +57,11 @@ class TimestampType(IntEnum):
 
 
 class Message(NamedTuple):
-    """One record. A null value is a tombstone."""
+    """One record. A null value is a tombstone.
+
+    Kafka's class is the bytes of a message of format 0 or 1. `magic`, `attributes`, `crc` and `size` are
+    fields of these bytes (`to_bytes`), as an old client gets them; records of format 2 have no such fields.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -62,16 +69,51 @@ class Message(NamedTuple):
     headers: Headers = ()
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
 
+    @property
+    def magic(self) -> int:
+        """1, or 0 if there is no timestamp, for which format 0 has no room."""
+        return 0 if self.timestamp_ms == NO_TIMESTAMP else 1
+
+    @property
+    def attributes(self) -> int:
+        """8 if the timestamp is the broker's, else 0: a message by itself is not compressed."""
+        return 8 if self.magic and self.timestamp_type == TimestampType.LOG_APPEND_TIME else 0
+
+    @property
+    def crc(self) -> int:
+        """CRC-32 of everything after the checksum."""
+        return zlib.crc32(self._body())
+
+    @property
+    def size(self) -> int:
+        """The number of bytes, with the checksum; a message set adds 12 for offset and size."""
+        return 4 + len(self._body())
+
+    def to_bytes(self) -> bytes:
+        """Return the message as Kafka 0.8 to 0.10 store and send it. These formats have no headers."""
+        body = self._body()
+        return struct.pack(">I", zlib.crc32(body)) + body
+
+    def _body(self) -> bytes:
+        fixed = struct.pack(">BB", self.magic, self.attributes)
+        if self.magic:
+            fixed += struct.pack(">q", self.timestamp_ms)
+        parts = (
+            b"\xff\xff\xff\xff" if part is None else struct.pack(">i", len(part)) + part
+            for part in (self.key, self.value)
+        )
+        return fixed + b"".join(parts)
+
 
 class MessageAndOffset(NamedTuple):
-    """A message and its place in the partition."""
+    """A message and its offset."""
 
     message: Message
     offset: int
 
     @property
     def next_offset(self) -> int:
-        """Where to go on behind it."""
+        """The offset after this message."""
         return self.offset + 1
 
 
@@ -81,8 +123,8 @@ class Origin(Generic[Key, Value]):
 
     topic: str
     partition: int
-    key_decoder: Callable[[bytes], Key]
-    value_decoder: Callable[[bytes], Value]
+    key_deserializer: Callable[[bytes], Key]
+    value_deserializer: Callable[[bytes], Value]
 
 
 class _Row(NamedTuple):
@@ -98,9 +140,9 @@ class _Row(NamedTuple):
 
 
 class MessageAndMetadata(_Row, Generic[Key, Value]):
-    """A message as a consumer hands it over. Decoders run when asked, and never see a null.
+    """A message as a consumer hands it over. Decoders run on access, and are never called for None.
 
-    `timestamp_ms` is since 1970, -1 for none. Headers are there if they were asked for.
+    `timestamp_ms` is since 1970, -1 for none. Headers are there if `include_headers` was set.
     """
 
     __slots__ = ()
@@ -118,12 +160,12 @@ class MessageAndMetadata(_Row, Generic[Key, Value]):
     @property
     def key(self) -> Key | None:
         """The decoded key."""
-        return None if self.raw_key is None else self.origin.key_decoder(self.raw_key)
+        return None if self.raw_key is None else self.origin.key_deserializer(self.raw_key)
 
     @property
     def value(self) -> Value | None:
         """The decoded value; None is a tombstone."""
-        return None if self.raw_value is None else self.origin.value_decoder(self.raw_value)
+        return None if self.raw_value is None else self.origin.value_deserializer(self.raw_value)
 
     @property
     def message(self) -> Value | None:
@@ -131,13 +173,18 @@ class MessageAndMetadata(_Row, Generic[Key, Value]):
         return self.value
 
     @property
+    def raw_message(self) -> Message:
+        """The message with its bytes, without topic, partition and offset."""
+        return Message(self.raw_value, self.raw_key, self.timestamp_ms, self.headers, self.timestamp_type)
+
+    @property
     def next_offset(self) -> int:
-        """Where to go on behind it."""
+        """The offset after this message."""
         return self.offset + 1
 
     def __repr__(self) -> str:
-        place = f"{self.topic}-{self.partition}@{self.offset}"
-        return f"{type(self).__name__}({place}, key={self.raw_key!r}, value={self.raw_value!r})"
+        origin = f"{self.topic}-{self.partition}@{self.offset}"
+        return f"{type(self).__name__}({origin}, key={self.raw_key!r}, value={self.raw_value!r})"
 
 
 class RawMessageAndMetadata(MessageAndMetadata[bytes, bytes]):
@@ -151,7 +198,7 @@ class RawMessageAndMetadata(MessageAndMetadata[bytes, bytes]):
 
 
 class MessageSet:
-    """A record set of any format. Nothing is decoded before it is iterated or asked for columns."""
+    """A record set of any format. Nothing is decoded before it is iterated."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = memoryview(data)
@@ -189,7 +236,7 @@ class MessageSet:
     def decoded(self, *, from_offset: int = 0, headers: bool = False) -> Iterator[Decoded]:
         """The columns; in several pieces only where they would exceed the limits of `decode`.
 
-        Raises CorruptRecord behind the last sound record.
+        Raises CorruptRecord after the last sound record.
         """
         at = 0
         while True:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ottla import kernels
 from ottla.kernels import layout
+from ottla.model import record_layout
 from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.records.columns import (
     SCHEMA,
@@ -35,26 +36,25 @@ from ottla.records.entries import (
     scan,
     verified,
 )
-from ottla.records.slabs import SlabPool
-from ottla.records.transactions import AbortedTransaction, visible
+from ottla.records.slabs import POOL, SlabPool
+from ottla.records.transactions import AbortedRange, visible
 
 # Arrow's binary has 32-bit offsets, and a fetch response is at most 2 GiB; compressed data can be a bomb.
 DECOMPRESSED_BYTES_MAX = 256 << 20
 DECOMPRESSED_BYTES_LIMIT = COLUMN_BYTES_MAX = (1 << 31) - 1
 FORMAT_2_ONLY = 1 << 2
-POOL = SlabPool(reserve_bytes=64 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Records in order, and where to go on.
+    """Records in order, and where to continue.
 
     `next_offset`: the offset to fetch next. It passes over what is not delivered (control batches,
     aborted transactions, records compacted away), so it is not the last record's offset + 1.
     `valid_bytes`: how much of the record set is covered. 0 of a set that is not empty means that its first
     entry is cut: ask the broker for more bytes. Less than the set without damage means that a limit was
-    reached: go on with the bytes behind, as `MessageSet` does.
-    `damage`: what stands right behind, if the record set is damaged there.
+    reached: decode the remaining bytes next, as `MessageSet` does.
+    `damage`: what is wrong right after them, if the record set is damaged there.
     """
 
     batch: pa.RecordBatch
@@ -69,7 +69,7 @@ def decode(
     from_offset: int = 0,
     verify_crc: bool = True,
     headers: bool = False,
-    aborted: Iterable[AbortedTransaction] | None = None,
+    aborted: Iterable[AbortedRange] | None = None,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     pool: SlabPool = POOL,
 ) -> Decoded:
@@ -77,7 +77,7 @@ def decode(
 
     Records below `from_offset` are skipped: brokers send whole batches. `aborted` hides the transactions
     that a fetch response lists as aborted. Raises CorruptRecord if nothing can be delivered before the
-    damage, so that a caller who goes on from `next_offset` always learns of it. Thread-safe.
+    damage, so that a caller that continues from `next_offset` always gets it. Thread-safe.
     """
     if not (isinstance(from_offset, int) and -(1 << 63) <= from_offset < 1 << 63):
         raise ConfigError(f"from_offset is {from_offset!r}, not a 64-bit integer")
@@ -97,7 +97,7 @@ def decode(
         arrays = [*(array[:rows] for array in arrays), header_array]
         if header_damage is not None:
             damage, next_offset = header_damage, columns.offset(rows)
-            valid_bytes = entries.position_of(*spans.place(rows))
+            valid_bytes = entries.position_of(*spans.source_position(rows))
     give_back_arena(entries)
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS if headers else SCHEMA)
     if damage is not None and next_offset <= from_offset:
@@ -106,14 +106,14 @@ def decode(
 
 
 def _deliverable(
-    entries: Entries, aborted: Iterable[AbortedTransaction] | None, *, verify_crc: bool, limit: int
+    entries: Entries, aborted: Iterable[AbortedRange] | None, *, verify_crc: bool, limit: int
 ) -> Entries:
     """Entries that are sound, uncompressed, and whose hidden ones are empty."""
     if entries.summary.unverified:
         entries = verified(entries)
-    if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
+    if entries.summary.attributes & (record_layout.CONTROL | record_layout.TRANSACTIONAL):
         entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
-    if entries.summary.attributes & layout.CODEC_MASK:
+    if entries.summary.attributes & record_layout.CODEC_MASK:
         entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
     if entries.summary.data_bytes > COLUMN_BYTES_MAX:
         ends = np.cumsum(entries.table[:, layout.END] - entries.table[:, layout.START])
@@ -125,9 +125,10 @@ def _decode_records(
     entries: Entries, from_offset: int, columns: RecordColumns, spans: HeaderSpans | None
 ) -> Entries:
     """Run the kernel of each format over its runs of entries; usually that is one call."""
+    path = kernels.path()
     for first, last in _runs(entries):
         is_batches = entries.table[first, layout.MAGIC] == 2
-        status = (kernels.decode_batches if is_batches else kernels.decode_messages)(
+        status = (path.decode_batches if is_batches else path.decode_messages)(
             entries.data,
             entries.arena,
             entries.table,
@@ -162,7 +163,7 @@ def _decode_headers(
     rows = columns.rows
     capacity = int(columns.state[layout.HEADERS])
     headers = HeaderColumns(pool, rows, capacity, spans.total_bytes(rows))
-    status = kernels.decode_headers(
+    status = kernels.path().decode_headers(
         entries.data,
         entries.arena,
         spans.start,

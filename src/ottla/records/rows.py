@@ -1,8 +1,7 @@
-"""Columns as rows, at the speed of loops in C: what `for message in …messages()` runs through.
+"""Rows made from columns at the speed of loops in C: what `for message in …messages()` runs through.
 
-Arrow makes the bytes objects, `zip` brings the columns together, `tuple.__new__` makes the rows. Nothing of
-ours runs for a single row. Rows are made a block at a time, so that the memory of one block is there for the
-next.
+Arrow makes the bytes objects, `zip` joins the columns, `tuple.__new__` makes the rows. No Python code runs
+for a single row. Rows are made in blocks, so that the memory of one block can be used for the next.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ottla.records.whole_batches import is_whole
 BLOCK_ROWS = 4096
 _NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
 
-Decoder = Callable[[bytes], Any]
+Deserializer = Callable[[bytes], Any]
 
 
 class RowMaker:
@@ -41,24 +40,26 @@ class RowMaker:
         self,
         topic: str,
         partition: int,
-        key_decoder: Decoder | None = None,
-        value_decoder: Decoder | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
     ) -> None:
-        is_raw = key_decoder is None and value_decoder is None
+        is_raw = key_deserializer is None and value_deserializer is None
         self._type = RawMessageAndMetadata if is_raw else MessageAndMetadata
-        self._origin = Origin(topic, partition, key_decoder or bytes, value_decoder or bytes)
+        self._origin = Origin(topic, partition, key_deserializer or bytes, value_deserializer or bytes)
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
         """The rows of a batch."""
         return Rows(self, batch)
 
     def block(self, batch: pa.RecordBatch, offsets: Iterator[int]) -> Iterator[MessageAndMetadata[Any, Any]]:
-        """Rows of columns whose offsets are at hand. They end when `offsets` end.
+        """The rows of a batch, as many as `offsets` has.
 
-        Raises ConfigError if these are record batches as they came.
+        Raises ConfigError if the batch has undecoded record batches (whole.batches.min.bytes).
         """
         if is_whole(batch):
-            raise ConfigError("whole.batches.min.bytes gives batches, not rows: read chunks, or leave it out")
+            raise ConfigError(
+                "whole.batches.min.bytes is set, so there are no rows: read chunks, or leave it out"
+            )
         columns = zip(
             offsets,
             binary_values(batch.column("key")),
@@ -73,11 +74,11 @@ class RowMaker:
 
 
 class Rows:
-    """The rows of one batch, once: whoever iterates goes on where the last one stopped.
+    """The rows of one batch, once: a new iterator continues where the last one stopped.
 
-    `rest`, `take_rest` and `drop` work in the middle of an iteration, and from other threads, without a step
-    of ours for each row: the iterator of the offsets knows how many are left, and ends when its list is
-    emptied. What was given away is not kept, so that its memory can be used again.
+    `rest`, `take_rest` and `drop` work in the middle of an iteration, and from other threads, without Python
+    code for each row: the iterator of the offsets knows how many are left, and ends when its list is emptied.
+    Rows that were handed out are not kept, so that their memory can be used again.
     """
 
     def __init__(self, maker: RowMaker, batch: pa.RecordBatch) -> None:
@@ -93,12 +94,12 @@ class Rows:
         return self._iterator
 
     def rest(self) -> pa.RecordBatch:
-        """What was not iterated over yet."""
+        """The rows that were not handed out yet, as a batch."""
         with self._lock:
             return self._rest()
 
     def take_rest(self) -> pa.RecordBatch:
-        """The same, and it will not be iterated over any more."""
+        """The same; iterators end now."""
         with self._lock:
             rest = self._rest()
             self._batch, self._begun = _NOTHING, 0
@@ -107,7 +108,7 @@ class Rows:
             return rest
 
     def drop(self) -> None:
-        """Forget the rest."""
+        """Hand out no more rows."""
         self.take_rest()
 
     def _rest(self) -> pa.RecordBatch:

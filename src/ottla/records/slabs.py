@@ -48,10 +48,10 @@ class SlabPool:
 
     @property
     def reserved_bytes(self) -> int:
-        """What is kept at present."""
+        """Bytes that are kept now."""
         total = 0
         for size, free in self._free.items():
-            if free:  # most are empty, and this is asked whenever a slab returns
+            if free:  # most are empty, and this runs whenever a slab returns
                 total += size * len(free)
         return total
 
@@ -72,7 +72,7 @@ class SlabPool:
                 self._drop_others(free)
 
     def _drop_others(self, kept: deque[Slab]) -> None:
-        """What is returned now is what is in use; other sizes are from what was decoded before."""
+        """Drop kept slabs of other sizes than the one that was just returned: they are from earlier data."""
         for free in self._free.values():
             while free is not kept and free and self.reserved_bytes > self.reserve_bytes:
                 with suppress(IndexError):  # another thread took the last one
@@ -80,7 +80,7 @@ class SlabPool:
 
 
 class Slab:
-    """A piece of memory; its address is asked for once, since NumPy takes a microsecond to tell it."""
+    """A piece of memory; its address is kept, since NumPy takes a microsecond to compute it."""
 
     __slots__ = ("address", "array", "size")
 
@@ -117,3 +117,7 @@ class _Loan(np.ndarray[Any, np.dtype[np.uint8]]):
     """A part of a slab. Views of it keep it, and it keeps the lease."""
 
     lease: Lease
+
+
+POOL = SlabPool(reserve_bytes=64 << 20)
+"""The pool of callers that pass no other."""

@@ -5,19 +5,19 @@
     codec       int8      what the records are compressed by
     batch       binary    all bytes of the batch
 
-A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence are
-another's, so that `stamped` writes others into its header; the checksum does not cover the first, and is made
-anew for the rest. All else goes as columns: what is below the reader's position in part, what compaction has
-left gaps in, what has the time of the log (only a broker writes that), other formats, and small batches side
-by side: a Produce request carries one batch, so that requests cost more than decoding and joining them.
+A batch can stay whole if a broker would take it from a producer. Its base offset, producer and sequence
+belong to another producer, so `stamped` writes new ones into its header. The checksum does not cover the base
+offset; because of the other two it is computed again. Everything else is delivered as columns: batches that
+begin before the reader's position, batches with gaps left by compaction, batches with log append time (only a
+broker may write that), other formats, and small batches that follow each other: a Produce request carries one
+batch per partition, so sending each alone would cost more than decoding and joining them.
 
 Brokers of formats 0 and 1 take many messages at once, which have no producer and whose checksums cover no
-offset. There a row is a set of messages that are not compressed, and goes as it is.
+offset. There a row is a set of messages that are not compressed, and is sent unchanged.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,12 +28,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.kernels import layout
+from ottla.model.record_layout import (
+    BATCH_ATTRIBUTES,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_OVERHEAD,
+    BATCH_PRODUCER,
+    BATCH_PRODUCER_ID_AT,
+    CODEC_MASK,
+    CONTROL,
+    CRC,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
+    NO_LEADER_EPOCH,
+    OFFSET,
+    OFFSET_AT,
+    TRANSACTIONAL,
+)
 from ottla.records.builder import Stamp
 from ottla.records.compression import Codec
 from ottla.records.entries import Entries, Table
-from ottla.records.reader import POOL
-from ottla.records.slabs import SlabPool
-from ottla.records.transactions import AbortedTransaction, visible
+from ottla.records.slabs import POOL, SlabPool
+from ottla.records.transactions import AbortedRange, visible
 
 SCHEMA = pa.schema(
     [
@@ -46,16 +62,12 @@ SCHEMA = pa.schema(
 COMPRESSED_COUNTS = 4
 MEMORY_SHARE_MIN = 4  # a quarter of what was received
 SET_BYTES = 512 << 10  # with a message of the same size it is a request of the usual size
-# What is written into a header, see `kernels.layout`: no leader's epoch; attributes; producer and sequence.
-_NO_EPOCH, _EPOCH_AT = -1, 12
-_ATTRIBUTES = struct.Struct(">h")
-_PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
 
 
 class Keeping(NamedTuple):
-    """What stays whole: batches of so many bytes, of this format, and of this codec if there is one.
+    """Which batches stay whole: of at least `bytes_min`, of this format, of this codec unless it is None.
 
-    Compressed ones count four times: they are larger as columns, and to decompress them takes its time.
+    The bytes of compressed batches count four times: as columns they are larger, and it takes time.
     """
 
     bytes_min: int
@@ -63,8 +75,8 @@ class Keeping(NamedTuple):
     magic: int = 2
 
 
-class Segment(NamedTuple):
-    """Entries first to last of a table that go the same way; `next_offset` is behind all of them."""
+class EntryRun(NamedTuple):
+    """Entries first to last of a table, all kept whole or all decoded; `next_offset` is after all of them."""
 
     first: int
     last: int
@@ -78,18 +90,18 @@ def is_whole(columns: pa.RecordBatch) -> bool:
 
 
 def segments(
-    entries: Entries, from_offset: int, aborted: Iterable[AbortedTransaction] | None, keeping: Keeping
-) -> list[Segment]:
-    """Which entries stay whole and which do not, in order; what is not delivered is in none of them."""
+    entries: Entries, from_offset: int, aborted: Iterable[AbortedRange] | None, keeping: Keeping
+) -> list[EntryRun]:
+    """Runs of entries that stay whole or not, in order; entries that are not delivered are in no run."""
     table = entries.table
     keep = np.ones(len(table), np.bool_)
-    if entries.summary.attributes & (layout.CONTROL | layout.TRANSACTIONAL):
+    if entries.summary.attributes & (CONTROL | TRANSACTIONAL):
         keep = visible(table, entries.data, aborted)
     keep &= (table[:, layout.LAST_OFFSET] >= from_offset) | (table[:, layout.MAGIC] != 2)
     kinds = np.where(keep, np.where(_can_stay(table, from_offset, keeping), 2, 1), 0)
     edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(table)]
     return [
-        Segment(first, last, kinds[first] == 2, int(table[first:last, layout.LAST_OFFSET].max()) + 1)
+        EntryRun(first, last, kinds[first] == 2, int(table[first:last, layout.LAST_OFFSET].max()) + 1)
         for first, last in pairwise(edges)
         if first < last and kinds[first]
     ]
@@ -97,7 +109,7 @@ def segments(
 
 def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[np.bool_]:
     attributes = table[:, layout.ATTRIBUTES]
-    codecs = attributes & layout.CODEC_MASK
+    codecs = attributes & CODEC_MASK
     can_stay: npt.NDArray[np.bool_] = (table[:, layout.MAGIC] == keeping.magic) & (
         table[:, layout.BASE_OFFSET] >= from_offset
     )
@@ -107,7 +119,7 @@ def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[n
     offsets = table[:, layout.LAST_OFFSET] - table[:, layout.BASE_OFFSET] + 1
     sizes = (table[:, layout.END] - table[:, layout.ENTRY]) * np.where(codecs, COMPRESSED_COUNTS, 1)
     can_stay &= (
-        (attributes & ~(layout.CODEC_MASK | layout.TRANSACTIONAL) == 0)
+        (attributes & ~(CODEC_MASK | TRANSACTIONAL) == 0)
         & (table[:, layout.COUNT] > 0)
         & (table[:, layout.COUNT] == offsets)
     )
@@ -119,9 +131,9 @@ def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[n
 def _are_worth_it(
     can_stay: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], bytes_min: int
 ) -> npt.NDArray[np.bool_]:
-    """Large ones; and small ones side by side if they would fill few requests less when they are joined.
+    """Large batches, and neighbouring small ones where joining them would save few requests.
 
-    A request more costs as much as decoding `bytes_min`. So a small one alone between others stays as it is.
+    A request costs about as much as decoding `bytes_min`. So a single small batch between others stays whole.
     """
     are_worth_it = sizes >= bytes_min
     small = np.concatenate(([False], can_stay & ~are_worth_it, [False]))
@@ -131,16 +143,19 @@ def _are_worth_it(
     return are_worth_it
 
 
-def span(entries: Entries, segment: Segment) -> tuple[int, int]:
+def span(entries: Entries, segment: EntryRun) -> tuple[int, int]:
     """Where the bytes of a segment begin and end in the record set."""
     first, last = entries.table[segment.first], entries.table[segment.last - 1]
     return int(first[layout.ENTRY]), int(last[layout.END])
 
 
-def whole(entries: Entries, segment: Segment, memory_bytes: int = 0, pool: SlabPool = POOL) -> pa.RecordBatch:
+def whole(
+    entries: Entries, segment: EntryRun, memory_bytes: int = 0, pool: SlabPool = POOL
+) -> pa.RecordBatch:
     """The batches of a segment that stays whole. They hold the memory that they were received into.
 
-    That has `memory_bytes`. They are copied if it is far more than they need: they may wait for long.
+    That memory has `memory_bytes`. If it is far more than the batches need, they are copied, since they may
+    be kept for long.
     """
     table = entries.table[segment.first : segment.last]
     start, end = span(entries, segment)
@@ -156,14 +171,14 @@ def whole(entries: Entries, segment: Segment, memory_bytes: int = 0, pool: SlabP
     arrays = [
         pa.array(table[firsts, layout.BASE_OFFSET]),
         pa.array(np.add.reduceat(table[:, layout.COUNT], firsts)),
-        pa.array((table[firsts, layout.ATTRIBUTES] & layout.CODEC_MASK).astype(np.int8)),
+        pa.array((table[firsts, layout.ATTRIBUTES] & CODEC_MASK).astype(np.int8)),
         pa.Array.from_buffers(pa.binary(), len(firsts), data, 0),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _firsts(table: Table) -> npt.NDArray[np.int64]:
-    """The entries that rows begin with: each batch, and messages behind a full set or a gap of offsets."""
+    """The entries that rows begin with: each batch, and messages after a full set or a gap of offsets."""
     if table[0, layout.MAGIC] == 2:
         return np.arange(len(table))
     sets = (table[:, layout.ENTRY] - table[0, layout.ENTRY]) // SET_BYTES
@@ -172,16 +187,17 @@ def _firsts(table: Table) -> npt.NDArray[np.int64]:
 
 
 def stamped(batch: memoryview, stamp: Stamp, pool: SlabPool = POOL) -> memoryview:
-    """A copy of a batch of format 2 as a producer sends it: numbered from 0, and in no transaction."""
+    """A copy of a batch of format 2 as a producer sends it: numbered from 0, in the stamp's transaction."""
     lease = pool.lease(len(batch))
     lease.slab.array[: len(batch)] = np.frombuffer(batch, np.uint8)
     out = lease.view(0, len(batch))
-    struct.pack_into(">q", out, 0, stamp.base_offset)
-    struct.pack_into(">i", out, _EPOCH_AT, _NO_EPOCH)
-    (attributes,) = _ATTRIBUTES.unpack_from(out, layout.BATCH_ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(out, layout.BATCH_ATTRIBUTES_AT, attributes & ~layout.TRANSACTIONAL)
-    _PRODUCER.pack_into(out, _PRODUCER_AT, stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
-    covered = out[layout.BATCH_ATTRIBUTES_AT : layout.BATCH_OVERHEAD]
-    if covered != batch[layout.BATCH_ATTRIBUTES_AT : layout.BATCH_OVERHEAD]:
-        struct.pack_into(">I", out, layout.BATCH_CRC_AT, crc32c.crc32c(out[layout.BATCH_ATTRIBUTES_AT :]))
+    OFFSET.pack_into(out, OFFSET_AT, stamp.base_offset)
+    LEADER_EPOCH.pack_into(out, LEADER_EPOCH_AT, NO_LEADER_EPOCH)
+    (attributes,) = BATCH_ATTRIBUTES.unpack_from(out, BATCH_ATTRIBUTES_AT)
+    attributes = attributes | TRANSACTIONAL if stamp.transactional else attributes & ~TRANSACTIONAL
+    BATCH_ATTRIBUTES.pack_into(out, BATCH_ATTRIBUTES_AT, attributes)
+    producer = (stamp.producer_id, stamp.producer_epoch, stamp.base_sequence)
+    BATCH_PRODUCER.pack_into(out, BATCH_PRODUCER_ID_AT, *producer)
+    if out[BATCH_ATTRIBUTES_AT:BATCH_OVERHEAD] != batch[BATCH_ATTRIBUTES_AT:BATCH_OVERHEAD]:
+        CRC.pack_into(out, BATCH_CRC_AT, crc32c.crc32c(out[BATCH_ATTRIBUTES_AT:]))
     return out.toreadonly()

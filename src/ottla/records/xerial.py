@@ -65,7 +65,7 @@ def _blocks(source: memoryview) -> Iterator[memoryview]:
     """The raw blocks of a stream, or all of the data if it is not one.
 
     The version fields are skipped: some producers write them in the wrong byte order. A header may come again
-    behind a block, where streams were concatenated.
+    after a block, where streams were concatenated.
     """
     if source[:8].tobytes() != _MAGIC:
         yield source

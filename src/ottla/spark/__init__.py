@@ -5,9 +5,9 @@
 Spark finds both formats by itself through the packages `pyspark_ottla` and `pyspark_ottla_log`. Option names,
 the schema and the offsets' JSON are those of Spark's own Kafka connector.
 
-Decided without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
-`admission`, `range_planner`, `data_loss`, `log_sizes`, `columns`, `row_identity`, `lag`. On the driver:
-`cluster` and `group_offsets` ask brokers, `stream_planner` answers Spark, `log_segments` looks at files.
+Pure, without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
+`admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `lag`. On the driver:
+`cluster` and `group_offsets` call brokers, `stream_planner` answers Spark, `log_segments` lists files.
 In the executors: `range_reader`, `landing_files`, `landing_compaction`, and most of `writer`. What Spark and
 users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
 """
@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.spark.lag import Lag, lag
-from ottla.spark.session import session
+from ottla.spark.session import check_installed, session
 
 if TYPE_CHECKING:
     from ottla.spark.landing import land, land_stream
@@ -34,8 +34,9 @@ _LOADED_AT_FIRST_USE = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs Spark when it is asked for: workers import this package, too."""
+    """Import what needs Spark at its first use: workers import this package as well."""
     module = _LOADED_AT_FIRST_USE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_installed()
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""Decoded records → the columns of Spark's Kafka schema, and only those that are wanted. Pure.
+"""Decoded records → columns of Spark's Kafka schema, only those that the query uses. Pure.
 
 key, value binary · topic string · partition int · offset long · timestamp timestamp · timestampType int
 headers array<struct<key string, value binary>>, null where a record has none
@@ -33,22 +33,22 @@ def chosen(columns: Iterable[str], *, has_headers: bool) -> list[str]:
 
 
 def _known(name: str) -> str:
-    found = _BY_NAME.get(name.strip().lower())
-    if found is None:
+    column = _BY_NAME.get(name.strip().lower())
+    if column is None:
         raise ConfigError(f"columns has {name!r}; there are {', '.join(NAMES)}")
-    return found
+    return column
 
 
-class RowMaker:
-    """Makes batches of one Arrow schema. Columns that repeat one value are made once and sliced."""
+class SparkColumnMaker:
+    """Makes batches of one Arrow schema. Columns with one repeated value are built once and sliced."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._repeated: dict[tuple[str, str | int], pa.Array] = {}
 
-    def rows(self, place: TopicAndPartition, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Records of one partition as rows."""
-        arrays = [_MAKERS[field.name](self, place, records, field.type) for field in self._schema]
+    def rows(self, topic_partition: TopicAndPartition, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records of one partition as rows."""
+        arrays = [_MAKERS[field.name](self, topic_partition, records, field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _same(self, name: str, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
@@ -58,11 +58,15 @@ class RowMaker:
             self._repeated[name, value] = made
         return made[:count]
 
-    def _topic(self, place: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        return self._same("topic", place.topic, kind, records.num_rows)
+    def _topic(
+        self, topic_partition: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType
+    ) -> pa.Array:
+        return self._same("topic", topic_partition.topic, kind, records.num_rows)
 
-    def _partition(self, place: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        return self._same("partition", place.partition, kind, records.num_rows)
+    def _partition(
+        self, topic_partition: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType
+    ) -> pa.Array:
+        return self._same("partition", topic_partition.partition, kind, records.num_rows)
 
     def _timestamp_type(self, _: TopicAndPartition, records: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
         return records.column("timestamp_type").cast(kind)
@@ -77,17 +81,19 @@ class RowMaker:
         return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, kind), lists)
 
 
-def _as_it_is(name: str) -> Callable[[RowMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]:
+def _as_it_is(
+    name: str,
+) -> Callable[[SparkColumnMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]:
     return lambda _, __, records, ___: records.column(name)
 
 
-_MAKERS: dict[str, Callable[[RowMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]] = {
+_MAKERS: dict[str, Callable[[SparkColumnMaker, TopicAndPartition, pa.RecordBatch, pa.DataType], pa.Array]] = {
     "key": _as_it_is("key"),
     "value": _as_it_is("value"),
-    "topic": RowMaker._topic,
-    "partition": RowMaker._partition,
+    "topic": SparkColumnMaker._topic,
+    "partition": SparkColumnMaker._partition,
     "offset": _as_it_is("offset"),
-    "timestamp": RowMaker._timestamp,
-    "timestampType": RowMaker._timestamp_type,
-    HEADERS: RowMaker._headers,
+    "timestamp": SparkColumnMaker._timestamp,
+    "timestampType": SparkColumnMaker._timestamp_type,
+    HEADERS: SparkColumnMaker._headers,
 }

@@ -1,8 +1,8 @@
-"""format("ottla"): what Spark sees. Everything that is decided is decided elsewhere.
+"""format("ottla"): the classes that Spark calls. They decide nothing themselves.
 
-Spark makes these objects in short-lived processes of the driver, pickles them, and calls `read` and
-`write` in the executors: they hold checked options and nothing that is open. Most of those processes only
-ask for the schema, so what reads and writes is imported where it is needed.
+Spark creates these objects in short-lived processes on the driver, pickles them, and calls `read` and `write`
+in the executors. So they hold checked options and nothing that is open. Most of those processes only ask for
+the schema; readers and writers are therefore imported where they are used.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OttlaDataSource(DataSource):
         return schema_of(parse_options(SOURCE_OPTIONS, self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For batch queries."""
+        """The reader of a batch query."""
         from ottla.spark.readers import TopicReader
         from ottla.spark.source_options import Mode, source_options
 
@@ -68,7 +68,7 @@ class OttlaDataSource(DataSource):
         return TopicReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """For streaming queries."""
+        """The reader of a streaming query."""
         from ottla.spark.readers import TopicStreamReader
         from ottla.spark.source_options import Mode, source_options
 
@@ -76,7 +76,7 @@ class OttlaDataSource(DataSource):
         return TopicStreamReader(options, arrow_schema(schema, has_headers=options.fetch.include_headers))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
-        """For batches."""
+        """The writer of a batch query."""
         from ottla.spark.writer import TopicWriter, sink_options
 
         if overwrite:
@@ -84,7 +84,7 @@ class OttlaDataSource(DataSource):
         return TopicWriter(sink_options(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
-        """For streaming queries, whatever their output mode: every row is a new record."""
+        """The writer of a streaming query. In every output mode, each row becomes a new record."""
         from ottla.spark.writer import TopicStreamWriter, sink_options
 
         del overwrite
@@ -92,7 +92,7 @@ class OttlaDataSource(DataSource):
 
 
 def schema_of(given: Given) -> StructType:
-    """The table's schema, of includeHeaders and columns."""
+    """The table's schema, as the options includeHeaders and columns define it."""
     return struct_of(chosen(given.values["columns"], has_headers=given.values["includeHeaders"]))
 
 
@@ -102,17 +102,17 @@ def struct_of(names: Iterable[str]) -> StructType:
 
 
 def arrow_schema(schema: StructType, *, has_headers: bool) -> pa.Schema:
-    """A schema that a user gave by .schema(…), or ours, as what executors make. Raises ConfigError.
+    """The Arrow schema that executors produce, for our schema or one given by .schema(…). Raises ConfigError.
 
-    A user may leave columns out, and say that some are never null; nothing else.
+    A given schema may leave columns out and declare some as never null; nothing else.
     """
     for field in schema.fields:
         wanted = TYPES.get(field.name)
         if wanted is None:
             raise ConfigError(f"column {field.name!r} is not in a topic; there are {', '.join(TYPES)}")
         if field.dataType != wanted:
-            found, right = field.dataType.simpleString(), wanted.simpleString()
-            raise ConfigError(f"column {field.name} is {right}, not {found}: cast it in the query")
+            given, right = field.dataType.simpleString(), wanted.simpleString()
+            raise ConfigError(f"column {field.name} is {right}, not {given}: cast it in the query")
         if field.name == HEADERS and not has_headers:
             raise ConfigError("the schema has headers: set includeHeaders to true as well")
     return to_arrow_schema(schema, timezone="UTC")

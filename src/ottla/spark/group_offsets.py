@@ -1,23 +1,23 @@
-"""The group in whose name offsets are kept beside Spark's checkpoint, so that lag tools see the query."""
+"""Offsets of a query, committed to a consumer group beside Spark's checkpoint, so that lag tools see them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetStore, ZooKeeperOffsets
 from ottla.spark.offset_json import Offsets
-from ottla.zookeeper.errors import ZooKeeperError
 from ottla.zookeeper.session import ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import ZooKeeperError
 
 log = logging.getLogger(__name__)
 
 
 class GroupOffsets:
-    """Belongs to one thread. With `zookeeper_connect` it is a classic group's, in ZooKeeper."""
+    """For one thread. With `zookeeper_connect` the group is a classic one, whose offsets are in ZooKeeper."""
 
     def __init__(self, group_id: str, client: ClientConfig, zookeeper_connect: str) -> None:
         self._group_id = group_id
@@ -27,19 +27,27 @@ class GroupOffsets:
         self._store: OffsetStore | None = None
         self._stored: Offsets = {}
 
-    def committed(self, places: Iterable[TopicAndPartition]) -> Offsets:
-        """What the group has stored; partitions without are missing. Raises OttlaError, ZooKeeperError."""
-        found = self._opened().fetch(self._group_id, places)
-        return {place: position.offset for place, position in found.items()}
+    def committed(self, partitions: Iterable[TopicAndPartition]) -> Offsets:
+        """The group's committed offsets, without partitions that have none. Raises OttlaError."""
+        positions = self._opened().fetch(self._group_id, partitions)
+        return {topic_partition: position.offset for topic_partition, position in positions.items()}
 
     def commit(self, offsets: Offsets) -> None:
-        """Store what changed. A failure is logged: Spark's checkpoint is what counts, this is its shadow."""
-        changed = {place: offset for place, offset in offsets.items() if self._stored.get(place) != offset}
+        """Commit the offsets that changed.
+
+        A failure is only logged: Spark's checkpoint decides, not the group.
+        """
+        changed = {
+            topic_partition: offset
+            for topic_partition, offset in offsets.items()
+            if self._stored.get(topic_partition) != offset
+        }
         if not changed:
             return
         try:
             self._opened().commit(
-                self._group_id, {place: OffsetAndMetadata(offset) for place, offset in changed.items()}
+                self._group_id,
+                {topic_partition: OffsetAndMetadata(offset) for topic_partition, offset in changed.items()},
             )
         except (OttlaError, ZooKeeperError) as error:
             log.warning("group %s: offsets of the query are not committed: %s", self._group_id, error)
@@ -59,7 +67,7 @@ class GroupOffsets:
         return ZooKeeperOffsets(self._session)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close all connections."""
         if self._store is not None:
             self._store.close()
         if self._session is not None:

@@ -1,8 +1,8 @@
-"""How far a streaming query is behind, of what Spark tells of its progress.
+"""How far a streaming query is behind, computed from the progress that Spark reports.
 
     ottla.spark.lag(query.lastProgress).total
 
-Spark takes metrics from Java's sources only; the two offsets that it does report say the same.
+Spark accepts metrics only from Java sources; the two offsets that it reports contain the same information.
 """
 
 from __future__ import annotations
@@ -18,27 +18,37 @@ from ottla.spark.offset_json import from_spark
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Offsets between the end of the last batch and the ends of the logs."""
+    """Offsets between the end of the last batch and the ends of the logs, by partition.
+
+    >>> from ottla import TopicAndPartition
+    >>> from ottla.spark import Lag
+    >>> lag = Lag({TopicAndPartition("orders", 0): 5, TopicAndPartition("orders", 1): 7})
+    >>> lag.total, lag.most
+    (12, 7)
+    """
 
     partitions: Mapping[TopicAndPartition, int]
 
     @property
     def total(self) -> int:
-        """Of all partitions."""
+        """The lag of all partitions together."""
         return sum(self.partitions.values())
 
     @property
     def most(self) -> int:
-        """Of the partition that is the furthest behind."""
+        """The lag of the partition that is furthest behind."""
         return max(self.partitions.values(), default=0)
 
 
 def lag(progress: Any) -> Lag:
-    """Of a StreamingQueryProgress, with all sources of the query; None (no batch yet) has no partitions."""
+    """The lag in a StreamingQueryProgress, over all sources of the query.
+
+    None (no batch yet) has no partitions.
+    """
     behind: dict[TopicAndPartition, int] = {}
     for source in progress.sources if progress is not None else ():
         if source.endOffset and source.latestOffset:
             done = from_spark(json.loads(source.endOffset))
-            for place, latest in from_spark(json.loads(source.latestOffset)).items():
-                behind[place] = max(0, latest - done.get(place, 0))
+            for topic_partition, latest in from_spark(json.loads(source.latestOffset)).items():
+                behind[topic_partition] = max(0, latest - done.get(topic_partition, 0))
     return Lag(behind)

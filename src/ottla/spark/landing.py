@@ -3,9 +3,8 @@
     ottla.spark.land(spark, {"kafka.bootstrap.servers": …, "subscribe": "orders"}, "tables/orders")
     ottla.spark.land_stream(spark, {…}, "tables/orders", "state/orders").awaitTermination()
 
-Spark plans, schedules, retries and keeps the offsets; a task hands back a line for each file instead of
-its rows. The files' names make it exactly once (`landing_files`). The path must be one that all executors
-share.
+Spark plans, schedules, retries and keeps the offsets; a task returns one row for each file instead of the
+records. The files' names make it exactly once (`landing_files`). All executors must share the path.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from ottla.client.properties import TEXT, Property
 from ottla.model.errors import ConfigError
+from ottla.model.property_table import TEXT, Property
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.columns import RowMaker, chosen
+from ottla.spark.columns import SparkColumnMaker, chosen
 from ottla.spark.data_source import arrow_schema, struct_of
 from ottla.spark.landing_compaction import COMPACT_AFTER, compact, is_full
 from ottla.spark.landing_files import LandedFile, LandingFile, is_there, landed, within
 from ottla.spark.options import SOURCE_OPTIONS, parse_options
-from ottla.spark.range_planner import OffsetRange, Task
+from ottla.spark.range_planner import Task, TaskRange
 from ottla.spark.readers import TopicReader, TopicStreamReader
 from ottla.spark.source_options import Mode, SourceOptions, source_options
 
@@ -66,7 +65,7 @@ IN_DIRECTORIES = {"topic", "partition"}
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What the tasks are told. `replaces`: files within a range give way to a new one (batch queries)."""
+    """What a task has to know. With `replaces` (batch queries) a new file removes files within its range."""
 
     source: SourceOptions
     root: str
@@ -107,7 +106,7 @@ def landing(options: Mapping[str, str], mode: Mode) -> Landing:
 
 
 class LandingDataSource(DataSource):
-    """A table of the files that were written: it is written by reading it."""
+    """A table with a row for each written file. Reading this table is what writes the files."""
 
     @classmethod
     def name(cls) -> str:
@@ -128,74 +127,94 @@ class LandingDataSource(DataSource):
 
 
 class LandingReader(TopicReader):
-    """Plans as any reader of topics."""
+    """Plans like TopicReader; its tasks write files."""
 
-    def __init__(self, told: Landing, _: StructType) -> None:
-        super().__init__(told.source, told.schema)
-        self._told = told
+    def __init__(self, job: Landing, _: StructType) -> None:
+        super().__init__(job.source, job.schema)
+        self._job = job
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In an executor."""
-        return land_task(partition.value, self._told)
+        return land_task(partition.value, self._job)
 
 
 class LandingStreamReader(TopicStreamReader):
-    """The same for streams."""
+    """Plans like TopicStreamReader; its tasks write files."""
 
-    def __init__(self, told: Landing, _: StructType) -> None:
-        super().__init__(told.source, told.schema)
-        self._told = told
+    def __init__(self, job: Landing, _: StructType) -> None:
+        super().__init__(job.source, job.schema)
+        self._job = job
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In an executor."""
-        return land_task(partition.value, self._told)
+        return land_task(partition.value, self._job)
 
 
 # --- in the executors
 
 
-def land_task(task: Task | None, told: Landing) -> Iterator[pa.RecordBatch]:
-    """Write the ranges of a task, and tell of the files."""
-    root = Path(told.root)
-    there = {one.topic_partition: landed(root, one.topic_partition) for one in task or ()}
-    replaced = {one: within(there[one.topic_partition], one) for one in task or () if told.replaces}
+def land_task(task: Task | None, job: Landing) -> Iterator[pa.RecordBatch]:
+    """Write the ranges of a task; yield a row for each file."""
+    root = Path(job.root)
+    there = {
+        offset_range.topic_partition: landed(root, offset_range.topic_partition)
+        for offset_range in task or ()
+    }
+    replaced = {
+        offset_range: within(there[offset_range.topic_partition], offset_range)
+        for offset_range in task or ()
+        if job.replaces
+    }
     wanted = tuple(
-        one for one in task or () if told.replaces or not _is_done(one, there[one.topic_partition])
+        offset_range
+        for offset_range in task or ()
+        if job.replaces or not _is_done(offset_range, there[offset_range.topic_partition])
     )
-    report = [_written(file, replaced.get(file.wanted, [])) for file in _files(wanted, told)]
+    report = [_written(file, replaced.get(file.wanted, [])) for file in _files(wanted, job)]
     if report:
         yield pa.RecordBatch.from_pylist(report, schema=REPORT)
 
 
-def _is_done(one: OffsetRange, files: list[LandedFile]) -> bool:
-    """Whether an earlier try of the batch has written the range. Raises ConfigError for another overlap."""
-    if is_there(files, one):
-        log.info("%s: offsets %d to %d are there already", one.topic_partition, one.start, one.end - 1)
+def _is_done(offset_range: TaskRange, files: list[LandedFile]) -> bool:
+    """Whether an earlier attempt of the batch has written the range.
+
+    Raises ConfigError for any other overlap.
+    """
+    if is_there(files, offset_range):
+        log.info(
+            "%s: offsets %d to %d are there already",
+            offset_range.topic_partition,
+            offset_range.start,
+            offset_range.end - 1,
+        )
         return True
-    if within(files, one):
+    if within(files, offset_range):
         raise ConfigError(
-            f"{one.topic_partition}: files have some of the offsets {one.start} to {one.end - 1}; another"
-            " query writes to this path, or its checkpoint is lost: choose another path"
+            f"{offset_range.topic_partition}: files have some of the offsets {offset_range.start} to "
+            f"{offset_range.end - 1}; another query writes to this path, or its checkpoint "
+            "is lost: choose another path"
         )
     return False
 
 
-def _files(ranges: Task, told: Landing) -> Iterator[LandingFile]:
-    """A file for each range that has records, written to its end and still hidden."""
-    from ottla.spark.range_reader import freeze_once, read_ranges  # kernels: not for the driver
+def _files(ranges: Task, job: Landing) -> Iterator[LandingFile]:
+    """Yield a complete but still hidden file for each range that has records."""
+    from ottla.spark.range_reader import read_ranges, settle_in  # kernels: not for the driver
 
-    freeze_once()
-    maker = RowMaker(told.schema)
-    by_place = {one.topic_partition: one for one in ranges}
+    settle_in()
+    maker = SparkColumnMaker(job.schema)
+    by_partition = {offset_range.topic_partition: offset_range for offset_range in ranges}
     files: dict[TopicAndPartition, LandingFile] = {}
-    source = told.source
+    source = job.source
     try:
-        for place, records in read_ranges(
+        for topic_partition, records in read_ranges(
             ranges, source.client, source.fetch, patience_ms=source.poll_timeout_ms
         ):
-            if place not in files:
-                files[place] = LandingFile(Path(told.root), by_place[place], told.schema, told.compression)
-            files[place].add(maker.rows(place, records))
+            if topic_partition not in files:
+                files[topic_partition] = LandingFile(
+                    Path(job.root), by_partition[topic_partition], job.schema, job.compression
+                )
+            files[topic_partition].add(maker.rows(topic_partition, records))
         yield from files.values()
         files.clear()
     finally:
@@ -205,13 +224,13 @@ def _files(ranges: Task, told: Landing) -> Iterator[LandingFile]:
 
 def _written(file: LandingFile, replaced: list[LandedFile]) -> dict[str, object]:
     size = file.finish()
-    for one in replaced:
-        if one.path != file.path:
-            one.path.unlink(missing_ok=True)
-    place, start, end, _ = file.wanted
+    for old_file in replaced:
+        if old_file.path != file.path:
+            old_file.path.unlink(missing_ok=True)
+    topic_partition, start, end, _ = file.wanted
     return {
-        "topic": place.topic,
-        "partition": place.partition,
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
         "start": start,
         "end": end,
         "rows": file.rows,
@@ -233,9 +252,9 @@ class Landed:
 
 
 def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> Landed:
-    """Write a bounded range of topics, by the options of a batch query.
+    """Write a bounded range of topics, chosen by the options of a batch query.
 
-    What was written of that range before gives way to it, so it may be run again.
+    Files that an earlier run wrote for the range are replaced, so it may be run again.
     """
     spark.dataSource.register(LandingDataSource)
     rows = spark.read.format(FORMAT).options(**options).option("path", str(path)).load().collect()
@@ -258,11 +277,11 @@ def land_stream(
     name: str = "",
     compact_after: int = COMPACT_AFTER,
 ) -> StreamingQuery:
-    """Write topics as records come, each once, from where the checkpoint is.
+    """Write records as they arrive, each once, starting at the checkpoint.
 
-    `trigger` is Spark's: {"availableNow": True} ends when all is written, {"processingTime": "1 minute"}
-    makes a file for each partition in a minute. So many small files of a partition are put together; 0 for
-    never.
+    `trigger` is Spark's: {"availableNow": True} ends when everything is written, {"processingTime": "1
+    minute"} makes one file per partition and minute. After `compact_after` small files of a partition they
+    are merged into one; 0 turns that off.
     """
     spark.dataSource.register(LandingDataSource)
     files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
@@ -271,7 +290,10 @@ def land_stream(
         rows = batch.collect()  # the files are written by reading
         log.info("batch %d: %d rows into %d files", number, sum(row["rows"] for row in rows), len(rows))
         directories = sorted({str(Path(row["path"]).parent) for row in rows})
-        compact(batch.sparkSession, [one for one in directories if is_full(Path(one), compact_after)])
+        compact(
+            batch.sparkSession,
+            [directory for directory in directories if is_full(Path(directory), compact_after)],
+        )
 
     writer = files.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
     if name:

@@ -1,7 +1,7 @@
-"""Small files of a landed partition become one, whose name says that it holds the records of all of them.
+"""Merges the small files of a landed partition into one whose name covers the offsets of all of them.
 
-It appears before the others go. Whoever is killed in between leaves files that lie within a larger one: they
-hold nothing that it has not, and the next compaction removes them.
+The merged file appears before the small ones are removed. If the process is killed in between, the small
+files lie within the large one and hold nothing else; the next compaction removes them.
 """
 
 from __future__ import annotations
@@ -27,52 +27,52 @@ TARGET_BYTES = 128 << 20
 
 
 def is_full(directory: Path, after: int, target_bytes: int = TARGET_BYTES) -> bool:
-    """Whether so many small files are there that they are to be put together, or some that are not needed."""
+    """Whether the directory has `after` small files to merge, or files that lie within others."""
     files = landed_in(directory)
-    small = sum(one.path.stat().st_size < target_bytes for one in files)
+    small = sum(file.path.stat().st_size < target_bytes for file in files)
     return bool(after) and (small >= max(2, after) or len(outer(files)) < len(files))
 
 
 def outer(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files that lie within no other one."""
+    """Files whose offsets do not lie within another file."""
     kept: list[LandedFile] = []
-    for one in sorted(files, key=lambda file: (file.start, -file.end)):
-        if not kept or one.end > kept[-1].end:
-            kept.append(one)
+    for file in sorted(files, key=lambda landed: (landed.start, -landed.end)):
+        if not kept or file.end > kept[-1].end:
+            kept.append(file)
     return kept
 
 
 def runs(files: Sequence[LandedFile], sizes: Sequence[int], target_bytes: int) -> list[list[LandedFile]]:
-    """Small files in a row, without a gap, that make up one of about the wanted size each. Pure."""
-    found: list[list[LandedFile]] = []
+    """Runs of small neighbours without a gap, each of about `target_bytes` together. Pure."""
+    neighbours: list[list[LandedFile]] = []
     last_end, room = -1, 0
-    for one, size in zip(files, sizes, strict=True):
+    for file, size in zip(files, sizes, strict=True):
         if size >= target_bytes:
             room = 0
             continue
-        if room > 0 and one.start == last_end:
-            found[-1].append(one)
+        if room > 0 and file.start == last_end:
+            neighbours[-1].append(file)
         else:
-            found.append([one])
+            neighbours.append([file])
             room = target_bytes
-        room, last_end = room - size, one.end
-    return [run for run in found if len(run) > 1]
+        room, last_end = room - size, file.end
+    return [run for run in neighbours if len(run) > 1]
 
 
 def compact(spark: SparkSession, directories: Sequence[str]) -> None:
-    """Put small files together, a task for each directory."""
+    """Merge small files, with one Spark task for each directory."""
     if directories:
         tasks = spark.sparkContext.parallelize(directories, len(directories))
-        tasks.foreach(lambda one: compact_directory(Path(one)))
+        tasks.foreach(lambda directory: compact_directory(Path(directory)))
 
 
 def compact_directory(directory: Path, target_bytes: int = TARGET_BYTES) -> None:
-    """In an executor."""
+    """Merge the small files of one directory. Runs in an executor."""
     files = landed_in(directory)
     kept = outer(files)
-    for one in set(files) - set(kept):
-        one.path.unlink(missing_ok=True)
-    for run in runs(kept, [one.path.stat().st_size for one in kept], target_bytes):
+    for file in set(files) - set(kept):
+        file.path.unlink(missing_ok=True)
+    for run in runs(kept, [file.path.stat().st_size for file in kept], target_bytes):
         _merge(directory, run)
 
 
@@ -82,11 +82,11 @@ def _merge(directory: Path, run: Sequence[LandedFile]) -> None:
         first = pq.ParquetFile(run[0].path)
         codec = first.metadata.row_group(0).column(0).compression
         with parquet_writer(hidden, first.schema_arrow, codec) as writer:
-            for one in run:
-                writer.write_table(pq.ParquetFile(one.path).read())
+            for file in run:
+                writer.write_table(pq.ParquetFile(file.path).read())
         appear(hidden, file_of(directory, run[0].start, run[-1].end))
     finally:
         hidden.unlink(missing_ok=True)
-    for one in run:
-        one.path.unlink(missing_ok=True)
+    for file in run:
+        file.path.unlink(missing_ok=True)
     log.info("%d files of %s are one now", len(run), directory)

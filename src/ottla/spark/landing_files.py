@@ -2,9 +2,9 @@
 
     PATH/topic=orders/partition=3/00000000000000000100-00000000000000000250.parquet       offsets 100 to 249
 
-A file appears whole or not at all. So records are there exactly once if no two files overlap, and nothing
-else has to be kept: a batch that is repeated after a crash finds its files, and leaves them as they are.
-The first two levels are columns for every reader of partitioned tables.
+A file appears whole or not at all. So every record is stored exactly once if no two files overlap, and no
+other bookkeeping is needed: a batch that is repeated after a crash sees its files and leaves them alone.
+Readers of partitioned tables take the two directory levels as columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.range_planner import OffsetRange
+from ottla.spark.range_planner import TaskRange
 from ottla.spark.whole_files import appear
 
 ROW_GROUP_BYTES = 64 << 20
@@ -39,21 +39,21 @@ _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
 class LandedFile(NamedTuple):
-    """A file that is there, with its offsets from `start` to before `end`."""
+    """A finished file with the offsets from `start` to before `end`."""
 
     start: int
     end: int
     path: Path
 
 
-def directory_of(root: Path, place: TopicAndPartition) -> Path:
-    """Where the files of a partition are."""
-    return root / f"topic={place.topic}" / f"partition={place.partition}"
+def directory_of(root: Path, topic_partition: TopicAndPartition) -> Path:
+    """The directory of a partition's files."""
+    return root / f"topic={topic_partition.topic}" / f"partition={topic_partition.partition}"
 
 
-def landed(root: Path, place: TopicAndPartition) -> list[LandedFile]:
+def landed(root: Path, topic_partition: TopicAndPartition) -> list[LandedFile]:
     """The files of a partition, by offset."""
-    return landed_in(directory_of(root, place))
+    return landed_in(directory_of(root, topic_partition))
 
 
 def landed_in(directory: Path) -> list[LandedFile]:
@@ -62,28 +62,29 @@ def landed_in(directory: Path) -> list[LandedFile]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
-    found = ((_NAME.fullmatch(name), name) for name in names)
-    return sorted(LandedFile(int(m[1]), int(m[2]), directory / name) for m, name in found if m is not None)
+    matches = ((_NAME.fullmatch(name), name) for name in names)
+    return sorted(LandedFile(int(m[1]), int(m[2]), directory / name) for m, name in matches if m is not None)
 
 
-def is_there(files: Iterable[LandedFile], wanted: OffsetRange) -> bool:
-    """Whether one file has all records of a range."""
-    return any(one.start <= wanted.start and wanted.end <= one.end for one in files)
+def is_there(files: Iterable[LandedFile], wanted: TaskRange) -> bool:
+    """Whether a single file covers the whole range."""
+    return any(file.start <= wanted.start and wanted.end <= file.end for file in files)
 
 
-def within(files: Iterable[LandedFile], wanted: OffsetRange) -> list[LandedFile]:
-    """The files that a new one for the range takes the place of.
+def within(files: Iterable[LandedFile], wanted: TaskRange) -> list[LandedFile]:
+    """The files that lie within `wanted` and that a new file for it would replace.
 
-    Raises ConfigError if a file has some of the records and others, too.
+    Raises ConfigError if a file overlaps the range only partly.
     """
     inside = []
-    for one in files:
-        if wanted.start <= one.start and one.end <= wanted.end:
-            inside.append(one)
-        elif one.start < wanted.end and wanted.start < one.end:
+    for file in files:
+        if wanted.start <= file.start and file.end <= wanted.end:
+            inside.append(file)
+        elif file.start < wanted.end and wanted.start < file.end:
             raise ConfigError(
-                f"{one.path} has offsets {one.start} to {one.end - 1}, and {wanted.start} to {wanted.end - 1}"
-                " are to be written: choose a range that does not cut a file, or another path"
+                f"{file.path} has offsets {file.start} to {file.end - 1}, and {wanted.start} to "
+                f"{wanted.end - 1} are to be written: choose a range that does not cut a file, "
+                "or another path"
             )
     return inside
 
@@ -94,7 +95,7 @@ def file_of(directory: Path, start: int, end: int) -> Path:
 
 
 def remove_strays(directory: Path) -> None:
-    """Hidden files that killed tasks have left; nobody writes at one for a day."""
+    """Remove hidden files that killed tasks left behind: those that are older than a day."""
     for path in directory.glob(".*"):
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > STRAY_S:
@@ -102,7 +103,7 @@ def remove_strays(directory: Path) -> None:
 
 
 def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """A writer of the columns of records, each in the way that suits it."""
+    """A parquet writer with an encoding that suits each column."""
     dictionary, growing, measured = (
         [name for name in names if name in schema.names] for names in (DICTIONARY, GROWING, MEASURED)
     )
@@ -117,9 +118,9 @@ def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.Parque
 
 
 class LandingFile:
-    """A file that is being written; it appears with `finish`. Rows are collected into large groups."""
+    """A file that is being written. It appears at `finish`. Rows are collected into large row groups."""
 
-    def __init__(self, root: Path, wanted: OffsetRange, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, root: Path, wanted: TaskRange, schema: pa.Schema, compression: str) -> None:
         directory = directory_of(root, wanted.topic_partition)
         directory.mkdir(parents=True, exist_ok=True)
         remove_strays(directory)
@@ -132,7 +133,7 @@ class LandingFile:
         self._writer = parquet_writer(self._hidden, schema, compression)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take some rows in, in the order of their offsets."""
+        """Add rows, in the order of their offsets."""
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
@@ -146,12 +147,12 @@ class LandingFile:
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
 
     def finish(self) -> int:
-        """Let it appear, under its name, for good; how many bytes it has."""
+        """Make the file appear under its name. Returns its size in bytes."""
         self._write()
         self._writer.close()
         return appear(self._hidden, self.path)
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the hidden file."""
         self._writer.close()
         self._hidden.unlink(missing_ok=True)

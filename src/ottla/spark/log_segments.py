@@ -1,8 +1,8 @@
-"""Segment files of a partition on disk: which there are, and which bytes hold which offsets and times.
+"""Segment files of a partition on disk: which exist, and which bytes hold which offsets and times.
 
-Files are only read, so a copy on a medium that cannot be written will do. Their indexes say where to
-begin; without an index a segment is read from its first byte. A broker may append meanwhile: what is
-whole when a file is looked at is read.
+Files are only read, so a read-only copy will do. Their indexes say where to begin; without an index a segment
+is read from its first byte. A broker may append meanwhile: complete batches are read, an incomplete one is
+not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILES = FileSystem()
 
 
 class SegmentPiece(NamedTuple):
-    """Bytes of a segment file, from where an entry begins, and the offsets that are wanted of them."""
+    """A byte range of a segment file that begins with an entry, and the offsets to take from it."""
 
     topic_partition: TopicAndPartition
     path: str
@@ -41,13 +41,13 @@ class SegmentPiece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
         return self.end_position - self.position
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentOnDisk:
-    """One `.log` file. `next_base` is where the next one begins; None for the last."""
+    """A `.log` file. `next_base` is the base offset of the next segment; None for the last."""
 
     directory: Path
     base_offset: int
@@ -55,11 +55,11 @@ class SegmentOnDisk:
 
     @property
     def path(self) -> Path:
-        """The file of batches."""
+        """The `.log` file."""
         return file_names.segment_file(self.directory, self.base_offset, file_names.LOG)
 
     def offset_index(self, log_bytes: int) -> OffsetIndex:
-        """Empty if the file is missing or damaged: then everything is read."""
+        """The offset index; empty if it is missing or damaged, and then the whole segment is read."""
         path = file_names.segment_file(self.directory, self.base_offset, file_names.INDEX)
         index = OffsetIndex(path, self.base_offset, INDEX_ENTRIES_MAX, _FILES)
         if index.load(log_bytes):
@@ -67,7 +67,7 @@ class SegmentOnDisk:
         return OffsetIndex(path, self.base_offset, INDEX_ENTRIES_MAX, _FILES)
 
     def time_index(self) -> TimeIndex:
-        """The same for times."""
+        """The time index; empty if it is missing or damaged."""
         path = file_names.segment_file(self.directory, self.base_offset, file_names.TIME_INDEX)
         index = TimeIndex(path, self.base_offset, INDEX_ENTRIES_MAX, _FILES)
         return index if index.load() else TimeIndex(path, self.base_offset, INDEX_ENTRIES_MAX, _FILES)
@@ -82,18 +82,18 @@ class PartitionOnDisk:
     start_offset: int
 
     def offset_at(self, time_ms: int, without_match: int) -> int:
-        """The offset of the first record from that time on."""
+        """The offset of the first record at or after the time."""
         for segment in self.segments:
             times = segment.time_index()
             if segment.next_base is not None and times.count and times.last[0] < time_ms:
                 continue  # a segment that is done has the time of its youngest record in its index
             with reading(segment.path) as (read, size):
                 position = segment.offset_index(size).lookup(times.lookup(time_ms))
-                for chunk, at, place, length in entries(read, position, size):
-                    header = header_at(chunk, at, place)
+                for chunk, at, start, length in entries(read, position, size):
+                    header = header_at(chunk, at, start)
                     if header is None or header.max_timestamp < time_ms:
                         continue
-                    offset = _first_from(time_ms, read(place, length))
+                    offset = _first_from(time_ms, read(start, length))
                     if offset is not None:
                         return offset
         return without_match
@@ -116,8 +116,8 @@ class PartitionOnDisk:
 
 
 def _first_from(time_ms: int, entry: Buffer) -> int | None:
-    """The offset of the first record of a batch that is not older."""
-    from ottla.records.reader import decode  # kernels: only who asks for times needs them
+    """The offset of the batch's first record at or after the time."""
+    from ottla.records.reader import decode  # loads the kernels, which only times need
 
     records = decode(entry).batch
     times = records.column("timestamp").cast("int64").fill_null(-1).to_numpy()
@@ -136,7 +136,7 @@ def _cuts(first: int, last: int, positions: Sequence[int], bytes_max: int) -> li
 
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[Read, int]]:
-    """A function that reads the file, and how many bytes it has."""
+    """Open the file; gives a function that reads from it, and its size in bytes."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         yield lambda position, size: os.pread(descriptor, size, position), os.fstat(descriptor).st_size
@@ -145,22 +145,24 @@ def reading(path: Path) -> Iterator[tuple[Read, int]]:
 
 
 def partitions_in(paths: Sequence[str]) -> list[PartitionOnDisk]:
-    """The partitions whose directories are there, or directly below. Raises ConfigError if there are none."""
-    found: dict[TopicAndPartition, PartitionOnDisk] = {}
+    """The partitions in these directories or directly below them. Raises ConfigError if there are none."""
+    partitions: dict[TopicAndPartition, PartitionOnDisk] = {}
     for text in paths:
         root = Path(text.removeprefix("file:"))
         if not root.is_dir():
             raise ConfigError(f"path={text}: there is no such directory")
-        for directory in [root, *sorted(one for one in root.iterdir() if one.is_dir())]:
-            one = _partition(directory)
-            if one is None:
+        for directory in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
+            partition = _partition(directory)
+            if partition is None:
                 continue
-            if one.topic_partition in found:
-                raise ConfigError(f"path={','.join(paths)}: {one.topic_partition} is there twice: name one")
-            found[one.topic_partition] = one
-    if not found:
+            if partition.topic_partition in partitions:
+                raise ConfigError(
+                    f"path={','.join(paths)}: {partition.topic_partition} is there twice: name one"
+                )
+            partitions[partition.topic_partition] = partition
+    if not partitions:
         raise ConfigError(f"path={','.join(paths)}: no directory such as orders-0 with .log files in it")
-    return [found[place] for place in sorted(found)]
+    return [partitions[topic_partition] for topic_partition in sorted(partitions)]
 
 
 def _partition(directory: Path) -> PartitionOnDisk | None:
@@ -168,7 +170,7 @@ def _partition(directory: Path) -> PartitionOnDisk | None:
     if name is None:
         return None
     parsed = (file_names.parse_segment_file(path.name) for path in directory.iterdir())
-    bases = sorted(one[0] for one in parsed if one is not None and one[1:] == (file_names.LOG, ""))
+    bases = sorted(name[0] for name in parsed if name is not None and name[1:] == (file_names.LOG, ""))
     if not bases:
         return None
     following = [*bases[1:], None]

@@ -2,9 +2,8 @@
 
     spark.read.format("ottla-log").load("/var/lib/kafka/data")
 
-Backups, the disk of a broker that is gone, cold data. Executors read the files themselves, so the
-directory must be there for them. The schema is that of format("ottla"). Records of aborted transactions
-are not left out.
+For backups, disks of brokers that are gone, and cold data. Executors read the files themselves, so they must
+see the directory. The schema is that of format("ottla"). Records of aborted transactions are included.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.columns import HEADERS, RowMaker
+from ottla.spark.columns import HEADERS, SparkColumnMaker
 from ottla.spark.data_source import arrow_schema, schema_of
 from ottla.spark.log_segments import PartitionOnDisk, SegmentPiece, partitions_in, reading
 from ottla.spark.offset_json import parse_offsets
@@ -33,7 +32,7 @@ LOG_END = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Checked. Offsets are None where the log's own start and end are meant."""
+    """Checked options. None as an offset means the start or end of the log."""
 
     paths: tuple[str, ...]
     topics: Topics | TopicPattern | None
@@ -99,26 +98,26 @@ class LogReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """On the driver: looks at names and indexes, and reads no records."""
+        """Plan on the driver, from file names and indexes, without reading records."""
         return [InputPartition(task) for task in log_tasks(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In an executor."""
-        from ottla.spark.range_reader import freeze_once
+        from ottla.spark.range_reader import settle_in
 
-        freeze_once()
-        maker = RowMaker(self._schema)
+        settle_in()
+        maker = SparkColumnMaker(self._schema)
         for piece in partition.value or ():
             for records in records_of(piece, has_headers=HEADERS in self._schema.names):
                 yield maker.rows(piece.topic_partition, records)
 
 
 def log_tasks(options: LogOptions) -> list[tuple[SegmentPiece, ...]]:
-    """The pieces of all partitions, small ones together."""
+    """Tasks for the pieces of all partitions; small pieces share a task."""
     tasks: list[tuple[SegmentPiece, ...]] = []
     task: list[SegmentPiece] = []
     for piece in _pieces(options):
-        if task and sum(one.size for one in task) + piece.size > options.bytes_per_task:
+        if task and sum(segment.size for segment in task) + piece.size > options.bytes_per_task:
             tasks.append(tuple(task))
             task = []
         task.append(piece)
@@ -126,39 +125,41 @@ def log_tasks(options: LogOptions) -> list[tuple[SegmentPiece, ...]]:
 
 
 def _pieces(options: LogOptions) -> Iterator[SegmentPiece]:
-    partitions = [one for one in partitions_in(options.paths) if _is_wanted(one, options.topics)]
-    places = {one.topic_partition for one in partitions}
+    partitions = [
+        partition for partition in partitions_in(options.paths) if _is_wanted(partition, options.topics)
+    ]
+    topic_partitions = {partition.topic_partition for partition in partitions}
     for what, given in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if given is not None:
-            check_complete(what, given, places)
-    for one in partitions:
-        start, end = _bounds(one, options)
+            check_complete(what, given, topic_partitions)
+    for partition in partitions:
+        start, end = _bounds(partition, options)
         if start < end:
-            yield from one.pieces(start, end, options.bytes_per_task)
+            yield from partition.pieces(start, end, options.bytes_per_task)
 
 
-def _is_wanted(one: PartitionOnDisk, topics: Topics | TopicPattern | None) -> bool:
-    topic = one.topic_partition.topic
+def _is_wanted(partition_on_disk: PartitionOnDisk, topics: Topics | TopicPattern | None) -> bool:
+    topic = partition_on_disk.topic_partition.topic
     if isinstance(topics, TopicPattern):
         return topics.matches(topic)
     return topics is None or topic in topics.names
 
 
-def _bounds(one: PartitionOnDisk, options: LogOptions) -> tuple[int, int]:
-    start, end = one.start_offset, LOG_END
+def _bounds(partition_on_disk: PartitionOnDisk, options: LogOptions) -> tuple[int, int]:
+    start, end = partition_on_disk.start_offset, LOG_END
     if options.starting is not None:
-        start = max(start, options.starting[one.topic_partition])
+        start = max(start, options.starting[partition_on_disk.topic_partition])
     if options.ending is not None:
-        end = options.ending[one.topic_partition]
+        end = options.ending[partition_on_disk.topic_partition]
     if options.starting_ms is not None:
-        start = max(start, one.offset_at(options.starting_ms, LOG_END))
+        start = max(start, partition_on_disk.offset_at(options.starting_ms, LOG_END))
     if options.ending_ms is not None:
-        end = min(end, one.offset_at(options.ending_ms, LOG_END))
+        end = min(end, partition_on_disk.offset_at(options.ending_ms, LOG_END))
     return start, end
 
 
 def records_of(piece: SegmentPiece, *, has_headers: bool) -> Iterator[pa.RecordBatch]:
-    """The records of a piece, a few megabytes at a time. Raises CorruptRecord with the file's name."""
+    """Yield the records of a piece, some megabytes at a time. Raises CorruptRecord with the file's name."""
     from ottla.records.reader import decode  # kernels: not for the driver
 
     position, block_bytes = piece.position, BLOCK_BYTES

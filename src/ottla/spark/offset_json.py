@@ -1,9 +1,9 @@
 """Offsets as Spark writes them: {"orders": {"0": 23, "1": -1}}; -1 is the latest, -2 the earliest.
 
-What a streaming query stores in its checkpoint is the same, so a checkpoint can be read by people and by
-Spark's own connector. The first batch of a query also carries where the query began, under a name that no
-topic can have. Spark asks a source for its first offset again if that batch has to be repeated, and by
-then "latest" is another place: records between the two would be lost without a word.
+A streaming query stores the same JSON in its checkpoint, so people and Spark's own connector can read it. The
+end of the first batch also contains the query's start, under a name that no topic can have: Spark asks a
+source for its first offset again if that batch has to be repeated, and by then "latest" is another offset.
+Records between the two would be lost silently.
 
     {"@start": {"orders": {"0": 20}}, "orders": {"0": 23}}
 """
@@ -25,8 +25,8 @@ LONG_MAX = (1 << 63) - 1
 
 
 def parse_offsets(text: str, what: str, *, minimum: int) -> Offsets:
-    """The offsets (or times) of an option. Raises ConfigError that shows what was meant."""
-    found: Offsets = {}
+    """Parse the offsets (or times) of an option. Raises ConfigError with an example."""
+    offsets: Offsets = {}
     for topic, rows in _object(text, what, '{"topic": {"0": 23}}').items():
         if not isinstance(rows, dict):
             raise ConfigError(f'{what}: {topic!r} has {rows!r:.100}; partitions are wanted: {{"0": 23}}')
@@ -35,28 +35,30 @@ def parse_offsets(text: str, what: str, *, minimum: int) -> Offsets:
                 raise ConfigError(f"{what}: {topic!r} has {number!r}: {value!r}; whole numbers are wanted")
             if not minimum <= value <= LONG_MAX:
                 raise ConfigError(f"{what}: {topic}-{number} is {value}; it must be {minimum} or more")
-            found[TopicAndPartition(topic, int(number))] = value
-    if not found:
+            offsets[TopicAndPartition(topic, int(number))] = value
+    if not offsets:
         raise ConfigError(f'{what} has no partition: write {{"topic": {{"0": 23}}}}')
-    return found
+    return offsets
 
 
 def parse_partitions(text: str, what: str) -> tuple[TopicAndPartition, ...]:
     """Partitions as `assign` lists them: {"orders": [0, 1]}."""
-    found: list[TopicAndPartition] = []
+    partitions: list[TopicAndPartition] = []
     for topic, numbers in _object(text, what, '{"topic": [0, 1]}').items():
-        if not isinstance(numbers, list) or not all(type(one) is int and one >= 0 for one in numbers):
+        if not isinstance(numbers, list) or not all(
+            type(number) is int and number >= 0 for number in numbers
+        ):
             raise ConfigError(f"{what}: {topic!r} has {numbers!r:.100}; a list of numbers is wanted: [0, 1]")
-        found += [TopicAndPartition(topic, number) for number in numbers]
-    if not found:
+        partitions += [TopicAndPartition(topic, number) for number in numbers]
+    if not partitions:
         raise ConfigError(f'{what} has no partition: write {{"topic": [0, 1]}}')
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(partitions)))
 
 
 def to_spark(
     offsets: Mapping[TopicAndPartition, int], start: Mapping[TopicAndPartition, int] | None = None
 ) -> SparkOffset:
-    """Offsets for Spark, sorted: it compares their texts to see whether there is anything new."""
+    """Offsets as Spark stores them, sorted: Spark compares the texts to see whether there is new data."""
     made: SparkOffset = {} if start is None else {START: to_spark(start)}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
@@ -64,7 +66,7 @@ def to_spark(
 
 
 def from_spark(offset: Mapping[str, Any]) -> Offsets:
-    """What Spark hands back, without where the query began."""
+    """The offsets in what Spark gives back, without the query's start."""
     return {
         TopicAndPartition(topic, int(partition)): position
         for topic, rows in offset.items()
@@ -74,22 +76,22 @@ def from_spark(offset: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(offset: Mapping[str, Any]) -> Offsets | None:
-    """Where the query began, if this is the end of its first batch."""
+    """The query's start, if this is the end of its first batch; else None."""
     return from_spark(offset[START]) if START in offset else None
 
 
 def shown(partitions: Iterable[TopicAndPartition], most: int = 10) -> str:
-    """Partitions in a message, not more than one can read."""
-    names = [str(one) for one in sorted(partitions)]
+    """Partitions for an error message; a long list is shortened."""
+    names = [str(partition) for partition in sorted(partitions)]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def _object(text: str, what: str, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise ConfigError(f"{what}={text!r:.200}: JSON is wanted, {example}")
-    return found
+    return value

@@ -1,21 +1,21 @@
-"""What users say in .option(…): Spark's own Kafka connector's names, and a few more, parsed once. Pure.
+"""The options of .option(…), parsed once: those of Spark's own Kafka connector, and a few more. Pure.
 
-Names are case-insensitive, as Spark's are. What begins with `kafka.` goes to the client; a name that is known
-nowhere is an error that tells the nearest one. Settings that only make sense in Java's client are
+Names are case-insensitive, as Spark's are. Names that begin with `kafka.` are settings of the client. An
+unknown name is an error that suggests the nearest one. Settings that only make sense in Java's client are
 accepted and have no effect, so that code moves here by changing the format's name.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.client.properties import BOOLEAN, INT, LONG_MAX, TEXT, TEXTS, Kind, Property
+from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError
+from ottla.model.property_table import BOOLEAN, INT, LONG, TEXT, TEXTS, Kind, Property
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ DURATION = Kind("duration", _duration, "a time such as 500ms, 30s or 15m")
 
 
 def _count(name: str, doc: str, *, minimum: int = 1) -> Property:
-    return Property(name, INT, None, doc, minimum=minimum, maximum=LONG_MAX)
+    return Property(name, LONG, None, doc, minimum=minimum)
 
 
 COLUMNS = Property("columns", TEXTS, (), "Only these columns, in this order: the others are not made.")
@@ -156,14 +156,14 @@ WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Options by their rows' keys, and those of the client without their prefix."""
+    """Parsed options by name, and the client's settings without their prefix."""
 
     values: Mapping[str, Any]
     names: frozenset[str]
     kafka: Mapping[str, str]
 
     def is_given(self, name: str) -> bool:
-        """Whether the user wrote it."""
+        """Whether the user set the option."""
         return name in self.names
 
 
@@ -187,7 +187,7 @@ def parse_options(table: Iterable[Property], options: Mapping[str, str]) -> Give
 
 
 def client_properties(kafka: Mapping[str, str]) -> dict[str, object]:
-    """What the client is to be made of. Raises ConfigError for what a query may not set."""
+    """The client's settings. Raises ConfigError for those that a query must not set."""
     for name, remedy in FORBIDDEN.items():
         if name in kafka:
             raise ConfigError(f"kafka.{name} cannot be set: {remedy}")
@@ -203,7 +203,6 @@ def _unknown(name: str, rows: Mapping[str, Property]) -> ConfigError:
     lower = name.lower()
     if lower in {"bootstrap.servers", "security.protocol"} or lower.startswith(("sasl.", "ssl.")):
         return ConfigError(f"{name} is no option: settings of the client begin with kafka., so kafka.{lower}")
-    close = difflib.get_close_matches(lower, list(rows), n=1, cutoff=0.6)
-    known = ", ".join(sorted(row.name for row in rows.values()))
-    hint = f"did you mean {rows[close[0]].name}?" if close else f"known are {known}, and kafka.*"
-    return ConfigError(f"{name} is no option of this format; {hint}")
+    known = sorted(row.name for row in rows.values())
+    others = f"; known are {', '.join(known)}, and kafka.*"
+    return ConfigError(f"{name} is no option of this format{hint(name, known, otherwise=others)}")

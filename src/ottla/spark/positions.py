@@ -1,4 +1,4 @@
-"""Where a query begins and ends, as its options say it: values, before any broker is asked."""
+"""Where a query begins and ends, as its options say, before any broker is asked. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.spark.offset_json import Offsets, parse_partitions, shown
 
 
 class Edge(Enum):
-    """A place that brokers know."""
+    """A named position: the start or end of the log, or the group's committed offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -30,7 +30,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record of each partition from a time on, in milliseconds since 1970."""
+    """The first record of each partition at or after a time, in milliseconds since 1970."""
 
     time_ms: int
 
@@ -46,7 +46,7 @@ Position = Edge | AtOffsets | AtTime | AtTimes
 
 
 class WithoutMatch(Enum):
-    """What becomes of a partition that has no record from the wanted time on."""
+    """What to do with a partition whose records are all older than the requested time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -66,7 +66,7 @@ class TopicPattern:
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic is meant."""
+        """Whether the pattern matches the whole name."""
         return re.fullmatch(self.pattern, topic) is not None
 
 
@@ -81,12 +81,15 @@ Subscription = Topics | TopicPattern | Partitions
 
 
 def subscription(values: Mapping[str, Any]) -> Subscription:
-    """Of the one option of three that is given. Raises ConfigError for none or several."""
+    """The subscription in `subscribe`, `subscribePattern` or `assign`.
+
+    Raises ConfigError for none or several.
+    """
     names = [name for name in ("assign", "subscribe", "subscribePattern") if values.get(name)]
     if len(names) != 1:
-        found = " and ".join(names) or "none"
+        given = " and ".join(names) or "none"
         raise ConfigError(
-            f"one of assign, subscribe and subscribePattern says what to read; there is {found}"
+            f"one of assign, subscribe and subscribePattern says what to read; there is {given}"
         )
     if names == ["assign"]:
         return Partitions(parse_partitions(values["assign"], "assign"))
@@ -100,7 +103,7 @@ def subscription(values: Mapping[str, Any]) -> Subscription:
 
 
 def check_complete(what: str, given: Offsets, wanted: set[TopicAndPartition]) -> None:
-    """Spark's rule: whoever names offsets names them for every partition, and for no other."""
+    """Raise ConfigError unless `given` has exactly the partitions of the query, as Spark demands."""
     missing, strange = wanted - given.keys(), given.keys() - wanted
     if missing:
         raise ConfigError(f"{what} has no {shown(missing)}: name every partition, -2 for its earliest offset")

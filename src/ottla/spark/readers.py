@@ -1,4 +1,4 @@
-"""The readers that Spark calls: plans on the driver, Arrow batches in the executors."""
+"""The readers that Spark calls: planning on the driver, Arrow batches in the executors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.spark.columns import RowMaker
+from ottla.spark.columns import SparkColumnMaker
 from ottla.spark.offset_json import SparkOffset
 from ottla.spark.range_planner import Task
 from ottla.spark.source_options import SourceOptions
@@ -26,29 +26,32 @@ Records = tuple[TopicAndPartition, pa.RecordBatch]
 
 
 def rows_of(task: Task | None, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What a task yields. Spark makes one task without ranges where there is nothing to read."""
-    from ottla.spark.range_reader import freeze_once, read_ranges  # kernels: not for the driver
+    """Yield the rows of a task. Where there is nothing to read, Spark makes one task without ranges."""
+    from ottla.spark.range_reader import read_ranges, settle_in  # kernels: not for the driver
 
-    freeze_once()
-    maker = RowMaker(schema)
+    settle_in()
+    maker = SparkColumnMaker(schema)
     records = read_ranges(task or (), options.client, options.fetch, patience_ms=options.poll_timeout_ms)
     if options.repeated_rows is not None:
         records = without_repeats(task or (), records)
-    for place, batch in records:
-        yield maker.rows(place, batch)
+    for topic_partition, batch in records:
+        yield maker.rows(topic_partition, batch)
 
 
 def without_repeats(task: Task, records: Iterable[Records]) -> Iterator[Records]:
-    """Records that were not there before, of the ranges themselves: what stands before them is only seen."""
+    """Yield the records of the ranges that are no repeats.
+
+    Records before the ranges are read only to compare.
+    """
     from ottla.spark.row_identity import RepeatFilter
 
-    filters = {one.topic_partition: RepeatFilter() for one in task}
-    starts = {one.topic_partition: one.start for one in task}
-    for place, batch in records:
-        news = filters[place].first_seen(batch)
-        first = int(news.column("offset").to_numpy().searchsorted(starts[place]))
+    filters = {offset_range.topic_partition: RepeatFilter() for offset_range in task}
+    starts = {offset_range.topic_partition: offset_range.start for offset_range in task}
+    for topic_partition, batch in records:
+        news = filters[topic_partition].first_seen(batch)
+        first = int(news.column("offset").to_numpy().searchsorted(starts[topic_partition]))
         if first < news.num_rows:
-            yield place, news.slice(first)
+            yield topic_partition, news.slice(first)
 
 
 class TopicReader(DataSourceReader):
@@ -59,7 +62,7 @@ class TopicReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """On the driver, once a query."""
+        """Plan the tasks, on the driver, once per query."""
         return [InputPartition(task) for task in batch_tasks(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -85,24 +88,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; Spark's triggers may ask for everything instead."""
+        """The limit that the options set; a trigger may demand everything instead."""
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
-        """Where the next batch ends."""
+        """The end of the next batch."""
         takes_all = isinstance(limit, ReadAllAvailable)
         max_rows = None if takes_all else read_limit(limit, self._options)
         return self._plan().latest_offset(start, max_rows, takes_all=takes_all)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends at what there is now."""
+        """Let the query end at today's ends of the logs."""
         self._plan().prepare_available_now()
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
-        """For the query's progress."""
+        """The ends of the logs, for the query's progress."""
         return self._plan().report_latest()
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
@@ -114,11 +117,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows_of(partition.value, self._options, self._schema)
 
     def commit(self, end: SparkOffset) -> None:
-        """A batch is done, and so is the next: nothing new."""
+        """Nothing to do: the planner has committed already."""
         self._plan().completed(end)
 
     def stop(self) -> None:
-        """The query ends."""
+        """Close all connections."""
         if self._planner is not None:
             self._planner.close()
 

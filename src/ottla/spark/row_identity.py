@@ -1,16 +1,14 @@
-"""Rows that a sink writes twice are told apart from rows that are there twice. Pure.
+"""Marks the rows that a sink writes, so that a reader can drop those that were written twice. Pure.
 
 A task that is tried again, and a batch that is repeated after a crash, write their rows again. With
-rowIdentity each row carries a last header `ottla-row` that says which row of which task of which batch it
-is:
+rowIdentity the last header of each row, `ottla-row`, says which row of which task of which batch it is:
 
     query/epoch/partition/index         6f…e1/17/3/4096
 
-The same task writes the same rows in the same order, and places them by key, or by this text where there
-is no key, so in the same partition of the topic. There, the rows of a (query, partition) come in the
-order of (epoch, index), and a row that is not behind the last one is a repeat. One number for each of
-them is all that a reader keeps; it finds it again by looking through what stands before the range that it
-reads.
+The same task writes the same rows in the same order. They are partitioned by key, or by this text if there is
+no key, so a repeated row arrives in the same partition of the topic. There the rows of a (query, partition)
+come in the order of (epoch, index), and a row that does not come after the last one is a repeat. A reader
+keeps one number for each (query, partition); it restores it by reading some records before its range.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _PARTS = r"^(?P<writer>.+)/(?P<epoch>\d{1,9})/(?P<partition>\d{1,9})/(?P<index>\
 
 
 class TaskIdentity(NamedTuple):
-    """Which task of which batch of which query writes."""
+    """The query, batch and task that write."""
 
     query: str
     epoch: int
@@ -39,7 +37,7 @@ class TaskIdentity(NamedTuple):
 
 
 def with_identity(headers: pa.Array | None, task: TaskIdentity, first: int, count: int) -> pa.Array:
-    """Headers of `count` rows, the first of which is row number `first` of its task, with one more each."""
+    """Headers of `count` rows, each with its identity appended. The first one is row `first` of its task."""
     prefix = f"{task.query}/{task.epoch}/{task.partition}"
     indexes = pa.array(np.arange(first, first + count)).cast(pa.string())
     values = pc.binary_join_element_wise(prefix, indexes, "/").cast(pa.binary())
@@ -59,8 +57,8 @@ def with_identity(headers: pa.Array | None, task: TaskIdentity, first: int, coun
     return pa.ListArray.from_arrays(bounds, both, type=HEADERS)
 
 
-def placed(_: str, columns: pa.RecordBatch, partition_count: int) -> npt.NDArray[np.int32]:
-    """A producer's column partitioner: by key, and rows without one by their identity."""
+def partitioned_by_identity(_: str, columns: pa.RecordBatch, partition_count: int) -> npt.NDArray[np.int32]:
+    """A column partitioner for the producer: by key, and by identity for rows without a key."""
     by_identity = key_partition_column(_last_values(columns.column("headers")), partition_count)
     if "key" not in columns.schema.names:
         return by_identity.to_numpy()  # type: ignore[no-any-return]
@@ -69,7 +67,7 @@ def placed(_: str, columns: pa.RecordBatch, partition_count: int) -> npt.NDArray
 
 
 def _last_values(headers: pa.Array) -> pa.Array:
-    """The value of each row's last header; null where that is no identity."""
+    """The identity of each row; null for rows without one."""
     ends = np.asarray(headers.offsets)[1:].astype(np.int64)
     starts = np.asarray(headers.offsets)[:-1]
     at = pa.array(ends - 1, mask=ends == starts)
@@ -79,13 +77,13 @@ def _last_values(headers: pa.Array) -> pa.Array:
 
 
 class RepeatFilter:
-    """What one partition of a topic has shown so far. Belongs to one task."""
+    """Remembers the identities seen in one partition. Belongs to one task."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, int] = {}  # writer → the order of its last row
 
     def first_seen(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that are no repeats; those without an identity all stay."""
+        """Return the records that are not repeats; records without an identity are kept."""
         parts = _parts(_last_values(records.column("headers")))
         if parts is None:
             return records
@@ -106,16 +104,18 @@ class RepeatFilter:
 def _parts(
     identities: pa.Array,
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """(writer, order of the row among its own, place) of each row that has an identity; None for none."""
+    """(writer, order among its rows, row number) of each row with an identity; None if there are no such
+    rows.
+    """
     if identities.null_count == len(identities):
         return None
-    found = pc.extract_regex(identities, _PARTS)
-    rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    parts = pc.extract_regex(identities, _PARTS)
+    rows = np.flatnonzero(parts.is_valid().to_numpy(zero_copy_only=False))
     if not len(rows):
         return None
-    found = found.take(pa.array(rows))
+    parts = parts.take(pa.array(rows))
     epoch, index = (
-        found.field(name).cast(pa.string()).cast(pa.int64()).to_numpy() for name in ("epoch", "index")
+        parts.field(name).cast(pa.string()).cast(pa.int64()).to_numpy() for name in ("epoch", "index")
     )
-    writers = pc.binary_join_element_wise(found.field("writer"), found.field("partition"), b"/")
+    writers = pc.binary_join_element_wise(parts.field("writer"), parts.field("partition"), b"/")
     return writers.to_numpy(zero_copy_only=False), (epoch << INDEX_BITS) | index, rows

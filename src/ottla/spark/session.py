@@ -1,4 +1,4 @@
-"""A Spark session that starts quickly and suits this package: for one machine, or any master."""
+"""A Spark session with settings that suit this package, for one machine or any master."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import shlex
 import shutil
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ottla.model.errors import ConfigError
+from ottla.zookeeper.java_runtime import JAVA_REMEDY, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +34,13 @@ LOCAL = {
 
 
 def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) -> SparkSession:
-    """The session of this process, made if there is none.
+    """Return the session of this process; create it if there is none.
 
     `settings` are Spark's, with underscores for dots: spark_sql_shuffle_partitions="4". On one machine the
-    workers run this Python, and as many shuffle partitions as cores are made.
+    workers run this Python, and there are as many shuffle partitions as cores. Raises ConfigError if PySpark
+    or Java is not installed.
     """
+    check_installed()
     from pyspark.sql import SparkSession
 
     chosen: dict[str, str] = {}
@@ -50,8 +56,19 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     return builder.getOrCreate()
 
 
+def check_installed() -> None:
+    """Raise ConfigError if PySpark or Java is not installed; it says how to install them."""
+    if find_spec("pyspark") is None:
+        raise ConfigError("PySpark is not installed: pip install 'ottla[spark]'")
+    if find_java() is None:
+        raise ConfigError(f"Spark runs on Java and there is none here: {JAVA_REMEDY}")
+
+
 def worker_python() -> str:
-    """A script that starts this Python without Spark's zip file; it goes with this process."""
+    """Path of a script that starts this Python without Spark's zip file.
+
+    It is removed when this process ends.
+    """
     directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     script = directory / "python"

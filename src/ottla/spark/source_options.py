@@ -1,4 +1,4 @@
-"""The options of a query that reads topics, checked together: what it reads, from where to where, how."""
+"""The options of a query that reads topics, checked together: what to read, from where to where, and how."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from ottla.client.config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
-from ottla.client.properties import parse_properties
-from ottla.fetching.config import FETCH_PROPERTIES, FetchConfig, OffsetReset
+from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
+from ottla.fetching.fetch_config import FETCH_PROPERTIES, FetchConfig, OffsetReset
 from ottla.model.errors import ConfigError
-from ottla.spark.admission import Limits
+from ottla.model.property_table import parse_properties
+from ottla.spark.admission import BatchLimits
 from ottla.spark.offset_json import parse_offsets
 from ottla.spark.options import SOURCE_OPTIONS, Given, client_properties, parse_options
 from ottla.spark.positions import (
@@ -48,13 +48,13 @@ class RepeatedRows:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Checked; goes to the executors with the reader."""
+    """Checked options; they travel to the executors with the reader."""
 
     subscription: Subscription
     starting: Position
     ending: Position
     without_match: WithoutMatch
-    limits: Limits
+    limits: BatchLimits
     task_sizes: TaskSizes
     fails_on_data_loss: bool
     client: ClientConfig
@@ -149,16 +149,17 @@ def _ending(given: Given) -> Position:
     return AtOffsets(parse_offsets(text, "endingOffsets", minimum=LATEST_OR_MORE))
 
 
-def _limits(values: Mapping[str, Any]) -> Limits:
+def _limits(values: Mapping[str, Any]) -> BatchLimits:
     least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if least is not None and most is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
-    return Limits(most, least, values["maxTriggerDelay"])
+    return BatchLimits(most, least, values["maxTriggerDelay"])
 
 
 def _task_sizes(values: Mapping[str, Any]) -> TaskSizes:
     if values["dropRepeatedRows"]:
-        # A repeated row is told by what stands before it in its partition: one task sees all of that.
+        # A repeated row is recognised by the rows before it in its partition, so one task must see all of
+        # them.
         for name in ("minPartitions", "maxRecordsPerPartition", "maxBytesPerTask"):
             if values[name] is not None:
                 raise ConfigError(

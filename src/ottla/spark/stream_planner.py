@@ -1,14 +1,15 @@
-"""The driver's side of a streaming query: where it begins, how far the next micro-batch goes, who reads it.
+"""The driver's side of a streaming query: where it begins, where the next micro-batch ends, and its tasks.
 
-Spark asks in this order, and some of it again after a restart:
+Spark calls in this order, and repeats some of it after a restart:
 
-    initial_offset            twice in the first batch, and again if that batch has to be repeated
-    latest_offset(start)      every 10 ms while there is nothing; `start` is the end of the last batch
-    that is done tasks(start, end)         of each batch; the end is in the checkpoint by then
+    initial_offset()          twice for the first batch, and again if that batch has to be repeated
+    latest_offset(start)      every 10 ms while there is nothing to read; `start` is the end of the last
+                              completed batch
+    tasks(start, end)         for each batch; the checkpoint has `end` by then
 
-So the first offset is found once and kept, and the end of the first batch carries it (`offset_json`). A
-group's offsets are committed from `start`: Spark's own call to commit comes one batch late, and after the
-last batch never. Brokers are asked about new records at most every LATEST_TTL_MS.
+So the first offset is determined once and kept, and the end of the first batch contains it (`offset_json`).
+`latest_offset` commits `start` to the group: Spark's own commit call comes one batch late, and never after
+the last batch. Brokers are asked for new records at most every LATEST_TTL_MS.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 
 from ottla.client.clock import MONOTONIC, Clock
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError
+from ottla.model.errors import DataLost, KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import backlog, is_held_back, limited
 from ottla.spark.cluster import SparkCluster
-from ottla.spark.data_loss import DataLost, ranges_between
+from ottla.spark.data_loss import ranges_between
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets, SparkOffset, from_spark, start_in, to_spark
 from ottla.spark.positions import Edge
@@ -35,7 +36,7 @@ LATEST_TTL_MS = 50
 
 
 class StreamPlanner:
-    """Belongs to the one thread of the driver that Spark calls a source in."""
+    """For one thread: the driver's thread in which Spark calls a source."""
 
     def __init__(self, options: SourceOptions, clock: Clock = MONOTONIC) -> None:
         self._options = options
@@ -44,8 +45,8 @@ class StreamPlanner:
         self._group = GroupOffsets(options.group_id, options.client, options.zookeeper_connect)
         self._initial: Offsets | None = None
         self._target: Offsets | None = None  # of Trigger.AvailableNow: where the query ends
-        self._places: set[TopicAndPartition] = set()
-        self._places_at_ms: float | None = None
+        self._partitions: set[TopicAndPartition] = set()
+        self._partitions_at_ms: float | None = None
         self._latest: Offsets = {}
         self._latest_at_ms: float | None = None
         self._last_batch_at_ms: float | None = None
@@ -53,24 +54,24 @@ class StreamPlanner:
     # --- where it begins
 
     def initial_offset(self) -> SparkOffset:
-        """Where a new query begins; the same each time."""
+        """Where a new query begins; the same at every call."""
         if self._initial is None:
-            places = self._cluster.partitions(self._options.subscription)
-            self._cluster.check_all_exist(self._options.subscription, places)
-            self._initial = starting_offsets(self._options, self._cluster, self._group, places)
+            partitions = self._cluster.partitions(self._options.subscription)
+            self._cluster.check_all_exist(self._options.subscription, partitions)
+            self._initial = starting_offsets(self._options, self._cluster, self._group, partitions)
             log.info("the query begins at %s", to_spark(self._initial))
         return to_spark(self._initial)
 
-    # --- how far it goes
+    # --- where the next batch ends
 
     def prepare_available_now(self) -> None:
-        """The query ends at what there is now."""
+        """Let the query end at today's ends of the logs."""
         self._target = self._latest_now()
 
     def latest_offset(self, start: SparkOffset, max_rows: int | None, *, takes_all: bool) -> SparkOffset:
-        """Where the next batch ends; `start` itself if there is nothing to do.
+        """The end of the next batch; `start` itself if there is nothing to read.
 
-        `max_rows` is Spark's limit; `takes_all`: it wants everything, whatever the options say.
+        `max_rows` is Spark's limit. With `takes_all` Spark wants everything, whatever the options say.
         """
         is_first = self._initial is not None and start == to_spark(self._initial)
         begin = from_spark(start)
@@ -91,11 +92,11 @@ class StreamPlanner:
         return to_spark(end)
 
     def report_latest(self) -> SparkOffset:
-        """The logs' ends, for the query's progress."""
+        """The ends of the logs, for the query's progress."""
         return to_spark(self._latest)
 
     def completed(self, end: SparkOffset) -> None:
-        """A batch that ends here is done."""
+        """The batch that ends at `end` is done: commit it to the group, if there is one."""
         if self._options.commits_to_group:
             self._group.commit(from_spark(end))
 
@@ -109,22 +110,27 @@ class StreamPlanner:
         now_ms = self._clock.now_ms()
         if self._latest_at_ms is None or now_ms - self._latest_at_ms >= LATEST_TTL_MS:
             try:
-                self._latest = self._cluster.latest(self._places_now(now_ms))
+                self._latest = self._cluster.latest(self._partitions_now(now_ms))
             except KafkaError as error:
                 if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                self._places_at_ms = None  # a topic was deleted since: what that means is decided by `tasks`
-                self._latest = self._cluster.latest(self._places_now(now_ms))
+                self._partitions_at_ms = (
+                    None  # a topic was deleted since: what that means is decided by `tasks`
+                )
+                self._latest = self._cluster.latest(self._partitions_now(now_ms))
             self._latest_at_ms = self._clock.now_ms()
         return self._latest
 
-    def _places_now(self, now_ms: float) -> set[TopicAndPartition]:
-        if self._places_at_ms is None or now_ms - self._places_at_ms >= self._options.partitions_ttl_ms:
-            self._places = self._cluster.partitions(self._options.subscription)
-            self._places_at_ms = now_ms
-        return self._places
+    def _partitions_now(self, now_ms: float) -> set[TopicAndPartition]:
+        if (
+            self._partitions_at_ms is None
+            or now_ms - self._partitions_at_ms >= self._options.partitions_ttl_ms
+        ):
+            self._partitions = self._cluster.partitions(self._options.subscription)
+            self._partitions_at_ms = now_ms
+        return self._partitions
 
-    # --- who reads it
+    # --- its tasks
 
     def tasks(self, start: SparkOffset, end: SparkOffset) -> list[Task]:
         """The tasks of a batch. Raises DataLost."""
@@ -133,39 +139,42 @@ class StreamPlanner:
         return planned(self._options, self._cluster, begin, from_spark(end))
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._cluster.close()
         self._group.close()
 
 
 def starting_offsets(
-    options: SourceOptions, cluster: SparkCluster, group: GroupOffsets, places: set[TopicAndPartition]
+    options: SourceOptions, cluster: SparkCluster, group: GroupOffsets, partitions: set[TopicAndPartition]
 ) -> Offsets:
-    """Where a new query begins. Partitions that a group has no offset of begin at their earliest."""
+    """Where a new query begins. Partitions without an offset of the group begin at their first record."""
     if options.starting is not Edge.GROUP:
-        return cluster.resolve("startingOffsets", options.starting, places, options.without_match)
-    found = group.committed(places)
-    return {**cluster.earliest(places - found.keys()), **found}
+        return cluster.resolve("startingOffsets", options.starting, partitions, options.without_match)
+    committed = group.committed(partitions)
+    return {**cluster.earliest(partitions - committed.keys()), **committed}
 
 
 def planned(options: SourceOptions, cluster: SparkCluster, begin: Offsets, end: Offsets) -> list[Task]:
-    """Ranges that can be read, as tasks. Raises DataLost, or warns."""
+    """The tasks that read from `begin` to `end`. Lost records raise DataLost, or are logged."""
     bounds = cluster.bounds(end.keys())
-    found = ranges_between(begin, end, bounds)
-    if found.losses:
-        told = "; ".join(found.losses)
+    batch = ranges_between(begin, end, bounds)
+    if batch.losses:
+        losses = "; ".join(batch.losses)
         if options.fails_on_data_loss:
-            raise DataLost(f"{told}. To go on without these records, set failOnDataLoss to false")
-        log.warning("records are lost: %s", told)
+            raise DataLost(f"{losses}. To go on without these records, set failOnDataLoss to false")
+        log.warning("records are lost: %s", losses)
     if options.repeated_rows is None:
         is_by_bytes = options.task_sizes.max_bytes is not None
         densities = cluster.bytes_per_offset(bounds) if is_by_bytes else None
-        return plan(found.ranges, options.task_sizes, densities)
+        return plan(batch.ranges, options.task_sizes, densities)
     ranges = [
-        one._replace(
-            look_from=max(bounds.earliest[one.topic_partition], one.start - options.repeated_rows.lookback)
+        offset_range._replace(
+            look_from=max(
+                bounds.earliest[offset_range.topic_partition],
+                offset_range.start - options.repeated_rows.lookback,
+            )
         )
-        for one in found.ranges
+        for offset_range in batch.ranges
     ]
     return plan(ranges, options.task_sizes)
 
@@ -175,12 +184,14 @@ def batch_tasks(options: SourceOptions) -> list[Task]:
     cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
     group = GroupOffsets(options.group_id, options.client, options.zookeeper_connect)
     try:
-        places = cluster.partitions(options.subscription)
-        cluster.check_all_exist(options.subscription, places)
-        begin = starting_offsets(options, cluster, group, places)
-        end = cluster.resolve("endingOffsets", options.ending, places)
-        for place, offset in begin.items():
-            end[place] = max(end[place], offset)  # a batch that begins behind its end is empty
+        partitions = cluster.partitions(options.subscription)
+        cluster.check_all_exist(options.subscription, partitions)
+        begin = starting_offsets(options, cluster, group, partitions)
+        end = cluster.resolve("endingOffsets", options.ending, partitions)
+        for topic_partition, offset in begin.items():
+            end[topic_partition] = max(
+                end[topic_partition], offset
+            )  # a batch that begins after its end is empty
         return planned(options, cluster, begin, end)
     finally:
         cluster.close()
@@ -188,6 +199,6 @@ def batch_tasks(options: SourceOptions) -> list[Task]:
 
 
 def read_limit(limit: Any, options: SourceOptions) -> int | None:
-    """How many rows a batch has at most, of Spark's limit object and of the options."""
+    """The most rows that a batch may have, from Spark's limit object or else from the options."""
     rows: int | None = getattr(limit, "max_rows", None)
     return rows if rows is not None else options.limits.max_offsets

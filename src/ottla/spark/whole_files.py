@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def appear(hidden: Path, path: Path) -> int:
-    """Let a file that is written appear under its name, for good; how many bytes it has."""
+    """Flush the written file `hidden` to disk and rename it to `path`. Returns its size in bytes."""
     descriptor = os.open(hidden, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -20,7 +20,7 @@ def appear(hidden: Path, path: Path) -> int:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A file appears with all of its text, or stays as it is."""
+    """Replace the file's content as a whole: readers see the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     hidden.write_text(text)

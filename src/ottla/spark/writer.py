@@ -1,8 +1,8 @@
 """The sink: rows of a DataFrame → records, through a producer that each worker process keeps.
 
-Columns are those of Spark's own connector: value, and if there are any key, topic, partition, headers; and
-timestamp, which is ours. Others are ignored. A task is done when all of its records are acknowledged. Within
-a task, sends are idempotent; a task that is tried again writes its rows again (see `row_identity`).
+Columns are those of Spark's own connector: value, and optionally key, topic, partition and headers; and
+timestamp, which is an addition. Others are ignored. A task is done when all of its records are acknowledged.
+Within a task, sends are idempotent; a task that is tried again writes its rows again (see `row_identity`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pyspark.sql.types import (
 
 from ottla.model.errors import ConfigError
 from ottla.producer import Producer
-from ottla.producer.config import ProducerConfig
+from ottla.producer.producer_config import ProducerConfig
 from ottla.records.columns import HEADER, HEADERS
 from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
-from ottla.spark.range_reader import freeze_once
-from ottla.spark.row_identity import TaskIdentity, placed, with_identity
+from ottla.spark.range_reader import settle_in
+from ottla.spark.row_identity import TaskIdentity, partitioned_by_identity, with_identity
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Checked; goes to the executors with the writer. `columns` are those that are written."""
+    """Checked options; they travel to the executors with the writer. `columns` are those that are written."""
 
     topic: str
     properties: tuple[tuple[str, object], ...]
@@ -68,9 +68,9 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
     for field in schema.fields:
         if field.name in _TYPES and not isinstance(field.dataType, _TYPES[field.name]):
             right = " or ".join(kind().simpleString() for kind in _TYPES[field.name] if kind is not ArrayType)
-            found = field.dataType.simpleString()
+            type_name = field.dataType.simpleString()
             wanted = right or "array<struct<key:string,value:binary>>"
-            raise ConfigError(f"column {field.name} is {found}: {wanted} is wanted; cast it")
+            raise ConfigError(f"column {field.name} is {type_name}: {wanted} is wanted; cast it")
     if "value" not in columns:
         raise ConfigError(f"there is no column value; there are {', '.join(schema.fieldNames())}: rename one")
     if not topic and "topic" not in columns:
@@ -80,7 +80,7 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     rows: int
 
@@ -98,7 +98,7 @@ class TopicWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""
-        rows = sum(one.rows for one in messages if isinstance(one, TaskWritten))
+        rows = sum(message.rows for message in messages if isinstance(message, TaskWritten))
         log.info("%d rows are written by %d tasks", rows, len(messages))
 
 
@@ -117,12 +117,12 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when all tasks of a batch are done."""
-        rows = sum(one.rows for one in messages if isinstance(one, TaskWritten))
+        rows = sum(message.rows for message in messages if isinstance(message, TaskWritten))
         log.info("batch %d: %d rows are written by %d tasks", batchId, rows, len(messages))
 
 
 def _write(batches: Iterable[pa.RecordBatch], options: SinkOptions, query: str, epoch: int) -> TaskWritten:
-    freeze_once()
+    settle_in()
     context = TaskContext.get()
     identity = TaskIdentity(query, epoch, context.partitionId() if context is not None else 0)
     return TaskWritten(send_rows(batches, options, identity))
@@ -134,7 +134,10 @@ _kept: dict[SinkOptions, Producer] = {}
 
 
 def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: TaskIdentity) -> int:
-    """Send all rows and wait until they are acknowledged; how many. Raises what was refused."""
+    """Send all rows, wait until they are acknowledged, and return their number.
+
+    Raises why a record failed.
+    """
     rows = 0
     producer = _producer_of(options)
     try:
@@ -155,13 +158,13 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Tas
 def _producer_of(options: SinkOptions) -> Producer:
     if options not in _kept:
         close_producer()
-        partitioner = placed if options.has_identity else None
+        partitioner = partitioned_by_identity if options.has_identity else None
         _kept[options] = Producer(dict(options.properties), column_partitioner=partitioner)
     return _kept[options]
 
 
 def close_producer() -> None:
-    """Close what is kept, if anything is."""
+    """Close the worker's producer, if there is one."""
     while _kept:
         _kept.popitem()[1].close()
 
@@ -174,7 +177,7 @@ def _abandon(producer: Producer) -> None:
 
 
 def records_of(batch: pa.RecordBatch, options: SinkOptions, task: TaskIdentity, first: int) -> pa.RecordBatch:
-    """The columns that a producer takes; `first` is the number of the batch's first row in its task."""
+    """The columns for the producer; `first` is the number of the batch's first row within its task."""
     arrays = {name: batch.column(name) for name in options.columns if name not in {"topic", "headers"}}
     headers = _headers(batch.column("headers")) if "headers" in options.columns else None
     if options.has_identity:
@@ -185,7 +188,7 @@ def records_of(batch: pa.RecordBatch, options: SinkOptions, task: TaskIdentity, 
 
 
 def _headers(given: pa.Array) -> pa.Array:
-    """Spark's lists as the producer's: a key is never null there."""
+    """Spark's header lists in the producer's type. Raises ConfigError for a header without a key."""
     pairs = given.flatten()
     keys, values = pairs.field(0), pairs.field(1)
     if keys.null_count:
@@ -199,7 +202,7 @@ def _headers(given: pa.Array) -> pa.Array:
 def by_topic(
     batch: pa.RecordBatch, columns: pa.RecordBatch, options: SinkOptions
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows by the topic that they go to; rows of one topic stay in order."""
+    """The rows grouped by topic; rows of one topic stay in order."""
     if options.topic:
         yield options.topic, columns
         return

@@ -1,1 +1,1 @@
-"""For tests of programs that use Kafka: a pytest plugin, and a cluster of yours in the broker's place."""
+"""Kafka for the tests of other programs: a pytest plugin, for the embedded broker or a real cluster."""

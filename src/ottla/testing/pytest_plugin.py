@@ -5,10 +5,10 @@
     @pytest.mark.kafka_topic(partitions=3, config={"cleanup.policy": "compact"})
     def test_latest(kafka_topic): ...
 
-    pytest --kafka-bootstrap HOST:PORT                    the same tests on a cluster of yours
+    pytest --kafka-bootstrap HOST:PORT                    the same tests on a real cluster
 
-pytest loads this module in every run wherever ottla is installed. So nothing but pytest is imported until a
-test asks for a fixture.
+pytest loads this module in every run where ottla is installed. So it imports nothing but pytest until a
+test uses a fixture.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HOST:PORT[,...]",
         help="run tests with kafka_broker on this cluster instead of an embedded broker",
     )
-    parser.addini("kafka_brokers", "how many embedded brokers make the cluster", default="1")
+    parser.addini("kafka_brokers", "the number of embedded brokers in the cluster", default="1")
     parser.addini("kafka_properties", "NAME=VALUE lines: properties of the embedded broker", type="linelist")
 
 
@@ -46,13 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kafka_topic(partitions=1, replication_factor=..., config={...}): what the fixture kafka_topic makes",
+        "kafka_topic(partitions=1, replication_factor=..., config={...}): the topic of kafka_topic",
     )
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The broker is the whole run's: no test finds the faults, or the dead brokers, of another."""
+    """End all faults and start stopped brokers: the broker serves the whole run."""
     broker = item.config.stash.get(_BROKER, None)
     if broker is not None and broker.is_running:
         broker.heal()
@@ -72,10 +72,10 @@ def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_topic_factory(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
-    """Makes topics, `kafka_topic_factory(partitions=3)`, and deletes them after the test."""
-    made: list[str] = []
+    """Creates topics, `kafka_topic_factory(partitions=3)`, and deletes them after the test."""
+    created: list[str] = []
 
-    def make(
+    def create(
         partitions: int = 1,
         *,
         replication_factor: int | None = None,
@@ -84,18 +84,18 @@ def kafka_topic_factory(kafka_broker: Broker, request: pytest.FixtureRequest) ->
         factor = {} if replication_factor is None else {"replication_factor": replication_factor}
         name = _topic_name(request.node.name)
         kafka_broker.create_topic(name, partitions, config=config, **factor)
-        made.append(name)
+        created.append(name)
         return name
 
-    yield make
+    yield create
     if kafka_broker.is_running:
-        for name in made:
+        for name in created:
             _delete(kafka_broker, name)
 
 
 @pytest.fixture
 def kafka_topic(kafka_topic_factory: Callable[..., str], request: pytest.FixtureRequest) -> str:
-    """The name of a fresh topic, made as the marker kafka_topic says."""
+    """The name of a new topic, created as the marker kafka_topic says."""
     marker = request.node.get_closest_marker("kafka_topic")
     return kafka_topic_factory(*marker.args, **marker.kwargs) if marker else kafka_topic_factory()
 
@@ -114,7 +114,7 @@ def _started(config: pytest.Config) -> Broker:
 def _count(config: pytest.Config) -> int:
     text = config.getini("kafka_brokers")
     if not text.isdecimal() or int(text) < 1:
-        raise pytest.UsageError(f"kafka_brokers = {text}: a number from 1 on is wanted")
+        raise pytest.UsageError(f"kafka_brokers = {text}: give a number from 1 on")
     return int(text)
 
 
@@ -123,13 +123,13 @@ def _properties(config: pytest.Config) -> dict[str, str]:
     for line in config.getini("kafka_properties"):
         name, separator, value = line.partition("=")
         if not separator:
-            raise pytest.UsageError(f"kafka_properties, {line!r}: NAME=VALUE is wanted")
+            raise pytest.UsageError(f"kafka_properties, {line!r}: give NAME=VALUE")
         properties[name.strip()] = value.strip()
     return properties
 
 
 def _topic_name(test: str) -> str:
-    """Readable, legal, and new even on a cluster that others use."""
+    """Make a readable, legal name that is new even on a shared cluster."""
     legible = re.sub(r"[^A-Za-z0-9-]+", "-", test)[:_NAME_LENGTH_MAX].strip("-")
     return f"{legible}-{os.urandom(4).hex()}"
 
@@ -141,5 +141,5 @@ def _delete(broker: Broker, name: str) -> None:
     try:
         broker.delete_topic(name)
     except KafkaError as error:
-        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it itself
+        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it
             raise

@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.primitives import (
-    Codec,
     Decoder,
     Encoder,
+    EncodeSink,
+    FieldCodec,
+    FieldContext,
     LengthReader,
-    Place,
-    Sink,
     length_reader,
     length_writer,
     null_bytes,
@@ -32,43 +32,43 @@ T = TypeVar("T")
 COUNT_LIMIT = 0x7FFF_FFFF
 
 
-class Array(Codec[list[T]]):
+class Array(FieldCodec[list[T]]):
     """A list of `element`s."""
 
     mutable_zero = True
 
-    def __init__(self, element: Codec[T]) -> None:
+    def __init__(self, element: FieldCodec[T]) -> None:
         self._element = element
 
     def zero(self) -> list[T]:
         return []
 
-    def minimum_bytes(self, place: Place) -> int:
-        return 1 if place.flexible else 4
+    def minimum_bytes(self, context: FieldContext) -> int:
+        return 1 if context.flexible else 4
 
-    def decoder(self, place: Place) -> Decoder:
-        inner = replace(place, nullable=False)
+    def decoder(self, context: FieldContext) -> Decoder:
+        inner = replace(context, nullable=False)
         if self._element.pack:
-            return _numbers_decoder(place, self._element.unpack)
-        return _items_decoder(place, self._element.minimum_bytes(inner), self._element.decoder(inner))
+            return _numbers_decoder(context, self._element.unpack)
+        return _items_decoder(context, self._element.minimum_bytes(inner), self._element.decoder(inner))
 
-    def encoder(self, place: Place) -> Encoder:
-        inner = replace(place, nullable=False)
+    def encoder(self, context: FieldContext) -> Encoder:
+        inner = replace(context, nullable=False)
         if self._element.pack:
-            return _numbers_encoder(place, self._element.pack, self._element.encoder(inner))
-        return _items_encoder(place, self._element.encoder(inner))
+            return _numbers_encoder(context, self._element.pack, self._element.encoder(inner))
+        return _items_encoder(context, self._element.encoder(inner))
 
 
 @lru_cache(maxsize=256)
 def _numbers(count: int, character: str) -> struct.Struct:
-    """So many numbers in a row; most lists are short, so few of these are in use."""
+    """The struct of `count` numbers in a row. Most lists are short, so few of these are in use."""
     return struct.Struct(f">{count}{character}")
 
 
-def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
-    quick = 0x7F if place.flexible else -1
-    read_count = _count_reader(place, minimum_bytes)
-    budget, label = place.budget, place.label
+def _items_decoder(context: FieldContext, minimum_bytes: int, item: Decoder) -> Decoder:
+    quick = 0x7F if context.flexible else -1
+    read_count = _count_reader(context, minimum_bytes)
+    budget, label = context.budget, context.label
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         try:
@@ -94,11 +94,11 @@ def _items_decoder(place: Place, minimum_bytes: int, item: Decoder) -> Decoder:
     return decode
 
 
-def _numbers_decoder(place: Place, character: str) -> Decoder:
-    quick = 0x7F if place.flexible else -1
+def _numbers_decoder(context: FieldContext, character: str) -> Decoder:
+    quick = 0x7F if context.flexible else -1
     width = struct.calcsize(">" + character)
-    read_count = _count_reader(place, width)
-    budget, label = place.budget, place.label
+    read_count = _count_reader(context, width)
+    budget, label = context.budget, context.label
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         try:
@@ -120,10 +120,10 @@ def _numbers_decoder(place: Place, character: str) -> Decoder:
     return decode
 
 
-def _count_reader(place: Place, minimum_bytes: int) -> LengthReader:
-    """A closure that reads a count, -1 for null, and makes sure that so many elements can follow."""
-    label = place.label
-    read_length = length_reader(place, ">i", COUNT_LIMIT)
+def _count_reader(context: FieldContext, minimum_bytes: int) -> LengthReader:
+    """A closure that reads a count, -1 for null, and checks that as many elements can follow."""
+    label = context.label
+    read_length = length_reader(context, ">i", COUNT_LIMIT)
 
     def read(view: memoryview, position: int) -> tuple[int, int]:
         count, position = read_length(view, position)
@@ -137,13 +137,13 @@ def _count_reader(place: Place, minimum_bytes: int) -> LengthReader:
     return read
 
 
-def _items_encoder(place: Place, write_item: Encoder) -> Encoder:
-    quick = 0x7F if place.flexible else 0
-    write_count, null = length_writer(place, ">i"), null_bytes(place, 4)
+def _items_encoder(context: FieldContext, write_item: Encoder) -> Encoder:
+    quick = 0x7F if context.flexible else 0
+    write_count, null = length_writer(context, ">i"), null_bytes(context, 4)
 
-    def encode(out: Sink, value: Sequence[object] | None) -> None:
+    def encode(out: EncodeSink, value: Sequence[object] | None) -> None:
         if value is None:
-            out += null or refuse(place, value, "not nullable in this version")
+            out += null or refuse(context, value, "not nullable in this version")
             return
         count = len(value)
         if count < quick:
@@ -156,13 +156,13 @@ def _items_encoder(place: Place, write_item: Encoder) -> Encoder:
     return encode
 
 
-def _numbers_encoder(place: Place, character: str, write_item: Encoder) -> Encoder:
-    quick = 0x7F if place.flexible else 0
-    write_count, null = length_writer(place, ">i"), null_bytes(place, 4)
+def _numbers_encoder(context: FieldContext, character: str, write_item: Encoder) -> Encoder:
+    quick = 0x7F if context.flexible else 0
+    write_count, null = length_writer(context, ">i"), null_bytes(context, 4)
 
-    def encode(out: Sink, value: Sequence[object] | None) -> None:
+    def encode(out: EncodeSink, value: Sequence[object] | None) -> None:
         if value is None:
-            out += null or refuse(place, value, "not nullable in this version")
+            out += null or refuse(context, value, "not nullable in this version")
             return
         count = len(value)
         if count < quick:
@@ -172,7 +172,7 @@ def _numbers_encoder(place: Place, character: str, write_item: Encoder) -> Encod
         try:
             out += _numbers(count, character).pack(*value)
         except struct.error:
-            # Only to name the guilty element: one of these raises.
+            # Slow, to name the element in the error: this loop raises.
             for item in value:
                 write_item(out, item)
 

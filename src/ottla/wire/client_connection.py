@@ -1,14 +1,14 @@
 """The client's side of one connection: requests → bytes, bytes → answers. No socket, no clock.
 
-Theory of operation. A broker answers strictly in the order of the requests, so what is in flight is a
-queue, and the correlation id of every answer must be that of the queue's head. Anything else means that
-the two sides have lost step; going on would hand one caller another's data, so the connection is over.
-Produce with acks=0 never enters the queue, as it has no answer.
+Theory of operation. A broker answers strictly in the order of the requests, so what is in flight is a queue,
+and the correlation id of every answer must be that of the queue's head. Anything else means that the two
+sides are out of step. Continuing would give one caller the data of another, so the connection ends. Produce
+with acks=0 never enters the queue, as it has no answer.
 
     NEW      no versions known: only requests in a version that the caller names (see `negotiation`)
     READY    versions adopted: requests go out in the highest common version
     ENDING   the peer has closed; answers that had arrived are still handed out
-    CLOSED   over; `unanswered` tells what was lost
+    CLOSED   over; `unanswered` lists the requests that were lost
 
 Driver, blocking:                                     with asyncio: get_buffer and received are those
     for part in connection.send(request).parts:       of BufferedProtocol, eof that of eof_received
@@ -36,6 +36,10 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Api, Request, Response, decode_prefix, encode
 from ottla.wire.transitions import advance
 from ottla.wire.versions import PeerVersions
+
+FETCH_KEY = 1
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+"""The largest answer without records: Metadata of 700,000 partitions with three replicas."""
 
 IN_FLIGHT_MAX = 64
 """A fetcher has one request in flight and a producer five; more than this is a driver that does not read."""
@@ -121,7 +125,7 @@ class Disconnected:
 
 
 class ClientConnection:
-    """One connection to a broker. Not thread-safe: it belongs to whoever reads the socket."""
+    """One connection to a broker. Not thread-safe: it belongs to the thread that reads the socket."""
 
     def __init__(
         self,
@@ -208,11 +212,12 @@ class ClientConnection:
         """The next thing that the peer did, or None until more is received.
 
         Raises RemoteProtocolError if the peer broke the protocol; the connection is CLOSED then, and
-        `unanswered` tells which requests were lost.
+        `unanswered` lists the requests that were lost.
         """
         if self._state is ClientState.CLOSED:
             return None
         try:
+            self._check_size()
             frame = self._receiver.next_frame()
             if frame is not None:
                 return self._answer(frame)
@@ -220,6 +225,14 @@ class ClientConnection:
         except RemoteProtocolError:
             self._advance(ClientInput.FAULT)
             raise
+
+    def _check_size(self) -> None:
+        """Refuse an answer by its announced size: decoding one without records takes a second for each MB."""
+        size = self._receiver.announced_bytes
+        if size > ANSWER_BYTES_MAX and self._in_flight and self._in_flight[0].api.key != FETCH_KEY:
+            raise RemoteProtocolError(
+                f"{self._in_flight[0]}: an answer of {size:,} bytes, above the limit of {ANSWER_BYTES_MAX:,}"
+            )
 
     def _checked_version(self, api: Api, version: int | None) -> int:
         if self._versions is None and version is not None:
@@ -233,23 +246,23 @@ class ClientConnection:
         correlation_id = decode_correlation_id(frame)
         if not self._in_flight:
             raise RemoteProtocolError(
-                f"an answer with correlation id {correlation_id} came, nothing was asked"
+                f"an answer with correlation id {correlation_id} came, but no request waits for an answer"
             )
         due = self._in_flight[0]
         if correlation_id != due.correlation_id:
             raise RemoteProtocolError(self._out_of_step(due, correlation_id))
         body = response_body(due.api, due.version, frame)
         version = 0 if _is_refusal(due, body) else due.version
-        # Bytes behind the message are ignored, as every client does.
+        # Bytes after the message are ignored, as every client does.
         message, _ = decode_prefix(due.api.response, version, body)
         self._advance(ClientInput.ANSWER)
         self._in_flight.popleft()
         return Answer(correlation_id, due.api, version, message)
 
     def _out_of_step(self, due: Exchange, correlation_id: int) -> str:
-        others = [str(one) for one in self._in_flight if one.correlation_id == correlation_id]
-        whose = f"which belongs to {others[0]}" if others else "which nobody waits for"
-        return f"answers out of order: {due} is due, but correlation id {correlation_id} came, {whose}"
+        others = [str(request) for request in self._in_flight if request.correlation_id == correlation_id]
+        owner = f"which belongs to {others[0]}" if others else "which no request has"
+        return f"answers out of order: {due} is due, but correlation id {correlation_id} came, {owner}"
 
     def _end(self) -> Disconnected:
         self._receiver.eof()
@@ -261,7 +274,7 @@ class ClientConnection:
 
 
 def _is_refusal(exchange: Exchange, body: memoryview) -> bool:
-    """Whether an ApiVersions question was refused; such an answer is in v0 whatever was asked (KIP-511).
+    """Whether an ApiVersions request was refused; such an answer is always in v0 (KIP-511).
 
     The error code comes first in every version, so it can be read before the format is known.
     """

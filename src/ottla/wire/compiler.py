@@ -18,11 +18,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.primitives import (
-    Codec,
     Decoder,
     Encoder,
-    Place,
-    Sink,
+    EncodeSink,
+    FieldCodec,
+    FieldContext,
     fixed_decoder,
     read_varint,
     refuse,
@@ -41,7 +41,7 @@ class Field:
     """One row of a field table. `until` is the last version that has the field."""
 
     name: str
-    codec: Codec[Any]
+    codec: FieldCodec[Any]
     since: int
     until: int | None
     nullable_since: int | None
@@ -54,8 +54,8 @@ class Field:
         """Whether messages of `version` carry the field."""
         return self.since <= version and (self.until is None or version <= self.until)
 
-    def place(self, outer: Place) -> Place:
-        """The field's own place inside the struct at `outer`."""
+    def context(self, outer: FieldContext) -> FieldContext:
+        """The context of this field inside the struct of `outer`."""
         nullable = self.nullable_since is not None and outer.version >= self.nullable_since
         return outer.inner(self.name, nullable=nullable)
 
@@ -64,7 +64,7 @@ class Field:
 FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
-class Struct(Codec[T]):
+class Struct(FieldCodec[T]):
     """A declared class as a codec."""
 
     def __init__(self, kind: type[T]) -> None:
@@ -74,41 +74,41 @@ class Struct(Codec[T]):
     def zero(self) -> T:
         return self._kind()
 
-    def minimum_bytes(self, place: Place) -> int:
-        sizes = [field.codec.minimum_bytes(field.place(place)) for field in self._plain(place.version)]
-        return sum(sizes) + place.flexible
+    def minimum_bytes(self, context: FieldContext) -> int:
+        sizes = [field.codec.minimum_bytes(field.context(context)) for field in self._plain(context.version)]
+        return sum(sizes) + context.flexible
 
-    def decoder(self, place: Place) -> Decoder:
-        plain, tagged = self._plain(place.version), self._tagged(place.version)
-        absent = [field for field in self._fields if not field.exists(place.version)]
-        steps = list(_reading_steps(plain, place))
-        if not place.flexible:
+    def decoder(self, context: FieldContext) -> Decoder:
+        plain, tagged = self._plain(context.version), self._tagged(context.version)
+        absent = [field for field in self._fields if not field.exists(context.version)]
+        steps = list(_reading_steps(plain, context))
+        if not context.flexible:
             decoder = _legacy_decoder(steps, self._maker(plain, absent))
         else:
             makers = self._maker(plain, [*tagged, *absent]), self._maker([*plain, *tagged], absent)
-            decoder = _flexible_decoder(steps, _tags_decoder(tagged, place), *makers)
+            decoder = _flexible_decoder(steps, _tags_decoder(tagged, context), *makers)
         if plain and all(field.codec.unpack for field in plain):
-            return _flat_decoder(plain, self._maker(plain, [*tagged, *absent]), decoder, place)
+            return _flat_decoder(plain, self._maker(plain, [*tagged, *absent]), decoder, context)
         return decoder
 
-    def encoder(self, place: Place) -> Encoder:
-        lost = [field for field in self._fields if not (field.exists(place.version) or field.ignorable)]
-        tagged = self._tagged(place.version)
-        steps = [_absence_step(lost, place)] if lost else []
-        steps += _writing_steps(self._plain(place.version), place)
+    def encoder(self, context: FieldContext) -> Encoder:
+        lost = [field for field in self._fields if not (field.exists(context.version) or field.ignorable)]
+        tagged = self._tagged(context.version)
+        steps = [_absence_step(lost, context)] if lost else []
+        steps += _writing_steps(self._plain(context.version), context)
         if tagged:
-            steps.append((_tuple_getter(tagged), _tags_encoder(tagged, place)))
+            steps.append((_tuple_getter(tagged), _tags_encoder(tagged, context)))
 
-        def encode(out: Sink, value: object) -> None:
+        def encode(out: EncodeSink, value: object) -> None:
             for get, put in steps:
                 put(out, get(value))
 
-        def encode_without_tags(out: Sink, value: object) -> None:
+        def encode_without_tags(out: EncodeSink, value: object) -> None:
             for get, put in steps:
                 put(out, get(value))
             out.append(0)
 
-        return encode_without_tags if place.flexible and not tagged else encode
+        return encode_without_tags if context.flexible and not tagged else encode
 
     def _maker(self, read: Sequence[Field], missing: Sequence[Field]) -> Maker:
         order = [*read, *missing]
@@ -201,13 +201,13 @@ def _flexible_decoder(steps: Sequence[Decoder], tags: Decoder, maker: Maker, tag
     return decode
 
 
-def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, place: Place) -> Decoder:
+def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, context: FieldContext) -> Decoder:
     """A struct of fixed width, the usual element of an array: one call reads it.
 
     Tags on the wire, and a message that ends too early, are left to the careful decoder.
     """
     compiled = struct.Struct(">" + "".join(field.codec.unpack for field in plain))
-    unpack_from, size, flexible = compiled.unpack_from, compiled.size + place.flexible, place.flexible
+    unpack_from, size, flexible = compiled.unpack_from, compiled.size + context.flexible, context.flexible
     kind, pick, shared = maker.kind, maker.pick, maker.shared
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
@@ -221,23 +221,23 @@ def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, place:
     return decode if maker.fresh is None else careful
 
 
-def _reading_steps(plain: Sequence[Field], place: Place) -> Iterator[Decoder]:
+def _reading_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[Decoder]:
     """The steps that append one value per field, in wire order."""
     for run in _runs(plain, lambda field: field.codec.unpack):
         if len(run) == 1:
-            yield run[0].codec.decoder(run[0].place(place))
+            yield run[0].codec.decoder(run[0].context(context))
         else:
-            label = f"{run[0].place(place).label} to {run[-1].name}"
+            label = f"{run[0].context(context).label} to {run[-1].name}"
             yield fixed_decoder(label, ">" + "".join(field.codec.unpack for field in run))
 
 
-def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
+def _tags_decoder(tagged: Sequence[Field], context: FieldContext) -> Decoder:
     """The tag buffer: known tags into their fields, unknown ones skipped, the rest default."""
-    label, budget = place.inner("tags").label, place.budget
-    readers = {field.tag: field.codec.decoder(field.place(place)) for field in tagged}
+    label, budget = context.inner("tags").label, context.budget
+    readers = {field.tag: field.codec.decoder(field.context(context)) for field in tagged}
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
-        found: dict[int, object] = {}
+        values_by_tag: dict[int, object] = {}
         count, position = read_varint(view, position, label)
         if budget is not None:
             budget.take(count, label)
@@ -251,9 +251,9 @@ def _tags_decoder(tagged: Sequence[Field], place: Place) -> Decoder:
             if stop > len(view):
                 raise truncated(f"{label}: tag {tag}", view, position, size)
             if tag in readers:
-                found[tag] = _whole(readers[tag], view[:stop], position, f"{label}: tag {tag}")
+                values_by_tag[tag] = _whole(readers[tag], view[:stop], position, f"{label}: tag {tag}")
             position, previous = stop, tag
-        out += [found[f.tag] if f.tag in found else f.make_default() for f in tagged]
+        out += [values_by_tag[f.tag] if f.tag in values_by_tag else f.make_default() for f in tagged]
         return position
 
     return decode
@@ -271,43 +271,43 @@ def _whole(read: Decoder, view: memoryview, position: int, label: str) -> object
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def _writing_steps(plain: Sequence[Field], place: Place) -> Iterator[WritingStep]:
+def _writing_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[WritingStep]:
     """Pairs of what to take from the object and how to write it."""
     for run in _runs(plain, lambda field: field.codec.pack):
         if len(run) == 1:
-            yield attrgetter(run[0].name), run[0].codec.encoder(run[0].place(place))
+            yield attrgetter(run[0].name), run[0].codec.encoder(run[0].context(context))
         else:
-            yield attrgetter(*(field.name for field in run)), _run_encoder(run, place)
+            yield attrgetter(*(field.name for field in run)), _run_encoder(run, context)
 
 
-def _run_encoder(run: Sequence[Field], place: Place) -> Encoder:
+def _run_encoder(run: Sequence[Field], context: FieldContext) -> Encoder:
     pack = struct.Struct(">" + "".join(field.codec.pack for field in run)).pack
 
-    def encode(out: Sink, values: tuple[object, ...]) -> None:
+    def encode(out: EncodeSink, values: tuple[object, ...]) -> None:
         try:
             out += pack(*values)
         except struct.error:
-            # Only to name the guilty field: one of these raises.
+            # Slow, to name the field in the error: this loop raises.
             for field, value in zip(run, values, strict=True):
-                field.codec.encoder(field.place(place))(out, value)
+                field.codec.encoder(field.context(context))(out, value)
 
     return encode
 
 
-def _absence_step(lost: Sequence[Field], place: Place) -> WritingStep:
+def _absence_step(lost: Sequence[Field], context: FieldContext) -> WritingStep:
     """Refuse a value that this version would drop in silence."""
     defaults = tuple(field.make_default() for field in lost)
     wanted = defaults if len(lost) > 1 else defaults[0]
     get = attrgetter(*(field.name for field in lost))
 
-    def check(_out: Sink, values: object) -> None:
+    def check(_out: EncodeSink, values: object) -> None:
         if values != wanted:
             blame(values if isinstance(values, tuple) else (values,))
 
     def blame(values: tuple[object, ...]) -> None:
         for field, value, default in zip(lost, values, defaults, strict=True):
             if value != default:
-                refuse(field.place(place), value, "this version has no such field")
+                refuse(field.context(context), value, "this version has no such field")
 
     return get, check
 
@@ -317,12 +317,12 @@ def _tuple_getter(fields: Sequence[Field]) -> Getter:
     return get if len(fields) > 1 else lambda value: (get(value),)
 
 
-def _tags_encoder(tagged: Sequence[Field], place: Place) -> Encoder:
+def _tags_encoder(tagged: Sequence[Field], context: FieldContext) -> Encoder:
     """The tag buffer: only values that are not the default are sent."""
     defaults = tuple(field.make_default() for field in tagged)
-    writers = [(field.tag or 0, field.codec.encoder(field.place(place))) for field in tagged]
+    writers = [(field.tag or 0, field.codec.encoder(field.context(context))) for field in tagged]
 
-    def encode(out: Sink, values: tuple[object, ...]) -> None:
+    def encode(out: EncodeSink, values: tuple[object, ...]) -> None:
         if values == defaults:
             out.append(0)
             return

@@ -19,7 +19,7 @@ _FRESH = object()
 
 
 class Default:
-    """What a field is when nobody says: one shared constant, or a new one each time."""
+    """The value of a field that is not given: a shared constant, or a new object each time."""
 
     __slots__ = ("is_shared", "make")
 
@@ -64,7 +64,7 @@ def _values_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...
 
 
 def _constructor(kind: type, defaults: Mapping[str, Default], *, frozen: bool) -> Callable[..., None]:
-    """`__init__` with one parameter a field, by position or by name."""
+    """`__init__` with a parameter for each field, by position or by name."""
     scope: dict[str, Any] = {"_FRESH": _FRESH}
     parameters, body = [], []
     for name, default in defaults.items():

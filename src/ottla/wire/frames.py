@@ -1,19 +1,18 @@
 """Length-prefixed frames: bytes from a peer → frames, and buffers → one frame to send.
 
-Every message of the protocol is `size i32 | size bytes`. This module owns that and nothing else: it
-reads no header and no socket. A driver receives straight into the buffer that is handed out, so a
-frame is never copied after the kernel wrote it, save for the part of it that had arrived when its
-chunk ran full:
+Every message of the protocol is `size i32 | size bytes`. This module owns that and nothing else: it reads no
+header and no socket. A driver receives straight into the buffer that is handed out, so a frame is never
+copied after the kernel wrote it, except for the part that had arrived when its chunk was full:
 
     chunk  | frame 1 | frame 2 | frame 3, first half |            new chunk | frame 3 …        | free |
                                └──────────── moved, once ───────────────────┘
 
-Frames are views of their chunk and stay valid for as long as somebody holds them: received bytes are
-only ever written behind the last one, and a chunk that ran full is left to its frames.
+Frames are views of their chunk and stay valid as long as they are referenced: received bytes are only
+written after the last byte, and a full chunk is left to its frames.
 
 Memory follows what a peer has sent, not what it announces. A chunk for a half received frame is at
 most four times as large as the received half, or as large as an earlier frame of this peer, so that
-an announced 100 MB with 5 bytes behind it costs one small chunk.
+an announced 100 MB with 5 bytes after it costs one small chunk.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class FrameReceiver:
         self._allocate = allocate
         self._chunk = memoryview(b"")
         self._start = 0  # first byte that is in no handed-out frame
-        self._end = 0  # one behind the last received byte
+        self._end = 0  # one after the last received byte
         self._earned_bytes = 0  # size of recent whole frames: what this peer may announce and be believed
 
     def get_buffer(self, hint: int = -1) -> memoryview:
@@ -113,6 +112,16 @@ class FrameReceiver:
         self._start = begin + size
         self._earned_bytes = max(size, self._earned_bytes // 2)
         return self._chunk[begin : self._start]
+
+    @property
+    def announced_bytes(self) -> int:
+        """The size of the next frame, whether all of it is here or not; 0 while it is not known."""
+        return self._announced_bytes() or 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes that were received and are in no frame yet that was handed out."""
+        return self._end - self._start
 
     def eof(self) -> None:
         """The peer closed. Raises if that cut a frame; whole frames may be fetched before or after."""
@@ -144,7 +153,7 @@ class FrameReceiver:
         return size
 
     def _lacking_bytes(self) -> int:
-        """How much would complete the frame at hand; without one, as much as is worth a call."""
+        """How many bytes complete the current frame; between frames, as many as are worth a call."""
         size = self._announced_bytes()
         if size is None:
             return ROOM_BYTES_MIN

@@ -7,7 +7,7 @@ Two oddities. The client id keeps its int16 length in flexible versions, so that
 header of a request that it does not know. For the same reason the response to ApiVersions never has a tag
 buffer: the client must understand it before it knows what the broker speaks (KIP-511).
 
-A header says which API follows; decoding the message itself is up to the caller, who gets a view of it.
+A header says which API follows; the caller gets a view of the message and decodes it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, memoryview]:
     """Read a request's header up to the client id.
 
     What follows starts with a tag buffer if the API is flexible in this version; only the caller knows
-    whether he speaks that API, so `request_body` takes it off.
+    whether it speaks that API, so `request_body` takes it off.
     """
     view = memoryview(data)
     if len(view) < _REQUEST.size:

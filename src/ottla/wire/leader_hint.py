@@ -1,5 +1,4 @@
-"""Where a partition's new leader is (KIP-951): what Produce and Fetch tell a client that asked the wrong
-broker."""
+"""The new leader of a partition (KIP-951), in Produce and Fetch responses of a broker that is not it."""
 
 from __future__ import annotations
 

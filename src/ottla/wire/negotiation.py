@@ -10,13 +10,13 @@ happens then is the information:
     0.8.x           closes the connection
 
 A silent or closed connection is lost: an answer that came late would be taken for that of the next
-request. So the next question needs a new one. After a close it is ApiVersions v0, since a close alone
-may be a restart or a proxy that dislikes new versions, and asking again costs nothing. After a second
-close, or a silence, the newest API that is answered tells the generation: ListGroups came with 0.9,
+request. So the next request needs a new connection. After a close it is ApiVersions v0, since a close alone
+may be a restart or a proxy that refuses new versions. After a second
+close, or a silence, the newest API that is answered shows the generation: ListGroups came with 0.9,
 FindCoordinator with 0.8.2, OffsetFetch with 0.8.1, and Metadata was there in 0.8.0.
 
 `Discovery` decides; it opens and sends nothing. It returns a `Question` (what to send, and whether on a
-new connection) or `Settled`; the driver does that and reports `answered`, `closed` or `silent`, where
+new connection) or `VersionsSettled`; the driver does that and reports `answered`, `closed` or `silent`, where
 silence is the driver's own timeout. Nothing here reads a clock.
 """
 
@@ -41,11 +41,11 @@ from ottla.wire.versions import PeerVersions, VersionRange, advertised, pinned, 
 
 SOFTWARE_NAME = "ottla"
 PROBE_GROUP = "ottla-version-probe"
-"""A group that nobody uses: the probes only read, but some broker may log the name."""
+"""An unused group: the probes only read, but some broker may log the name."""
 
 
-class Asked(StrEnum):
-    """What the peer is being asked; the machine's state."""
+class Probe(StrEnum):
+    """The request that the peer has to answer; the machine's state."""
 
     NOTHING = "nothing"
     NEWEST = "ApiVersions in our newest version"
@@ -59,8 +59,8 @@ class Asked(StrEnum):
     FAILED = "nothing more, in vain"
 
 
-class Outcome(StrEnum):
-    """What came of it; the machine's input."""
+class ProbeOutcome(StrEnum):
+    """How the peer reacted; the machine's input."""
 
     START = "start"
     PINNED = "the user knows"
@@ -70,50 +70,50 @@ class Outcome(StrEnum):
     SILENT = "silent"
 
 
-_IN_VAIN = {Outcome.CLOSED, Outcome.SILENT}
+_IN_VAIN = {ProbeOutcome.CLOSED, ProbeOutcome.SILENT}
 
 
-def _probe(next_probe: Asked) -> dict[Outcome, Asked]:
-    return {Outcome.ANSWERED: Asked.SETTLED, **dict.fromkeys(_IN_VAIN, next_probe)}
+def _probe(next_probe: Probe) -> dict[ProbeOutcome, Probe]:
+    return {ProbeOutcome.ANSWERED: Probe.SETTLED, **dict.fromkeys(_IN_VAIN, next_probe)}
 
 
-TRANSITIONS: Mapping[Asked, Mapping[Outcome, Asked]] = {
-    Asked.NOTHING: {Outcome.START: Asked.NEWEST, Outcome.PINNED: Asked.SETTLED},
-    Asked.NEWEST: {
-        Outcome.ANSWERED: Asked.SETTLED,
-        Outcome.REFUSED: Asked.OLDER,
-        Outcome.CLOSED: Asked.OLDEST,
-        Outcome.SILENT: Asked.LIST_GROUPS,
+TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
+    Probe.NOTHING: {ProbeOutcome.START: Probe.NEWEST, ProbeOutcome.PINNED: Probe.SETTLED},
+    Probe.NEWEST: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.OLDER,
+        ProbeOutcome.CLOSED: Probe.OLDEST,
+        ProbeOutcome.SILENT: Probe.LIST_GROUPS,
     },
-    Asked.OLDER: {
-        Outcome.ANSWERED: Asked.SETTLED,
-        Outcome.REFUSED: Asked.FAILED,
-        Outcome.CLOSED: Asked.OLDEST,
-        Outcome.SILENT: Asked.FAILED,  # it has ApiVersions, so it is slow and not old
+    Probe.OLDER: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.FAILED,
+        ProbeOutcome.CLOSED: Probe.OLDEST,
+        ProbeOutcome.SILENT: Probe.FAILED,  # it has ApiVersions, so it is slow and not old
     },
-    Asked.OLDEST: {
-        Outcome.ANSWERED: Asked.SETTLED,
-        Outcome.REFUSED: Asked.FAILED,
-        Outcome.CLOSED: Asked.LIST_GROUPS,
-        Outcome.SILENT: Asked.LIST_GROUPS,
+    Probe.OLDEST: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.FAILED,
+        ProbeOutcome.CLOSED: Probe.LIST_GROUPS,
+        ProbeOutcome.SILENT: Probe.LIST_GROUPS,
     },
-    Asked.LIST_GROUPS: _probe(Asked.FIND_COORDINATOR),
-    Asked.FIND_COORDINATOR: _probe(Asked.OFFSET_FETCH),
-    Asked.OFFSET_FETCH: _probe(Asked.METADATA),
-    Asked.METADATA: _probe(Asked.FAILED),
-    Asked.SETTLED: {},
-    Asked.FAILED: {},
+    Probe.LIST_GROUPS: _probe(Probe.FIND_COORDINATOR),
+    Probe.FIND_COORDINATOR: _probe(Probe.OFFSET_FETCH),
+    Probe.OFFSET_FETCH: _probe(Probe.METADATA),
+    Probe.METADATA: _probe(Probe.FAILED),
+    Probe.SETTLED: {},
+    Probe.FAILED: {},
 }
 
 _GENERATION_BY_PROBE = {
-    Asked.LIST_GROUPS: "0.9",
-    Asked.FIND_COORDINATOR: "0.8.2",
-    Asked.OFFSET_FETCH: "0.8.1",
-    Asked.METADATA: "0.8.0",
+    Probe.LIST_GROUPS: "0.9",
+    Probe.FIND_COORDINATOR: "0.8.2",
+    Probe.OFFSET_FETCH: "0.8.1",
+    Probe.METADATA: "0.8.0",
 }
 
 
-class Link(Enum):
+class ProbeLink(Enum):
     """Which connection a question goes to."""
 
     SAME = "the present connection"
@@ -126,17 +126,17 @@ class Question:
 
     request: Request[Any]
     version: int
-    link: Link
+    link: ProbeLink
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class VersionsSettled:
     """The versions are known. The connection that the last answer came on is in order and may be used."""
 
     versions: PeerVersions
 
 
-Plan = Question | Settled
+Plan = Question | VersionsSettled
 
 
 # KIP-511: letters, digits, "-" and "." inside; a broker refuses the whole question for a "+" in a version.
@@ -148,7 +148,7 @@ class Discovery:
 
         plan = discovery.start()
         while isinstance(plan, Question):
-            connect if plan.link is Link.NEW; send plan.request in plan.version
+            connect if plan.link is ProbeLink.NEW; send plan.request in plan.version
             plan = discovery.answered(message)   or .closed()   or .silent()
         connection.adopt(plan.versions)
 
@@ -158,69 +158,69 @@ class Discovery:
     def __init__(self, *, software_version: str, pin: str | None = None) -> None:
         self._software_version = _ILLEGAL.sub("-", software_version).strip("-.") or "unknown"
         self._pin = pinned(pin) if pin is not None else None
-        self._asked = Asked.NOTHING
+        self._probe = Probe.NOTHING
         self._version = 0  # of the last ApiVersions
         self._history: list[str] = []
 
     def start(self) -> Plan:
         """The first step, on a new connection."""
         if self._pin is not None:
-            self._advance(Outcome.PINNED)
-            return Settled(self._pin)
-        return self._next(Outcome.START)
+            self._advance(ProbeOutcome.PINNED)
+            return VersionsSettled(self._pin)
+        return self._next(ProbeOutcome.START)
 
     def answered(self, response: Response) -> Plan:
         """The peer answered the question; what the answer says is looked at here."""
-        generation = _GENERATION_BY_PROBE.get(self._asked)
+        generation = _GENERATION_BY_PROBE.get(self._probe)
         if generation is not None:
-            self._advance(Outcome.ANSWERED)
-            return Settled(probed(generation))
+            self._advance(ProbeOutcome.ANSWERED)
+            return VersionsSettled(probed(generation))
         if not isinstance(response, ApiVersionsResponse):
-            raise LocalProtocolError(f"{type(response).__name__} is no answer to {self._asked.value}")
+            raise LocalProtocolError(f"{type(response).__name__} is no answer to {self._probe.value}")
         if response.error_code == Code.UNSUPPORTED_VERSION:
             self._version = _version_offered(response, self._version)
-            return self._next(Outcome.REFUSED)
-        self._advance(Outcome.ANSWERED)
+            return self._next(ProbeOutcome.REFUSED)
+        self._advance(ProbeOutcome.ANSWERED)
         if response.error_code != Code.NONE:
-            raise KafkaError(response.error_code, "the broker refused to tell its versions")
-        return Settled(advertised(response))
+            raise KafkaError(response.error_code, "the broker refused to list its versions")
+        return VersionsSettled(advertised(response))
 
     def closed(self) -> Plan:
         """The peer closed the connection instead of answering."""
-        return self._next(Outcome.CLOSED)
+        return self._next(ProbeOutcome.CLOSED)
 
     def silent(self) -> Plan:
         """No answer came within the driver's patience."""
-        return self._next(Outcome.SILENT)
+        return self._next(ProbeOutcome.SILENT)
 
-    def _advance(self, outcome: Outcome) -> None:
-        self._history.append(f"{self._asked.value}: {outcome.value}")
-        self._asked = advance(TRANSITIONS, self._asked, outcome)
+    def _advance(self, outcome: ProbeOutcome) -> None:
+        self._history.append(f"{self._probe.value}: {outcome.value}")
+        self._probe = advance(TRANSITIONS, self._probe, outcome)
 
-    def _next(self, outcome: Outcome) -> Question:
+    def _next(self, outcome: ProbeOutcome) -> Question:
         self._advance(outcome)
-        if self._asked is Asked.FAILED:
+        if self._probe is Probe.FAILED:
             tried = "; ".join(self._history[1:])
             raise RemoteProtocolError(
                 f"the peer is no Kafka broker that we know, or does not serve us ({tried}): "
                 "check the port, whether it wants TLS or SASL, and the broker's log"
             )
-        link = Link.SAME if outcome is Outcome.REFUSED else Link.NEW
+        link = ProbeLink.SAME if outcome is ProbeOutcome.REFUSED else ProbeLink.NEW
         return Question(*self._question(), link)
 
     def _question(self) -> tuple[Request[Any], int]:
-        match self._asked:
-            case Asked.LIST_GROUPS:
+        match self._probe:
+            case Probe.LIST_GROUPS:
                 return ListGroupsRequest(), 0
-            case Asked.FIND_COORDINATOR:
+            case Probe.FIND_COORDINATOR:
                 return FindCoordinatorRequest(key=PROBE_GROUP), 0
-            case Asked.OFFSET_FETCH:
+            case Probe.OFFSET_FETCH:
                 return OffsetFetchRequest(group_id=PROBE_GROUP), 0
-            case Asked.METADATA:
+            case Probe.METADATA:
                 return MetadataRequest(), 0
-            case Asked.NEWEST:
+            case Probe.NEWEST:
                 self._version = ApiVersionsRequest.API.version_newest
-            case Asked.OLDEST:
+            case Probe.OLDEST:
                 self._version = 0
         names = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=self._software_version

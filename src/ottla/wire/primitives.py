@@ -1,9 +1,8 @@
 """What codecs are, and the bounds-checked ground they share: varints, lengths, numbers of fixed width.
 
-A codec does nothing itself. Asked for a `decoder` or `encoder` at one `Place` (a field of one message in
-one version) it returns a closure in which everything known beforehand is already decided: compact or
-legacy lengths, whether null is allowed, the text for errors. A message version is compiled once and then
-only runs.
+A codec makes decoders and encoders: closures for one `FieldContext` (a field of one message in one version)
+in which everything known beforehand is decided: compact or legacy lengths, whether null is allowed, the text
+for errors. A message version is compiled once and then only runs.
 
     decoder(view, position, out) -> position   appends what it read to `out`
     encoder(sink, value) -> None               appends bytes to `sink`
@@ -26,14 +25,14 @@ from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Decoder: TypeAlias = Callable[[memoryview, int, list[object]], int]
-Encoder: TypeAlias = Callable[["Sink", Any], None]
+Encoder: TypeAlias = Callable[["EncodeSink", Any], None]
 LengthReader: TypeAlias = Callable[[memoryview, int], tuple[int, int]]
 
 VARINT_LIMIT_BYTES = 5
 ZERO_UUID = bytes(16)
 
 
-class Sink(bytearray):
+class EncodeSink(bytearray):
     """Bytes under construction; `cuts` remembers where the caller's own buffers belong between them."""
 
     __slots__ = ("cuts",)
@@ -57,52 +56,59 @@ class Sink(bytearray):
         return parts
 
 
-def sink(prefix: bytes = b"") -> Sink:
+def sink(prefix: bytes = b"") -> EncodeSink:
     """An empty sink, or one that starts with `prefix`."""
-    made = Sink(prefix)
+    made = EncodeSink(prefix)
     made.cuts = []
     return made
 
 
-class Budget:
+class LongRequest(Exception):
+    """A request has more elements than can be decoded at once: its decoding takes milliseconds."""
+
+
+class DecodeBudget:
     """How many list elements and tags one message may have in all; used up while it is decoded.
 
     An element of two bytes becomes an object of a hundred, and work for a handler: bytes alone are no limit.
     """
 
-    __slots__ = ("_left", "count_max")
+    __slots__ = ("_at_once", "_left", "count_max")
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, *, at_once: bool = False) -> None:
         self.count_max = self._left = count_max
+        self._at_once = at_once
 
     def begin(self) -> None:
         """Another message."""
         self._left = self.count_max
 
     def take(self, count: int, label: str) -> None:
-        """Before so many elements are read."""
+        """Called before `count` elements are read."""
         self._left -= count
         if self._left < 0:
+            if self._at_once:
+                raise LongRequest(label)
             raise RemoteProtocolError(f"{label}: more elements than the {self.count_max} of a whole message")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldContext:
     """Where a codec is used: one field of one message version."""
 
     label: str
     version: int
     flexible: bool
     nullable: bool = False
-    budget: Budget | None = None
+    budget: DecodeBudget | None = None
 
-    def inner(self, name: str, *, nullable: bool = False) -> Place:
-        """The place of `name` inside the struct at this place."""
+    def inner(self, name: str, *, nullable: bool = False) -> FieldContext:
+        """The context of the field `name` inside this struct."""
         glue = "." if ": " in self.label else ": "
         return replace(self, label=f"{self.label}{glue}{name}", nullable=nullable)
 
 
-class Codec(ABC, Generic[T]):
+class FieldCodec(ABC, Generic[T]):
     """The wire form of one type.
 
     `unpack` and `pack` are `struct` format characters when the type has a fixed width, so that runs of such
@@ -115,23 +121,23 @@ class Codec(ABC, Generic[T]):
 
     @abstractmethod
     def zero(self) -> T:
-        """The value of a field that nobody set."""
+        """The value of a field that was not set."""
 
     @abstractmethod
-    def minimum_bytes(self, place: Place) -> int:
+    def minimum_bytes(self, context: FieldContext) -> int:
         """The fewest bytes that a value takes; bounds the count of an array before it is read."""
 
     @abstractmethod
-    def decoder(self, place: Place) -> Decoder:
+    def decoder(self, context: FieldContext) -> Decoder:
         """A closure that reads one value."""
 
     @abstractmethod
-    def encoder(self, place: Place) -> Encoder:
+    def encoder(self, context: FieldContext) -> Encoder:
         """A closure that writes one value."""
 
 
 def truncated(label: str, view: memoryview, position: int, needed: int) -> RemoteProtocolError:
-    """The error for a value that would end behind the message."""
+    """The error for a value that would end after the message."""
     remain = max(0, len(view) - position)
     return RemoteProtocolError(f"{label}: needs {needed} bytes at position {position}, but {remain} remain")
 
@@ -140,12 +146,12 @@ def truncated(label: str, view: memoryview, position: int, needed: int) -> Remot
 
 
 def read_varint(view: memoryview, position: int, label: str) -> tuple[int, int]:
-    """Read an unsigned varint: the value and the position behind it."""
+    """Read an unsigned varint: the value and the position after it."""
     try:
         value = view[position]
         if value < 0x80:
             return value, position + 1
-        # The bit that said "more follows" is taken away as the next seven bits are put in its place.
+        # The bit that said "more follows" is taken away as the next seven bits replace it.
         value += (view[position + 1] - 1) << 7
         if value < 0x4000:
             return value, position + 2
@@ -168,12 +174,12 @@ def write_varint(out: bytearray, value: int) -> None:
 
 # --- lengths --------------------------------------------------------------------------------------------
 # Legacy: a signed int16 or int32, -1 = null. Compact: varint of length + 1, 0 = null. Most lengths are small,
-# so hot decoders and encoders try that case themselves and come here when it is not one.
+# so hot decoders and encoders handle that case themselves and call these functions for the others.
 
 
-def length_reader(place: Place, legacy_format: str, limit: int) -> LengthReader:
-    """A closure that reads a length, -1 for null, and refuses what this place does not allow."""
-    label, lowest = place.label, -1 if place.nullable else 0
+def length_reader(context: FieldContext, legacy_format: str, limit: int) -> LengthReader:
+    """A closure that reads a length, -1 for null, and refuses what the field does not allow."""
+    label, lowest = context.label, -1 if context.nullable else 0
     legacy = struct.Struct(legacy_format)
 
     def read_compact(view: memoryview, position: int) -> tuple[int, int]:
@@ -195,17 +201,17 @@ def length_reader(place: Place, legacy_format: str, limit: int) -> LengthReader:
         reason = "null, but not nullable in this version" if length == -1 else f"length {length}"
         raise RemoteProtocolError(f"{label}: {reason}, allowed are {lowest} to {limit}")
 
-    return read_compact if place.flexible else read_legacy
+    return read_compact if context.flexible else read_legacy
 
 
-def length_writer(place: Place, legacy_format: str) -> Callable[[bytearray, int], None]:
+def length_writer(context: FieldContext, legacy_format: str) -> Callable[[bytearray, int], None]:
     """A closure that writes a length."""
     pack = struct.Struct(legacy_format).pack
 
     def write_legacy(out: bytearray, length: int) -> None:
         out += pack(length)
 
-    return write_compact if place.flexible else write_legacy
+    return write_compact if context.flexible else write_legacy
 
 
 def write_compact(out: bytearray, length: int) -> None:
@@ -217,22 +223,22 @@ def write_compact(out: bytearray, length: int) -> None:
     out.append(length)
 
 
-def null_bytes(place: Place, legacy_width: int) -> bytes:
+def null_bytes(context: FieldContext, legacy_width: int) -> bytes:
     """How null is written here; empty where it cannot be."""
-    if not place.nullable:
+    if not context.nullable:
         return b""
-    return b"\0" if place.flexible else b"\xff" * legacy_width
+    return b"\0" if context.flexible else b"\xff" * legacy_width
 
 
-def refuse(place: Place, value: object, reason: str) -> NoReturn:
+def refuse(context: FieldContext, value: object, reason: str) -> NoReturn:
     """Raise for a value that cannot be sent."""
-    raise LocalProtocolError(f"{place.label}: cannot send {value!r:.200}: {reason}")
+    raise LocalProtocolError(f"{context.label}: cannot send {value!r:.200}: {reason}")
 
 
 # --- fixed width ----------------------------------------------------------------------------------------
 
 
-class Fixed(Codec[T]):
+class Fixed(FieldCodec[T]):
     """A type of fixed width, which `struct` reads and checks."""
 
     def __init__(self, unpack: str, pack: str, zero: T) -> None:
@@ -243,20 +249,20 @@ class Fixed(Codec[T]):
     def zero(self) -> T:
         return self._zero
 
-    def minimum_bytes(self, place: Place) -> int:  # noqa: ARG002 (same width everywhere)
+    def minimum_bytes(self, context: FieldContext) -> int:  # noqa: ARG002 (same width everywhere)
         return struct.calcsize(">" + self.unpack)
 
-    def decoder(self, place: Place) -> Decoder:
-        return fixed_decoder(place.label, ">" + self.unpack)
+    def decoder(self, context: FieldContext) -> Decoder:
+        return fixed_decoder(context.label, ">" + self.unpack)
 
-    def encoder(self, place: Place) -> Encoder:
+    def encoder(self, context: FieldContext) -> Encoder:
         pack = struct.Struct(">" + self.pack).pack
 
-        def encode(out: Sink, value: object) -> None:
+        def encode(out: EncodeSink, value: object) -> None:
             try:
                 out += pack(value)
             except struct.error as error:
-                refuse(place, value, str(error))
+                refuse(context, value, str(error))
 
         return encode
 
@@ -282,10 +288,10 @@ class Uuid(Fixed[bytes]):
     def __init__(self) -> None:
         super().__init__("16s", "", ZERO_UUID)
 
-    def encoder(self, place: Place) -> Encoder:
-        def encode(out: Sink, value: bytes) -> None:
+    def encoder(self, context: FieldContext) -> Encoder:
+        def encode(out: EncodeSink, value: bytes) -> None:
             if not isinstance(value, bytes) or len(value) != 16:
-                refuse(place, value, "a uuid is 16 bytes")
+                refuse(context, value, "a uuid is 16 bytes")
             out += value
 
         return encode

@@ -1,4 +1,4 @@
-"""Every API by its key, for a server that learns from the wire which one it is asked.
+"""Every API by its key, for a server that reads the key of each request from the wire.
 
 The modules of `ottla.wire.api` are the list: adding an API means adding its file there. They are imported
 on the first lookup, because a client names the types it needs and never pays for the others.
@@ -28,10 +28,10 @@ def api(key: int) -> Api:
 @cache
 def apis() -> Mapping[int, Api]:
     """All APIs, in the order of their keys."""
-    found = sorted((api for module in modules() for api in declared(module)), key=lambda api: api.key)
-    by_key = {api.key: api for api in found}
-    if len(by_key) != len(found):
-        raise TypeError(f"two modules declare one API key: {[(api.key, api.name) for api in found]}")
+    declared_apis = sorted((api for module in modules() for api in declared(module)), key=lambda api: api.key)
+    by_key = {api.key: api for api in declared_apis}
+    if len(by_key) != len(declared_apis):
+        raise TypeError(f"two modules declare one API key: {[(api.key, api.name) for api in declared_apis]}")
     return MappingProxyType(by_key)
 
 

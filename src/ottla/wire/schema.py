@@ -20,7 +20,7 @@ ranges:
 
 Declared classes are slotted, and every field of theirs has a default. A field that a version lacks
 reads as its default; writing another value there is refused unless the field is `ignorable`. Declared
-order is wire order; tagged fields, which have no place in that order, stand last. A class without `since`
+order is wire order; tagged fields, which are outside of that order, stand last. A class without `since`
 on its fields that is used by one field only inherits that field's range.
 
 This module knows no API and no header. `compiler` turns tables into closures.
@@ -36,13 +36,23 @@ from ottla.model.errors import LocalProtocolError, RemoteProtocolError
 from ottla.wire.arrays import Array
 from ottla.wire.compiler import FIELDS, Field, Struct
 from ottla.wire.declared_class import Default, declared_class
-from ottla.wire.primitives import Budget, Buffer, Codec, Decoder, Encoder, Fixed, Place, Sink, Uuid
+from ottla.wire.primitives import (
+    Buffer,
+    DecodeBudget,
+    Decoder,
+    Encoder,
+    EncodeSink,
+    FieldCodec,
+    FieldContext,
+    Fixed,
+    Uuid,
+)
 from ottla.wire.strings import Blob, String
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 K = TypeVar("K", bound="type[Response]")
-M = TypeVar("M", bound="Message")
+M = TypeVar("M", bound="ProtocolMessage")
 R = TypeVar("R", bound="Response")
 
 int8 = Fixed("b", "b", 0)
@@ -51,7 +61,7 @@ int32 = Fixed("i", "i", 0)
 int64 = Fixed("q", "q", 0)
 float64 = Fixed("d", "d", 0.0)
 # Written as a number, because `struct` takes any object for a bool, None among them.
-boolean: Codec[bool] = Fixed("?", "b", False)  # noqa: FBT003 (the zero of the type)
+boolean: FieldCodec[bool] = Fixed("?", "b", False)  # noqa: FBT003 (the zero of the type)
 uuid = Uuid()
 string = String()
 blob = Blob[bytes](b"", copies=True)
@@ -60,11 +70,11 @@ record_set = Blob[Buffer | None](None, copies=False)
 # --- notation -------------------------------------------------------------------------------------------
 
 
-def _codec(source: Codec[T] | type[T]) -> Codec[T]:
+def _codec(source: FieldCodec[T] | type[T]) -> FieldCodec[T]:
     return Struct(source) if isinstance(source, type) else source
 
 
-def array(element: Codec[T] | type[T]) -> Codec[list[T]]:
+def array(element: FieldCodec[T] | type[T]) -> FieldCodec[list[T]]:
     """A list of primitives or of a declared class."""
     return Array(_codec(element))
 
@@ -78,7 +88,7 @@ _ZERO = _ZeroOfType()
 
 @overload
 def field(
-    source: Codec[T] | type[T],
+    source: FieldCodec[T] | type[T],
     *,
     since: int = ...,
     until: int | None = ...,
@@ -90,7 +100,7 @@ def field(
 
 @overload
 def field(
-    source: Codec[T] | type[T],
+    source: FieldCodec[T] | type[T],
     *,
     nullable_since: int,
     since: int = ...,
@@ -102,7 +112,7 @@ def field(
 
 
 def field(
-    source: Codec[Any] | type[Any],
+    source: FieldCodec[Any] | type[Any],
     *,
     since: int = 0,
     until: int | None = None,
@@ -169,7 +179,7 @@ def fields(kind: type) -> tuple[Field, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Api:
-    """What is known of one API: its key, its versions 0 to `version_newest`, its two message types."""
+    """The facts of an API: its key, its versions 0 to `version_newest`, its two message types."""
 
     key: int
     name: str
@@ -187,7 +197,7 @@ class Api:
         return self.flexible_since is not None and version >= self.flexible_since
 
 
-class Message:
+class ProtocolMessage:
     """A request or a response."""
 
     __slots__ = ()
@@ -195,13 +205,13 @@ class Message:
     API: ClassVar[Api]
 
 
-class Response(Message):
+class Response(ProtocolMessage):
     """What a broker answers."""
 
     __slots__ = ()
 
 
-class Request(Message, Generic[R]):
+class Request(ProtocolMessage, Generic[R]):
     """What a client asks; `R` is the type of the answer."""
 
     __slots__ = ()
@@ -249,8 +259,12 @@ REQUEST_COUNT_MAX = 100_000
 """Elements of all lists of a request. Topics or partitions that a client asks for at once are far fewer; a
 peer that sends 50 million empty names in its 100 MB must not cost gigabytes and minutes."""
 
-_DECODERS: dict[tuple[type[Message], int], Decoder] = {}
-_ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
+REQUEST_COUNT_AT_ONCE = 2000
+"""Elements that a server decodes at once: some two milliseconds."""
+
+_DECODERS: dict[tuple[type[ProtocolMessage], int], Decoder] = {}
+_DECODERS_AT_ONCE: dict[tuple[type[ProtocolMessage], int], Decoder] = {}
+_ENCODERS: dict[tuple[type[ProtocolMessage], int], Encoder] = {}
 
 
 def decode(kind: type[M], version: int, data: Buffer) -> M:
@@ -272,7 +286,7 @@ def decode(kind: type[M], version: int, data: Buffer) -> M:
 
 
 def decode_prefix(kind: type[M], version: int, data: Buffer) -> tuple[M, int]:
-    """Read the message at the start of `data`; also return the position behind it.
+    """Read the message at the start of `data`; also return the position after it.
 
     For a broker that ignores what follows a request, as Kafka's does: librdkafka 2.x asks for all topics with
     three bytes too many (a legacy count where a compact one belongs).
@@ -287,7 +301,27 @@ def decode_prefix(kind: type[M], version: int, data: Buffer) -> tuple[M, int]:
     return out[0], position
 
 
-def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
+def decode_at_once(kind: type[M], version: int, view: memoryview) -> M:
+    """Read the request at the start of `view`. Raises LongRequest instead of taking long."""
+    try:
+        run = _DECODERS_AT_ONCE[kind, version]
+    except KeyError:
+        run = _DECODERS_AT_ONCE[kind, version] = _decoder(kind, version, at_once=True)
+    out: list[Any] = []
+    run(view, 0, out)
+    message: M = out[0]
+    return message
+
+
+def decode_long(kind: type[M], version: int, view: memoryview) -> M:
+    """Read the request at the start of `view`, in any thread: nothing is shared with other calls."""
+    out: list[Any] = []
+    _decoder(kind, version)(view, 0, out)
+    message: M = out[0]
+    return message
+
+
+def encode(message: ProtocolMessage, version: int, prefix: bytes = b"") -> list[Buffer]:
     """Write a message as buffers for one gathering write, without copying record sets.
 
     `prefix` (room for a frame size and header, say) becomes the start of the first buffer, which is writable.
@@ -299,25 +333,25 @@ def encode(message: Message, version: int, prefix: bytes = b"") -> list[Buffer]:
     try:
         run = _ENCODERS[kind, version]
     except KeyError:
-        run = _ENCODERS[kind, version] = Struct(kind).encoder(_root_place(kind, version))
-    out = Sink(prefix)
+        run = _ENCODERS[kind, version] = Struct(kind).encoder(_root_context(kind, version))
+    out = EncodeSink(prefix)
     out.cuts = []
     try:
         run(out, message)
     except (AttributeError, TypeError) as error:
-        # An object of a foreign type inside the message; the codecs name the place in all other cases.
+        # An object of a foreign type inside the message; in all other cases the codecs name the field.
         raise LocalProtocolError(
             f"{kind.__name__} v{version}: cannot send {message!r:.200}: {error}"
         ) from error
     return out.parts()
 
 
-def _decoder(kind: type[Message], version: int) -> Decoder:
-    place = _root_place(kind, version)
+def _decoder(kind: type[ProtocolMessage], version: int, *, at_once: bool = False) -> Decoder:
+    context = _root_context(kind, version)
     if not issubclass(kind, Request):
-        return Struct(kind).decoder(place)
-    budget = Budget(REQUEST_COUNT_MAX)
-    inner = Struct(kind).decoder(dataclasses.replace(place, budget=budget))
+        return Struct(kind).decoder(context)
+    budget = DecodeBudget(REQUEST_COUNT_AT_ONCE if at_once else REQUEST_COUNT_MAX, at_once=at_once)
+    inner = Struct(kind).decoder(dataclasses.replace(context, budget=budget))
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         budget.begin()
@@ -326,10 +360,10 @@ def _decoder(kind: type[Message], version: int) -> Decoder:
     return decode
 
 
-def _root_place(kind: type[Message], version: int) -> Place:
+def _root_context(kind: type[ProtocolMessage], version: int) -> FieldContext:
     api = kind.API
     if not api.supports(version):
         raise LocalProtocolError(
             f"{kind.__name__}: version {version} does not exist; known are 0 to {api.version_newest}"
         )
-    return Place(f"{kind.__name__} v{version}", version, api.flexible(version))
+    return FieldContext(f"{kind.__name__} v{version}", version, api.flexible(version))

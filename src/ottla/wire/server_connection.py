@@ -7,15 +7,18 @@ other, so handlers need not know; nothing is emitted for it.
 
 A call that has not left counts as in flight, whether it waits for its handler or behind another, since
 either way it holds memory. At the limit `next_event` gives nothing more and `is_full` tells the driver to
-stop reading, which is how a peer that asks faster than it is served gets slowed down.
+stop reading, which slows down a peer that sends faster than it is served.
 
     OPEN     calls come in, answers go out
     ENDING   the peer has closed; calls that had arrived are still handed out (acks=0 and gone is common)
     CLOSED   over; late answers are dropped, because a long poll cannot know that its peer has left
 
+A request with thousands of elements takes long to decode. It is handed out as a `LongCall`, which has its
+number; the driver decodes it where there is time for that (`call_of`, in any thread).
+
 A driver may take the frames of calls that it recognizes by their bytes (`ShortCut`): they are counted and
 their answers ordered like the others, but it reads and writes them itself. That is what a broker does with
-the plainest of produce requests, for which decoding costs as much as all the rest.
+the simplest produce requests, for which decoding costs as much as all the rest.
 
 ApiVersions in a version that is not served is answered here, in format v0 with error 35 and the range
 that is (KIP-511). Any other call that is not served is a RemoteProtocolError: the driver closes, as
@@ -36,9 +39,9 @@ from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersi
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import SIZE_ROOM, FrameReceiver, seal
 from ottla.wire.headers import RequestHeader, decode_request_header, encode_response_header, request_body
-from ottla.wire.primitives import Buffer
+from ottla.wire.primitives import Buffer, LongRequest
 from ottla.wire.registry import apis
-from ottla.wire.schema import Api, Request, Response, decode_prefix, encode
+from ottla.wire.schema import Api, Request, Response, decode_at_once, decode_long, encode
 from ottla.wire.transitions import advance
 from ottla.wire.versions import VersionRange
 
@@ -132,7 +135,7 @@ ShortCut = Callable[[memoryview, int], bool]
 
 
 class Call(NamedTuple):
-    """A request to be answered by `respond`. `sequence` is its place on this connection.
+    """A request to be answered by `respond`. `sequence` is its number on this connection.
 
     Record sets in `message` are writable views of the received `frame`. A tuple, because one is made for
     every request and a frozen dataclass takes twice as long.
@@ -148,8 +151,15 @@ class Call(NamedTuple):
     frame: memoryview
 
 
+class LongCall(NamedTuple):
+    """A request that takes long to decode: `ServerConnection.call_of` does it."""
+
+    sequence: int
+    frame: memoryview
+
+
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class ClientDisconnected:
     """The peer closed the connection between two frames, and all that it sent has been handed out."""
 
 
@@ -189,8 +199,13 @@ class ServerConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the driver should stop reading; `next_event` goes on after the next answer that leaves."""
+        """Whether the driver should stop reading; `next_event` continues once the next answer has left."""
         return self._sequence_in - self._sequence_out >= self._in_flight_max
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes that were received and not handed out: mostly of a frame that is not whole."""
+        return self._receiver.partial_bytes
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Free room to receive into; see `FrameReceiver.get_buffer`."""
@@ -201,18 +216,18 @@ class ServerConnection:
         self._receiver.received(count)
 
     def eof(self) -> None:
-        """The peer closed. What had arrived is still handed out by `next_event`, then Disconnected."""
+        """The peer closed. What had arrived is still handed out by `next_event`, then ClientDisconnected."""
         self._advance(ServerInput.EOF)
 
     def close(self) -> None:
         """We close. Answers that come later are dropped."""
         self._advance(ServerInput.CLOSE)
 
-    def next_event(self) -> Call | Disconnected | None:
+    def next_event(self) -> Call | LongCall | ClientDisconnected | None:
         """The next thing that the peer did, or None until more is received or, if full, answered.
 
         May add output (see `take_output`). Raises RemoteProtocolError if the peer broke the protocol or
-        asked for what is not served; the connection is CLOSED then.
+        asked for an API or version that is not served; the connection is CLOSED then.
         """
         try:
             while self._state is not ServerState.CLOSED and not self.is_full:
@@ -244,10 +259,7 @@ class ServerConnection:
             raise LocalProtocolError(
                 f"{call.api.name} v{call.version} #{call.correlation_id} was answered before, or elsewhere"
             )
-        if type(message) is not call.api.response:
-            raise LocalProtocolError(f"{type(message).__name__} is no answer to {call.api.name}")
-        parts = _encoded(call.correlation_id, call.version, message) if call.expects_response else []
-        self.finish(call.sequence, parts)
+        self.finish(call.sequence, encoded_answer(call, message))
 
     def take_output(self) -> list[Buffer]:
         """What is to be written now, in this order; it is the driver's from here on."""
@@ -256,30 +268,42 @@ class ServerConnection:
         return output
 
     def call_of(self, frame: memoryview, sequence: int) -> Call:
-        """The call of a frame that the short cut took, for who cannot end it without."""
-        call = self._decoded(frame, sequence)
+        """The call of a frame that the short cut took and cannot answer itself, or of a long call.
+
+        Any thread may call it. Raises RemoteProtocolError.
+        """
+        call = self._decoded(frame, sequence, decode_long)
         if not isinstance(call, Call):
             raise LocalProtocolError(f"call {sequence} is none that a short cut may take")
         return call
 
-    def _call(self, frame: memoryview) -> Call | None:
+    def _call(self, frame: memoryview) -> Call | LongCall | None:
         sequence = self._sequence_in
-        decoded = self._decoded(frame, sequence)
+        decoded: Call | LongCall | RequestHeader
+        try:
+            decoded = self._decoded(frame, sequence, decode_at_once)
+        except LongRequest:
+            decoded = LongCall(sequence, frame)
         self._count_call()
         self._hold(frame)
-        if isinstance(decoded, Call):
+        if not isinstance(decoded, RequestHeader):
             return decoded
         self.finish(sequence, self._refusal(decoded))
         return None
 
-    def _decoded(self, frame: memoryview, sequence: int) -> Call | RequestHeader:
+    def _decoded(
+        self,
+        frame: memoryview,
+        sequence: int,
+        decode: Callable[[type[Request[Any]], int, memoryview], Request[Any]],
+    ) -> Call | RequestHeader:
         """The call, or only its header where ApiVersions is asked in a version that is not served."""
         header, rest = decode_request_header(frame)
         api = self._served.find(header)
         if api is None:
             return header
-        # Bytes behind the message are ignored, as Kafka does: librdkafka leaves some in Metadata v9+.
-        message, _ = decode_prefix(api.request, header.version, request_body(api, header.version, rest))
+        # Bytes after the message are ignored, as Kafka does: librdkafka leaves some in Metadata v9+.
+        message = decode(api.request, header.version, request_body(api, header.version, rest))
         return Call(
             sequence,
             api,
@@ -320,15 +344,25 @@ class ServerConnection:
         self._sequence_out += 1
         self.unanswered_bytes -= self._frame_sizes.popleft()
 
-    def _end(self) -> Disconnected:
+    def _end(self) -> ClientDisconnected:
         self._receiver.eof()
         self._advance(ServerInput.DRAINED)
-        return Disconnected()
+        return ClientDisconnected()
 
     def _advance(self, what: ServerInput) -> None:
         self._state = advance(TRANSITIONS, self._state, what)
         if self._state is ServerState.CLOSED:
             self._answers.clear()  # a long poll may keep this object, but need not keep what waited behind it
+
+
+def encoded_answer(call: Call, message: Response) -> list[Buffer]:
+    """The bytes of an answer, for `ServerConnection.finish`. Any thread may call it.
+
+    Raises LocalProtocolError for an answer of another type or that the call's version cannot carry.
+    """
+    if type(message) is not call.api.response:
+        raise LocalProtocolError(f"{type(message).__name__} is no answer to {call.api.name}")
+    return _encoded(call.correlation_id, call.version, message) if call.expects_response else []
 
 
 def _encoded(correlation_id: int, version: int, message: Response) -> list[Buffer]:

@@ -1,4 +1,4 @@
-"""Texts, byte strings and record sets: a length, then so many bytes.
+"""Texts, byte strings and record sets: a length, then the bytes.
 
 Texts and byte strings are copied out of the message, because they are small and outlive it. Record sets are
 large and pass through untouched: a slice of the message on the way in, the caller's own buffer on the way
@@ -13,11 +13,11 @@ from typing import TypeVar
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.primitives import (
     Buffer,
-    Codec,
     Decoder,
     Encoder,
-    Place,
-    Sink,
+    EncodeSink,
+    FieldCodec,
+    FieldContext,
     length_reader,
     length_writer,
     null_bytes,
@@ -37,17 +37,17 @@ _FAULTS = (IndexError, struct.error, UnicodeDecodeError)
 _BYTES = (bytes, bytearray)
 
 
-class String(Codec[str]):
+class String(FieldCodec[str]):
     """UTF-8 text of at most 32767 bytes."""
 
     def zero(self) -> str:
         return ""
 
-    def minimum_bytes(self, place: Place) -> int:
-        return 1 if place.flexible else 2
+    def minimum_bytes(self, context: FieldContext) -> int:
+        return 1 if context.flexible else 2
 
-    def decoder(self, place: Place) -> Decoder:
-        careful, nullable = _careful_string_decoder(place), place.nullable
+    def decoder(self, context: FieldContext) -> Decoder:
+        careful, nullable = _careful_string_decoder(context), context.nullable
 
         def decode_compact(view: memoryview, position: int, out: list[object]) -> int:
             try:
@@ -72,35 +72,35 @@ class String(Codec[str]):
                 pass
             return careful(view, position, out)
 
-        return decode_compact if place.flexible else decode_legacy
+        return decode_compact if context.flexible else decode_legacy
 
-    def encoder(self, place: Place) -> Encoder:
-        write_length, null = length_writer(place, ">h"), null_bytes(place, 2)
-        quick = 0x7F if place.flexible else 0
+    def encoder(self, context: FieldContext) -> Encoder:
+        write_length, null = length_writer(context, ">h"), null_bytes(context, 2)
+        quick = 0x7F if context.flexible else 0
 
-        def encode(out: Sink, value: str | None) -> None:
+        def encode(out: EncodeSink, value: str | None) -> None:
             if value is None:
-                out += null or refuse(place, value, "not nullable in this version")
+                out += null or refuse(context, value, "not nullable in this version")
                 return
             try:
                 data = value.encode()
             except (UnicodeEncodeError, AttributeError) as error:
-                refuse(place, value, str(error))
+                refuse(context, value, str(error))
             length = len(data)
             if length < quick:
                 out.append(length + 1)
             elif length <= STRING_LIMIT_BYTES:
                 write_length(out, length)
             else:
-                refuse(place, value, f"{length} bytes of UTF-8, at most {STRING_LIMIT_BYTES}")
+                refuse(context, value, f"{length} bytes of UTF-8, at most {STRING_LIMIT_BYTES}")
             out += data
 
         return encode
 
 
-def _careful_string_decoder(place: Place) -> Decoder:
-    label = place.label
-    read_length = length_reader(place, ">h", STRING_LIMIT_BYTES)
+def _careful_string_decoder(context: FieldContext) -> Decoder:
+    label = context.label
+    read_length = length_reader(context, ">h", STRING_LIMIT_BYTES)
 
     def decode(view: memoryview, position: int, out: list[object]) -> int:
         length, start = read_length(view, position)
@@ -119,7 +119,7 @@ def _careful_string_decoder(place: Place) -> Decoder:
     return decode
 
 
-class Blob(Codec[T]):
+class Blob(FieldCodec[T]):
     """Opaque bytes: copied when `copies`, else handed over as the buffers they are (record sets)."""
 
     def __init__(self, zero: T, *, copies: bool) -> None:
@@ -129,12 +129,12 @@ class Blob(Codec[T]):
     def zero(self) -> T:
         return self._zero
 
-    def minimum_bytes(self, place: Place) -> int:
-        return 1 if place.flexible else 4
+    def minimum_bytes(self, context: FieldContext) -> int:
+        return 1 if context.flexible else 4
 
-    def decoder(self, place: Place) -> Decoder:
-        label, copies = place.label, self._copies
-        read_length = length_reader(place, ">i", BYTES_LIMIT)
+    def decoder(self, context: FieldContext) -> Decoder:
+        label, copies = context.label, self._copies
+        read_length = length_reader(context, ">i", BYTES_LIMIT)
 
         def decode(view: memoryview, position: int, out: list[object]) -> int:
             length, start = read_length(view, position)
@@ -149,20 +149,20 @@ class Blob(Codec[T]):
 
         return decode
 
-    def encoder(self, place: Place) -> Encoder:
-        write_length, null = length_writer(place, ">i"), null_bytes(place, 4)
+    def encoder(self, context: FieldContext) -> Encoder:
+        write_length, null = length_writer(context, ">i"), null_bytes(context, 4)
         copies = self._copies
 
-        def encode(out: Sink, value: Buffer | None) -> None:
+        def encode(out: EncodeSink, value: Buffer | None) -> None:
             if value is None:
-                out += null or refuse(place, value, "not nullable in this version")
+                out += null or refuse(context, value, "not nullable in this version")
                 return
             if type(value) is memoryview:
                 length = value.nbytes
             elif isinstance(value, _BYTES):
                 length = len(value)
             else:
-                refuse(place, value, "neither bytes nor a buffer")
+                refuse(context, value, "neither bytes nor a buffer")
             write_length(out, length)
             if copies:
                 out += value

@@ -1,9 +1,9 @@
 """State machines as tables: state → input → next state.
 
-A machine's whole behaviour in time is one table that can be read, drawn and tested row by row; the code
-around it only acts. An input that a state's row does not list is a mistake of the caller, and the error
-says what would have been possible. States and inputs are StrEnums: their hash is that of a string, where
-a plain Enum's is a Python call, which is felt at tens of thousands of requests a second.
+A machine is one table that can be read, tested row by row and drawn (docs/state-machines.md); the code around
+it only acts. An event that a state does not list is a mistake of the caller, and the error lists the possible
+ones. States and events are StrEnums: their hash is that of a string, where a plain Enum's is a Python call,
+which costs too much at tens of thousands of requests per second.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ S = TypeVar("S", bound=StrEnum)
 I = TypeVar("I", bound=StrEnum)  # noqa: E741 - the alphabet of the machine
 
 
-def advance(table: Mapping[S, Mapping[I, S]], state: S, what: I) -> S:
-    """The state after `what`; LocalProtocolError when the table has no such row."""
+def advance(table: Mapping[S, Mapping[I, S]], state: S, event: I) -> S:
+    """The state after `event`; raises LocalProtocolError when the table has no such row."""
     row = table[state]
-    after = row.get(what)
+    after = row.get(event)
     if after is None:
-        possible = ", ".join(one.value for one in row) or "nothing"
+        possible = ", ".join(listed.value for listed in row) or "nothing"
         raise LocalProtocolError(
-            f"{type(state).__name__} {state.value!r}: {what.value!r} is not possible; possible: {possible}"
+            f"{type(state).__name__} {state.value!r}: {event.value!r} is not possible; possible: {possible}"
         )
     return after

@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a peer, and the fixed answers for brokers that cannot tell.
+"""Which version of an API to speak with a peer, and the known versions of brokers that cannot list theirs.
 
 A broker since 0.10 lists its versions in its ApiVersions answer (`advertised`). Older ones have no such
 API; their versions are facts of their generation (`GENERATIONS`), found by probing or pinned by the user.
@@ -12,7 +12,7 @@ the two newest ones, if the peer still has it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
@@ -53,7 +53,7 @@ class VersionRange:
         return f"{self.oldest} to {self.newest}"
 
 
-class Origin(Enum):
+class VersionsOrigin(Enum):
     """How the versions became known. A driver should ask again on its next connection after PROBED:
     a broker that was only slow to answer looks like 0.9."""
 
@@ -64,11 +64,15 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PeerVersions:
-    """The versions that one peer accepts, by API key; `generation` is set when it could not tell itself."""
+    """The versions that a peer accepts, by API key; `generation` is set if the peer cannot list them.
+
+    `features` are the levels that the whole cluster has agreed on, such as transaction.version.
+    """
 
     ranges: Mapping[int, VersionRange]
-    origin: Origin
+    origin: VersionsOrigin
     generation: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The highest version common to us and the peer, not above `at_most`.
@@ -102,7 +106,10 @@ def advertised(response: ApiVersionsResponse) -> PeerVersions:
     if fetch and produce and fetch.oldest >= _FETCH_OLDEST_OF_KAFKA_4:
         oldest = max(produce.oldest, _PRODUCE_OLDEST_OF_KAFKA_4)
         ranges[ProduceRequest.API.key] = VersionRange(oldest, produce.newest)
-    return PeerVersions(MappingProxyType(ranges), Origin.ADVERTISED)
+    features = {row.name: row.max_version_level for row in response.finalized_features}
+    return PeerVersions(
+        MappingProxyType(ranges), VersionsOrigin.ADVERTISED, features=MappingProxyType(features)
+    )
 
 
 def _generation(newest: Mapping[Api, int]) -> Mapping[int, VersionRange]:
@@ -149,18 +156,18 @@ does not have is parsed as version 0 and answered so, hence these must never be 
 
 def probed(generation: str) -> PeerVersions:
     """The versions of a generation that probing has found."""
-    return PeerVersions(GENERATIONS[generation], Origin.PROBED, generation)
+    return PeerVersions(GENERATIONS[generation], VersionsOrigin.PROBED, generation)
 
 
 def pinned(version: str) -> PeerVersions:
     """The versions of the broker that the user says it is: "0.8.2", "0.9.0.1", ….
 
-    Raises ConfigError for any other; brokers since 0.10 need no pin, they tell.
+    Raises ConfigError for any other; brokers since 0.10 need no pin, they list their versions.
     """
     for generation, ranges in GENERATIONS.items():
         if version == generation or version.startswith(f"{generation}."):
-            return PeerVersions(ranges, Origin.PINNED, generation)
+            return PeerVersions(ranges, VersionsOrigin.PINNED, generation)
     raise ConfigError(
         f"broker version {version!r} cannot be pinned; known are {', '.join(GENERATIONS)}. "
-        "Leave it unset for 0.10 and later: these brokers tell their versions"
+        "Leave it unset for 0.10 and later: these brokers list their versions"
     )

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ZnodeError
-from ottla.zookeeper.scala_order import immutable_order, string_hash
+from ottla.model.java_hashes import java_hash
+from ottla.zookeeper.scala_order import immutable_order
 from ottla.zookeeper.znode_json import (
     INT_MAX,
     NO_TIMESTAMP_MS,
@@ -25,6 +25,7 @@ from ottla.zookeeper.znode_json import (
     encode_json,
     shown,
 )
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 PLAINTEXT = "PLAINTEXT"
 VERSION_0_9 = 2
@@ -114,7 +115,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             for name, (least, most) in registration.features.items()
         }
     if version < _FIRST_NAMED_LISTENERS:
-        order = immutable_order(fields, string_hash)
+        order = immutable_order(fields, java_hash)
     else:
         order = [name for name in _ORDER_3_9 if name in fields]
     return encode_json({name: fields[name] for name in order})

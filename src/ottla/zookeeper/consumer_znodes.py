@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ZnodeError
 from ottla.zookeeper.znode_json import (
     INT_MAX,
     LONG_MAX,
@@ -23,6 +22,7 @@ from ottla.zookeeper.znode_json import (
     encode_json,
     shown,
 )
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 NO_OFFSET = -1
 """Kafka's "no offset"; its reader takes it from a node as well."""

@@ -1,15 +1,15 @@
-"""The port on a real ensemble, by kazoo.
+"""ZooKeeperSession on a real ensemble, with kazoo.
 
 Owns one KazooClient and translates: paths get the chroot, kazoo's exceptions become ours, kazoo's states
-become SessionState. kazoo runs three threads for us: one reads and writes the socket and tells changes of
+become SessionState. kazoo runs three threads for us: one reads and writes the socket and reports changes of
 state, one runs watches, one completions. None of them may wait for another, so every operation is sent
 asynchronously and waited for on the caller's thread, with a limit.
 
-Three habits of kazoo that callers of the port shall not meet:
+Three habits of kazoo that are hidden from callers:
 
 - A request made while disconnected waits in kazoo's queue and is sent after the reconnect, perhaps by
   another session than the caller thought of. Here it is refused instead (a request can still slip in
-  between the check and the cut: that is what "the outcome is unknown" of ConnectionLost covers).
+  between the check and the cut: that is what "the outcome is unknown" of ZooKeeperConnectionLost covers).
 - A watch is kept in a set by the function's identity, so that two equal ones fire once. Here each is
   wrapped in its own object.
 - Reconnecting backs off to an hour by default. Here it stays at a second.
@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from kazoo import exceptions as kazoo_errors
@@ -31,8 +30,8 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
+from ottla.model.closing import Closing
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ConnectionLost, NodeExists, NoNode, SessionClosed, SessionLost
 from ottla.zookeeper.kazoo_translation import KINDS, STATES, stat_of, translated
 from ottla.zookeeper.paths import (
     checked_path,
@@ -60,11 +59,26 @@ from ottla.zookeeper.session import (
     ZnodeStat,
 )
 from ottla.zookeeper.session_checks import check_children, check_data, check_new_path, check_operations
+from ottla.zookeeper.zookeeper_errors import (
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionLost,
+    ZooKeeperConnectionLost,
+)
 
 _log = logging.getLogger(__name__)
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
-"""For ever, and soon: a group is idle while its members are SUSPENDED."""
+"""For ever and with short pauses: a group is idle while its members are SUSPENDED."""
+
+
+class _KazooLog(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's own log at DEBUG, but for errors: it repeats itself with every attempt to connect."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line of kazoo's."""
+        super().log(level if level >= logging.ERROR else min(level, logging.DEBUG), msg, *args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,8 @@ class KazooSettings:
     session_timeout_ms: int = 6000
     connection_timeout_ms: int = 6000
     request_timeout_ms: int = 30_000
-    """Longest wait for one answer: far above a slow server's, since a cut connection is noticed sooner."""
+    """The longest wait for an answer: far above a slow server's, because a cut connection is noticed
+    sooner."""
     limits: SessionLimits = field(default_factory=SessionLimits)
 
     def __post_init__(self) -> None:
@@ -84,7 +99,7 @@ class KazooSettings:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it must be positive")
 
 
-class KazooZooKeeperSession:
+class KazooZooKeeperSession(Closing):
     """A session of a real ensemble; implements ZooKeeperSession. Made without connecting."""
 
     def __init__(self, settings: KazooSettings) -> None:
@@ -118,11 +133,11 @@ class KazooZooKeeperSession:
 
     @property
     def credentials(self) -> tuple[int, bytes]:
-        """Id and password of the current session: whoever has them can take it over, or end it."""
-        found = self._running().client_id
-        if found is None:
-            raise ConnectionLost("there is no connection, so the session's password is not known")
-        return int(found[0]), bytes(found[1])
+        """Id and password of the current session; with them it can be taken over or ended."""
+        client_id = self._running().client_id
+        if client_id is None:
+            raise ZooKeeperConnectionLost("there is no connection, so the session's password is not known")
+        return int(client_id[0]), bytes(client_id[1])
 
     def connect(self) -> None:
         """See ZooKeeperSession."""
@@ -133,11 +148,11 @@ class KazooZooKeeperSession:
             client = self._new_client()
             self._client = client
         client.start_async()
-        # kazoo's own event is set before its listeners are told, when our state is still LOST.
+        # kazoo's own event is set before its listeners are called, when our state is still LOST.
         if self._connected.wait(self._settings.connection_timeout_ms / 1000):
             return
         self.close()
-        raise ConnectionLost(
+        raise ZooKeeperConnectionLost(
             f"no ZooKeeper server at {self._hosts} answered within "
             f"{self._settings.connection_timeout_ms} ms: is it running, and is zookeeper.connect right?"
         )
@@ -229,7 +244,7 @@ class KazooZooKeeperSession:
             self._add(transaction, operation)
         results = self._answer("a transaction", transaction.commit_async)
         for operation, result in zip(operations, results, strict=True):
-            # Those before the one that failed say "rolled back", those behind it "not performed".
+            # Operations before the failed one say "rolled back", those after it "not performed".
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency
             ):
@@ -243,20 +258,16 @@ class KazooZooKeeperSession:
         self.connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _new_client(self) -> Any:
         client = KazooClient(
             hosts=self._hosts,
             timeout=self._settings.session_timeout_ms / 1000,
             connection_retry=dict(_RECONNECT),
+            logger=_KazooLog(_log),
         )
-        client.add_listener(partial(self._told, client))
+        client.add_listener(partial(self._kazoo_changed, client))
         # kazoo keeps the granted timeout to itself: it is a field of the answer to Connect, the only
-        # request without a type. Taken where the answer comes in, before CONNECTED is told.
+        # request without a type. Taken where the answer arrives, before CONNECTED is reported.
         invoke = client._connection._invoke
 
         def noticing(*arguments: Any, **named: Any) -> Any:
@@ -269,14 +280,18 @@ class KazooZooKeeperSession:
         client._connection._invoke = noticing
         return client
 
-    def _told(self, client: Any, state: str) -> None:
-        # On kazoo's connection thread. A client that was closed has nothing to tell any more.
+    def _kazoo_changed(self, client: Any, state: str) -> None:
+        # On kazoo's connection thread. Events of a closed client are ignored.
         if client is not self._client:
             return
         if state == KazooState.CONNECTED:
             self._session_id = int(client.client_id[0])
         elif state == KazooState.LOST:
             self._session_id = 0
+        if state == KazooState.SUSPENDED and self._state is SessionState.CONNECTED:
+            _log.warning("the connection to ZooKeeper at %s is cut; it is tried again", self._hosts)
+        elif state == KazooState.CONNECTED and self._connected.is_set():
+            _log.warning("ZooKeeper at %s answers again", self._hosts)
         self._changed(STATES[state])
         if state == KazooState.CONNECTED:
             self._connected.set()
@@ -294,7 +309,9 @@ class KazooZooKeeperSession:
         if client is None:
             raise SessionClosed("the ZooKeeper session is not connected: call connect() first")
         if self._state is SessionState.SUSPENDED:
-            raise ConnectionLost(f"the connection to ZooKeeper at {self._hosts} is cut; nothing was sent")
+            raise ZooKeeperConnectionLost(
+                f"the connection to ZooKeeper at {self._hosts} is cut; nothing was sent"
+            )
         if self._state is SessionState.LOST:
             raise SessionLost(f"the ZooKeeper session at {self._hosts} expired; a new one is not there yet")
         return client
@@ -340,7 +357,7 @@ class KazooZooKeeperSession:
         try:
             return call().get(timeout=self._settings.request_timeout_ms / 1000)
         except KazooTimeoutError:
-            raise ConnectionLost(
+            raise ZooKeeperConnectionLost(
                 f"{path}: ZooKeeper at {self._hosts} gave no answer within "
                 f"{self._settings.request_timeout_ms} ms; whether it was done is not known"
             ) from None

@@ -7,19 +7,19 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import EventType, KazooState
 
-from ottla.zookeeper.errors import (
+from ottla.zookeeper.session import SessionState, WatchKind, ZnodeStat
+from ottla.zookeeper.zookeeper_errors import (
     AccessDenied,
     BadVersion,
-    ConnectionLost,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
     SessionClosed,
     SessionLost,
+    ZooKeeperConnectionLost,
     ZooKeeperError,
 )
-from ottla.zookeeper.session import SessionState, WatchKind, ZnodeStat
 
 STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -64,7 +64,7 @@ def translated(path: str, error: Exception) -> ZooKeeperError:
     if isinstance(error, kazoo_errors.ConnectionClosedError):
         return SessionClosed(f"{path}: the ZooKeeper session was closed")
     if isinstance(error, kazoo_errors.ConnectionLoss | OSError):
-        return ConnectionLost(f"{path}: the connection broke; whether it was done is not known")
+        return ZooKeeperConnectionLost(f"{path}: the connection broke; whether it was done is not known")
     if isinstance(error, kazoo_errors.NoAuthError | kazoo_errors.AuthFailedError):
         return AccessDenied(f"{path}: the server denies access ({type(error).__name__})")
     return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())

@@ -1,7 +1,7 @@
-"""An in-process ZooKeeper for tests and simulations: `MemoryZooKeeper` and the sessions it gives out.
+"""An in-process ZooKeeper for tests and simulations: `MemoryZooKeeper` and its sessions.
 
-It passes the same contract suite as the real thing and is deterministic: no thread, no clock, nothing
-happens save in a call. Faults are calls as well, so that a seeded scheduler owns them all:
+It passes the same contract suite as the real thing and is deterministic: no thread, no clock, nothing happens
+outside a call. Faults are calls as well, so that a seeded scheduler owns them all:
 
     suspend()            the connection is cut: CONNECTED → SUSPENDED, watches are interrupted
     resume()             one step of reconnecting: SUSPENDED → CONNECTED, or → LOST if it expired;
@@ -9,7 +9,7 @@ happens save in a call. Faults are calls as well, so that a seeded scheduler own
     expire()             the server gives the session up: its ephemerals vanish, a connected client is cut
     lose_next_answer()   the next operation is performed, and the connection is cut before its answer
 
-Watch events are delivered at the end of the call that caused them. With `Delivery.ON_DEMAND` they wait,
+Watch events are delivered at the end of the call that caused them. With `WatchDelivery.ON_DEMAND` they wait,
 as on a slow network, until `deliver` or until the session's own next operation: ZooKeeper promises that a
 client sees the event before the data that caused it, and a simulation must not be worse than that.
 """
@@ -20,17 +20,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from types import TracebackType
 from typing import Self, TypeVar
 
-from ottla.zookeeper.errors import (
-    ConnectionLost,
-    NodeExists,
-    NoNode,
-    SessionClosed,
-    SessionLost,
-    ZooKeeperError,
-)
+from ottla.model.closing import Closing
 from ottla.zookeeper.memory_tree import MemoryTree, creation
 from ottla.zookeeper.paths import checked_path, lineage, parent
 from ottla.zookeeper.session import (
@@ -49,6 +41,14 @@ from ottla.zookeeper.session import (
     ZnodeStat,
 )
 from ottla.zookeeper.session_checks import check_children, check_data, check_new_path, check_operations
+from ottla.zookeeper.zookeeper_errors import (
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionLost,
+    ZooKeeperConnectionLost,
+    ZooKeeperError,
+)
 
 _Answer = TypeVar("_Answer")
 
@@ -59,17 +59,17 @@ _DATA_KINDS = {WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED}
 _CHILD_KINDS = {WatchKind.CHILDREN, WatchKind.DELETED}
 
 
-class Delivery(Enum):
-    """When sessions get to see watch events."""
+class WatchDelivery(Enum):
+    """When sessions receive watch events."""
 
     AT_ONCE = "at once"
     ON_DEMAND = "on demand"
 
 
 class MemoryZooKeeper:
-    """The ensemble: one tree, and the sessions that the servers believe in."""
+    """The ensemble: one tree, and the sessions that its servers keep."""
 
-    def __init__(self, delivery: Delivery = Delivery.AT_ONCE) -> None:
+    def __init__(self, delivery: WatchDelivery = WatchDelivery.AT_ONCE) -> None:
         self.delivery = delivery
         self.tree = MemoryTree()
         self._sessions: dict[int, MemorySession] = {}
@@ -78,39 +78,39 @@ class MemoryZooKeeper:
     def session(
         self, session_timeout_ms: int = SESSION_TIMEOUT_MS, limits: SessionLimits | None = None
     ) -> MemorySession:
-        """A new client, not yet connected."""
+        """Return a new client, not connected yet."""
         return MemorySession(self, session_timeout_ms, limits or SessionLimits())
 
     def is_alive(self, session_id: int) -> bool:
-        """Whether the servers still keep the session."""
+        """Return whether the servers still keep the session."""
         return session_id in self._sessions
 
     def open(self, session: MemorySession) -> int:
-        """Start a session; returns its id. Called by sessions."""
+        """Start a session and return its id. Called by sessions."""
         self._session_id += 1
         self._sessions[self._session_id] = session
         return self._session_id
 
     def end(self, session_id: int) -> None:
-        """End a session: its ephemerals go, in one change."""
+        """End a session and delete its ephemerals, as one change."""
         if self._sessions.pop(session_id, None) is not None:
             self.publish(self.tree.drop_ephemerals(session_id))
 
     def publish(self, events: Sequence[WatchEvent]) -> None:
-        """Hand events to the sessions whose watches they meet. Called by sessions."""
+        """Pass events to the sessions that watch for them. Called by sessions."""
         for session in list(self._sessions.values()):
             session.notice(events)
-        if self.delivery is Delivery.AT_ONCE:
+        if self.delivery is WatchDelivery.AT_ONCE:
             for session in list(self._sessions.values()):
                 session.deliver()
 
 
-class MemorySession:
+class MemorySession(Closing):
     """A client of a MemoryZooKeeper; implements ZooKeeperSession. For one thread."""
 
     def __init__(self, ensemble: MemoryZooKeeper, session_timeout_ms: int, limits: SessionLimits) -> None:
         self._ensemble = ensemble
-        self._asked_timeout_ms = session_timeout_ms
+        self._requested_timeout_ms = session_timeout_ms
         self._limits = limits
         self._state = SessionState.LOST
         self._session_id = 0
@@ -134,7 +134,7 @@ class MemorySession:
     @property
     def session_timeout_ms(self) -> int:
         """See ZooKeeperSession."""
-        return self._asked_timeout_ms if self._session_id else 0
+        return self._requested_timeout_ms if self._session_id else 0
 
     @property
     def undelivered_count(self) -> int:
@@ -173,7 +173,8 @@ class MemorySession:
             self.deliver()
 
     def resume(self) -> None:
-        """Take one step of reconnecting; see the module."""
+        """Take one step of reconnecting: SUSPENDED to CONNECTED or LOST, LOST to CONNECTED with a new
+        session."""
         if not self._open or self._state is SessionState.CONNECTED:
             return
         if self._state is SessionState.LOST:
@@ -185,22 +186,22 @@ class MemorySession:
             self._change(SessionState.LOST)
 
     def expire(self) -> None:
-        """Let the servers give the session up; the client learns it by `resume`."""
+        """Let the servers expire the session; the client sees it at `resume`."""
         self.suspend()
         self._ensemble.end(self._session_id)
 
     def lose_next_answer(self) -> None:
-        """Let the next operation be performed and its caller not know."""
+        """Perform the next operation, but lose its answer."""
         self._answer_lost = True
 
     def deliver(self) -> None:
-        """Run the watches whose events have come in."""
+        """Run the watches whose events have arrived."""
         while self._undelivered:
             watch, event = self._undelivered.popleft()
             watch(event)
 
     def notice(self, events: Sequence[WatchEvent]) -> None:
-        """Take the watches that the events meet out and put them in line. Called by the ensemble."""
+        """Queue the watches that the events fire. Called by the ensemble."""
         for event in events:
             if event.kind in _DATA_KINDS:
                 self._data_watches = self._met(self._data_watches, event)
@@ -291,11 +292,6 @@ class MemorySession:
         self.connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _begin(self) -> None:
         self._session_id = self._ensemble.open(self)
         self._change(SessionState.CONNECTED)
@@ -309,7 +305,7 @@ class MemorySession:
         if not self._open:
             raise SessionClosed("the ZooKeeper session is not connected: call connect() first")
         if self._state is SessionState.SUSPENDED:
-            raise ConnectionLost("the connection to ZooKeeper is cut; nothing was sent")
+            raise ZooKeeperConnectionLost("the connection to ZooKeeper is cut; nothing was sent")
         if self._state is SessionState.LOST:
             raise SessionLost("the ZooKeeper session expired; a new one is not there yet")
         self.deliver()
@@ -320,7 +316,7 @@ class MemorySession:
         with suppress(ZooKeeperError):
             action()
         self.suspend()
-        raise ConnectionLost("the connection to ZooKeeper broke before the answer")
+        raise ZooKeeperConnectionLost("the connection to ZooKeeper broke before the answer")
 
     def _change(self, state: SessionState) -> None:
         if state is not self._state:

@@ -1,8 +1,8 @@
 """The nodes of an in-process ZooKeeper: versions, sequence numbers, ephemerals, transactions.
 
 Owns the data and its rules, and knows no session beyond the id that owns an ephemeral. Every change gives
-back the events that watches would see, in order; who watches is the business of `memory_session`. No
-clock, no thread, no randomness: the same operations give the same tree, zxids included.
+back the events that watches would see, in order; `memory_session` knows who watches. No clock, no thread, no
+randomness: the same operations give the same tree, zxids included.
 """
 
 from __future__ import annotations
@@ -10,14 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ottla.zookeeper.errors import (
-    BadVersion,
-    NoChildrenForEphemerals,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    ZooKeeperError,
-)
 from ottla.zookeeper.paths import leaf, parent
 from ottla.zookeeper.session import (
     ANY_VERSION,
@@ -31,6 +23,14 @@ from ottla.zookeeper.session import (
     WatchKind,
     Znode,
     ZnodeStat,
+)
+from ottla.zookeeper.zookeeper_errors import (
+    BadVersion,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ZooKeeperError,
 )
 
 
@@ -66,25 +66,25 @@ class MemoryTree:
         self._zxid = 0
 
     def read(self, path: str) -> Znode:
-        """Data and stat; NoNode."""
+        """Return data and stat. Raises NoNode."""
         node = self._node(path)
         return Znode(node.data, node.stat())
 
     def stat(self, path: str) -> ZnodeStat | None:
-        """The stat, or None."""
+        """Return the stat, or None."""
         node = self._nodes.get(path)
         return node.stat() if node else None
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Sorted names of the children; NoNode."""
+        """Return the sorted names of the children. Raises NoNode."""
         return tuple(sorted(self._node(path).names))
 
     def paths(self) -> tuple[str, ...]:
-        """Every node, sorted: for checkers and for messages of failing tests."""
+        """Return every node, sorted, for checkers and messages of failing tests."""
         return tuple(sorted(self._nodes))
 
     def ephemerals(self, owner: int) -> tuple[str, ...]:
-        """Nodes of a session, in the order of their making."""
+        """Return the nodes of a session, in the order of their creation."""
         return tuple(path for path, node in self._nodes.items() if node.owner == owner)
 
     def apply(self, operations: Sequence[Operation], owner: int) -> tuple[tuple[str, ...], list[WatchEvent]]:
@@ -193,5 +193,5 @@ class MemoryTree:
 
 
 def creation(path: str, data: bytes, mode: CreateMode) -> list[Operation]:
-    """One creation, as the list that `MemoryTree.apply` takes."""
+    """Return one creation as the list that `MemoryTree.apply` takes."""
     return [CreateOperation(path, data, mode)]

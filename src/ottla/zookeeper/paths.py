@@ -22,9 +22,6 @@ from ottla.model.errors import ConfigError
 TOPIC_CHARS_MAX = 255
 """What 0.8.x allowed; its topics can still be read."""
 
-NEW_TOPIC_CHARS_MAX = 249
-"""What later brokers allow for a new topic: its directory name also carries `-<partition>`."""
-
 PARTITION_MAX = 2**31 - 1
 
 CONTROLLER = "/controller"
@@ -59,13 +56,10 @@ LATER_PERSISTENT_ROOTS = ("/config/users", "/config/brokers", LOG_DIR_EVENTS)
 """What newer brokers (0.10.1, 1.0) create besides."""
 
 CONFIG_CHANGE_PREFIX = "config_change_"
-ISR_CHANGE_PREFIX = "isr_change_"
-LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 # ZooKeeper refuses control characters, surrogates and the specials at the end of the basic plane.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-_SEQUENCE = re.compile(r"([0-9]{10,})$")
 
 
 @dataclass(frozen=True)
@@ -144,19 +138,11 @@ def lineage(path: str) -> tuple[str, ...]:
     return tuple("/" + "/".join(names[: depth + 1]) for depth in range(len(names)))
 
 
-def sequence_number(path: str) -> int:
-    """The number that ZooKeeper put behind the name of a sequential node."""
-    match = _SEQUENCE.search(path)
-    if match is None:
-        raise ConfigError(f"{path!r} is not the path of a sequential node")
-    return int(match[1])
-
-
-def checked_topic(name: str, *, chars_max: int = TOPIC_CHARS_MAX) -> str:
+def checked_topic(name: str) -> str:
     """`name` itself when Kafka allows it as a topic's name."""
-    if name in {".", ".."} or len(name) > chars_max or _KAFKA_NAME.fullmatch(name) is None:
+    if name in {".", ".."} or len(name) > TOPIC_CHARS_MAX or _KAFKA_NAME.fullmatch(name) is None:
         raise ConfigError(
-            f"topic {name[:300]!r}: a topic has 1 to {chars_max} characters of a-z A-Z 0-9 . _ - "
+            f"topic {name[:300]!r}: a topic has 1 to {TOPIC_CHARS_MAX} characters of a-z A-Z 0-9 . _ - "
             "and is not '.' or '..'"
         )
     return name
@@ -217,16 +203,6 @@ def config_change() -> str:
     return f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}"
 
 
-def isr_change() -> str:
-    """Beginning of the path of a note about changed in-sync replicas; sequential."""
-    return f"{ISR_CHANGES}/{ISR_CHANGE_PREFIX}"
-
-
-def log_dir_event() -> str:
-    """Beginning of the path of a note about a failed log directory; sequential."""
-    return f"{LOG_DIR_EVENTS}/{LOG_DIR_EVENT_PREFIX}"
-
-
 def delete_topic(name: str) -> str:
     """Marker of a topic that shall be deleted."""
     return f"{DELETE_TOPICS}/{checked_topic(name)}"
@@ -260,6 +236,16 @@ def topic_owners(group_id: str, topic_name: str) -> str:
 def owner(group_id: str, topic_name: str, partition_id: int) -> str:
     """Which thread of which member owns a partition; ephemeral."""
     return f"{topic_owners(group_id, topic_name)}/{_number(partition_id, 'partition')}"
+
+
+def stopped(group_id: str) -> str:
+    """Parent of the topics of which a member owns partitions that it cannot read. Only ottla writes it."""
+    return f"{group(group_id)}/stopped"
+
+
+def stopped_partition(group_id: str, topic_name: str, partition_id: int) -> str:
+    """Why a partition is owned and cannot be read; ephemeral."""
+    return f"{stopped(group_id)}/{checked_topic(topic_name)}/{_number(partition_id, 'partition')}"
 
 
 def offsets(group_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs one command and ends it when whoever started this guard is gone. Started as a script, not imported.
+"""Runs a command and ends it when the process that started this guard is gone. A script; not imported.
 
     python -I process_guard.py GRACE_SECONDS COMMAND ARGUMENT …
 

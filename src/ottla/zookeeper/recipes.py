@@ -1,7 +1,7 @@
-"""Small compositions over the port that Kafka's own code repeats everywhere (spec §1.8).
+"""Small operations on a session that Kafka's own code repeats everywhere.
 
-They hold no state and work on any session. Each says what happens when another client, or our own earlier
-attempt whose answer was lost, came first.
+They have no state and work on any session. Each says what happens if another client, or our own earlier
+attempt whose answer was lost, was faster.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import re
 
 from ottla.model.errors import ConfigError
 from ottla.zookeeper import paths
-from ottla.zookeeper.errors import NodeExists, NoNode, SessionLost
 from ottla.zookeeper.session import CreateMode, Watch, Znode, ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import NodeExists, NoNode, SessionLost
 
 log = logging.getLogger(__name__)
 
 _DIGITS = re.compile("[0-9]{1,10}")
 RACES_MAX = 10
-"""How often a node may appear and vanish under our hands before we give up: each turn needs another
-client that acts between two of our requests, so a larger number means a fight, not a race."""
+"""How often a node may appear and vanish between two of our requests before we give up. Each time
+needs another client that acts in between, so a larger number is no accident."""
 
 
 def claim_ephemeral(session: ZooKeeperSession, path: str, data: bytes) -> None:
-    """Make the ephemeral node ours, or raise NodeExists because another session holds it.
+    """Create the ephemeral node. Raises NodeExists if another session holds it.
 
-    A node that is there already counts as ours only if this very session made it with this data (an answer
-    was lost and the create repeated). Kafka 0.8 compared the data alone; then a leftover of our own former
-    session, which the server is about to remove, would pass for a valid claim:
+    A node that exists counts as ours only if this very session made it with this data (an answer was lost and
+    the create was repeated). Kafka 0.8 compared only the data; then a node of our own former session, which
+    the server is about to remove, would pass for a valid claim:
 
         old session writes "g_a-0" → expires at the client → new session sees "g_a-0" → "mine" → node vanishes
 
-    SessionLost when the session changed on the way: the node may then hang on a session that the caller
-    knows nothing of, so it is taken back. Ids of sessions never return, so one id before and after means
-    one session throughout.
+    Raises SessionLost if the session changed meanwhile: the node may belong to a session that the caller does
+    not know, so it is deleted. Session ids are never reused, so the same id before and after means the same
+    session throughout.
     """
     session_id = session.session_id
     _claim(session, path, data)
@@ -47,10 +47,10 @@ def _claim(session: ZooKeeperSession, path: str, data: bytes) -> None:
         try:
             session.create_with_parents(path, data, CreateMode.EPHEMERAL)
         except NodeExists:
-            found = read_if_present(session, path)
-            if found is None:
+            node = read_if_present(session, path)
+            if node is None:
                 continue  # it vanished between the two requests, so it is free again
-            if found.stat.ephemeral_owner == session.session_id and found.data == data:
+            if node.stat.ephemeral_owner == session.session_id and node.data == data:
                 return
             raise
         return
@@ -58,7 +58,7 @@ def _claim(session: ZooKeeperSession, path: str, data: bytes) -> None:
 
 
 def write_persistent(session: ZooKeeperSession, path: str, data: bytes) -> None:
-    """Set the node's data, making the node and its parents where they are missing."""
+    """Set the data of a node; creates the node and its parents if they are missing."""
     for _ in range(RACES_MAX):
         try:
             session.set(path, data)
@@ -66,13 +66,13 @@ def write_persistent(session: ZooKeeperSession, path: str, data: bytes) -> None:
             try:
                 session.create_with_parents(path, data)
             except NodeExists:
-                continue  # another client made it meanwhile; what it wrote is replaced, as by a set
+                continue  # another client created it meanwhile; its data is replaced
         return
     raise NoNode(path)
 
 
 def delete_if_present(session: ZooKeeperSession, path: str) -> bool:
-    """Delete the node; whether it was there."""
+    """Delete the node, and return whether it existed."""
     try:
         session.delete(path)
     except NoNode:
@@ -81,20 +81,19 @@ def delete_if_present(session: ZooKeeperSession, path: str) -> bool:
 
 
 def release_ephemeral(session: ZooKeeperSession, path: str, data: bytes) -> bool:
-    """Delete the node if this session made it with this data; whether that was so.
+    """Delete the node if this session made it with this data, and return whether it did.
 
-    The check of the version keeps us from deleting what another put there between our read and our delete
-    only as far as versions go: a node that was deleted and made again has version 0 like ours. But another
-    session cannot make it while ours exists, and only we delete ours.
+    Nobody else can put a node there between our read and our delete: another session cannot create it while
+    ours exists, and only we delete ours.
     """
-    found = read_if_present(session, path)
-    if found is None or found.stat.ephemeral_owner != session.session_id or found.data != data:
+    node = read_if_present(session, path)
+    if node is None or node.stat.ephemeral_owner != session.session_id or node.data != data:
         return False
     return delete_if_present(session, path)
 
 
 def read_if_present(session: ZooKeeperSession, path: str, watch: Watch | None = None) -> Znode | None:
-    """The node, or None. With None no watch is left behind: use `exists` to wait for a node."""
+    """Return the node, or None if it is missing; then no watch is set (use `exists` to wait for a node)."""
     try:
         return session.get(path, watch)
     except NoNode:
@@ -102,7 +101,7 @@ def read_if_present(session: ZooKeeperSession, path: str, watch: Watch | None = 
 
 
 def children_if_present(session: ZooKeeperSession, path: str, watch: Watch | None = None) -> tuple[str, ...]:
-    """The names below a node; none when the node itself is missing."""
+    """Return the names of a node's children; () if the node is missing."""
     try:
         return session.children(path, watch)
     except NoNode:
@@ -110,25 +109,25 @@ def children_if_present(session: ZooKeeperSession, path: str, watch: Watch | Non
 
 
 def topic_names(session: ZooKeeperSession) -> tuple[str, ...]:
-    """The topics that are registered; nodes among them that cannot be topics are left out, with a line."""
-    found = []
+    """Return the registered topics. Nodes whose names cannot be topics are logged and left out."""
+    topics = []
     for name in children_if_present(session, paths.TOPICS):
         try:
-            found.append(paths.checked_topic(name))
+            topics.append(paths.checked_topic(name))
         except ConfigError as error:
             log.warning("%s left out: %s", paths.child(paths.TOPICS, name), error)
-    return tuple(found)
+    return tuple(topics)
 
 
 def broker_ids(session: ZooKeeperSession) -> tuple[int, ...]:
-    """The brokers that are up, in order."""
+    """Return the ids of the registered brokers, sorted."""
     names = children_if_present(session, paths.BROKER_IDS)
     ids = (int(name) for name in names if _DIGITS.fullmatch(name))
     return tuple(sorted(number for number in ids if number <= paths.PARTITION_MAX))
 
 
 def delete_tree(session: ZooKeeperSession, path: str) -> None:
-    """Delete a node and everything below it, leaves first; what vanishes meanwhile is fine."""
+    """Delete a node and everything below it, leaves first. Nodes may vanish meanwhile."""
     pending = [path]
     while pending:
         top = pending[-1]

@@ -13,21 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from ottla.model.java_hashes import MASK, java_hash
+
 Key = TypeVar("Key")
 
-_MASK = 0xFFFFFFFF
 _INSERTION_MAX = 4
 _SCRAMBLE = 0x9E3775CD
 _TABLE_SLOTS_MIN = 16
-
-
-def string_hash(text: str) -> int:
-    """Java's String.hashCode as an unsigned number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    total = 0
-    for index in range(0, len(units), 2):
-        total = (31 * total + int.from_bytes(units[index : index + 2], "big")) & _MASK
-    return total
 
 
 def immutable_order(keys: Iterable[Key], hash_of: Callable[[Key], int]) -> list[Key]:
@@ -50,13 +42,13 @@ def assignment_order(partition_count: int) -> list[int]:
     """
     by_table = _mutable_order(range(partition_count))
     by_number = immutable_order(by_table, lambda number: number)
-    return immutable_order(by_number, lambda number: string_hash(str(number)))
+    return immutable_order(by_number, lambda number: java_hash(str(number)))
 
 
 def _mixed(value: int) -> int:
-    value = (value + ~(value << 9)) & _MASK
+    value = (value + ~(value << 9)) & MASK
     value ^= value >> 14
-    value = (value + (value << 4)) & _MASK
+    value = (value + (value << 4)) & MASK
     return value ^ (value >> 10)
 
 
@@ -67,10 +59,10 @@ def _mutable_order(keys: range) -> list[int]:
     bits = (slots - 1).bit_length()
 
     def slot(key: int) -> int:
-        scrambled = (key * _SCRAMBLE) & _MASK
+        scrambled = (key * _SCRAMBLE) & MASK
         swapped = int.from_bytes(scrambled.to_bytes(4, "big"), "little")
-        mixed = (swapped * _SCRAMBLE) & _MASK
-        rotated = ((mixed >> bits) | (mixed << (32 - bits))) & _MASK
+        mixed = (swapped * _SCRAMBLE) & MASK
+        rotated = ((mixed >> bits) | (mixed << (32 - bits))) & MASK
         return rotated >> (32 - bits)
 
     return sorted(keys, key=slot, reverse=True)

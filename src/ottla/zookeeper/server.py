@@ -28,9 +28,10 @@ from types import TracebackType
 from typing import IO, Self
 
 from ottla.model.errors import ConfigError
+from ottla.model.java_hashes import utf16_units
 from ottla.zookeeper import process_guard
-from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
+from ottla.zookeeper.zookeeper_errors import ServerFailed
 
 HOST = "127.0.0.1"
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -52,11 +53,11 @@ class ServerSettings:
     session_timeout_ms_max: int = 60_000
     heap_mb: int = 128
     connections_max: int = 1000
-    """Of one client address, which on one machine means all."""
+    """Per client address; on one machine that means all clients."""
     start_timeout_ms: int = 30_000
     stop_timeout_ms: int = 10_000
     fsync: bool = True
-    """Whether every change is on disk before its answer; without it tests run faster."""
+    """Whether every change is on disk before it is answered; tests run faster without it."""
 
     def __post_init__(self) -> None:
         for name in ("tick_ms", "heap_mb", "connections_max", "start_timeout_ms", "stop_timeout_ms"):
@@ -96,7 +97,7 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        """What to put into zookeeper.connect."""
+        """The value for zookeeper.connect."""
         return f"{HOST}:{self._port}"
 
     @property
@@ -106,16 +107,16 @@ class ZooKeeperServer:
 
     @property
     def log_path(self) -> Path:
-        """Where the server logs."""
+        """The log file of the server."""
         return self.data_dir / "zookeeper.log"
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, answering or not."""
+        """Whether the process exists, answering or not."""
         return self._guard is not None and self._guard.poll() is None
 
     def start(self) -> None:
-        """Start and wait until the server answers; ServerFailed says why it does not."""
+        """Start, and wait until the server answers. Raises ServerFailed with the reason."""
         if self.running:
             return
         self.stop()  # one that ended by itself has left its pipes open
@@ -160,11 +161,11 @@ class ZooKeeperServer:
         self.stop()
 
     def pause(self) -> None:
-        """Freeze the server and wait until it stands: connections stay open and nothing answers."""
+        """Freeze the server and wait until it is frozen: connections stay open and nothing answers."""
         self._signal(b"S")
 
     def resume(self) -> None:
-        """Let a frozen server go on."""
+        """Continue a frozen server."""
         self._signal(b"C")
 
     def restart(self) -> None:
@@ -173,7 +174,7 @@ class ZooKeeperServer:
         self.start()
 
     def ask(self, word: str) -> str:
-        """The answer to a four-letter word such as `ruok` or `srvr`; "" when there is none."""
+        """Return the answer to a four-letter word such as `ruok` or `srvr`; "" if there is none."""
         return _ask(self._port, word)
 
     def __enter__(self) -> Self:
@@ -317,6 +318,5 @@ def _ask(port: int, word: str) -> str:
 
 def _escaped(value: str) -> str:
     """A value as java.util.Properties reads it: a backslash doubled, everything outside ASCII spelled."""
-    units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
-    pairs = (int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2))
-    return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for unit in pairs)
+    units = utf16_units(value.replace("\\", "\\\\"))
+    return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for unit in units)

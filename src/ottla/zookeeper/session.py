@@ -1,7 +1,7 @@
-"""The port to ZooKeeper: what ottla needs of a session, and the values that cross it.
+"""The interface to ZooKeeper: the operations of a session, and their values.
 
 `ZooKeeperSession` is implemented by `kazoo_session` (a real ensemble) and by `memory_session` (a tree in
-this process); one contract suite runs on both. Whoever needs ZooKeeper takes a session as an argument.
+this process); the same contract tests run on both. Code that needs ZooKeeper takes a session as an argument.
 
 A session's life, as its listeners see it:
 
@@ -11,15 +11,15 @@ A session's life, as its listeners see it:
                            ├──── same session ─────┘                             │
                            └──── a new session, a new `session_id` ──────────────┘
 
-- SUSPENDED: nobody knows whether the session lives. Its ephemerals may be gone already, so what is owned
-  through them must not be used until CONNECTED comes back with the same `session_id`.
-- LOST: its ephemerals are gone. The adapter starts a new session by itself and says CONNECTED again.
-- An operation while SUSPENDED raises ConnectionLost at once, without being sent. One that was under way
-  when the connection broke raises ConnectionLost too, and may have been performed.
+- SUSPENDED: it is not known whether the session lives. Its ephemerals may be gone already, so what is owned
+  through them must not be used until CONNECTED comes with the same `session_id`.
+- LOST: its ephemerals are gone. The adapter starts a new session by itself and reports CONNECTED again.
+- An operation while SUSPENDED raises ZooKeeperConnectionLost at once, without being sent. One that was under
+  way when the connection broke raises ZooKeeperConnectionLost too, and may have been performed.
 
 Watches fire once. `WatchKind.INTERRUPTED` means that the connection was cut and the watch with it: arm it
-again after CONNECTED, then read. Listeners and watches run on the adapter's thread and may only set a
-flag: they must not block, raise, or call the session.
+again after CONNECTED, then read. Listeners and watches run on a thread of the adapter: they must not block,
+raise, or call the session; set a flag and return.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ ANY_VERSION = -1
 """Set, delete or check a node whatever its version is."""
 
 DATA_BYTES_MAX = 1_000_000
-"""Largest data of one request. A server closes the connection on a request above 1,048,575 bytes, which
-looks like a network fault that comes back for ever, so it is refused here; the rest is room for paths."""
+"""The largest data of a request. A server closes the connection on a request above 1,048,575 bytes, which
+would look like a network fault that never ends; so it is refused here. The rest is room for paths."""
 
 CHILDREN_MAX = 100_000
-"""Most children that a read returns: far above any sane number of topics, members or partitions."""
+"""The most children that a read returns: far above any real number of topics, members or partitions."""
 
 OPERATIONS_MAX = 10_000
-"""Most operations of one transaction."""
+"""The most operations of a transaction."""
 
 
 class SessionState(Enum):
-    """What a session can be relied on for; see the module's picture."""
+    """The states of a session; the picture in the module's docstring shows the changes."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -67,7 +67,7 @@ class CreateMode(Enum):
 
     @property
     def sequential(self) -> bool:
-        """Whether the server puts a number of ten digits behind the name."""
+        """Whether the server puts a number of ten digits after the name."""
         return self in {CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL}
 
 
@@ -108,7 +108,7 @@ class ZnodeStat:
 
 @dataclass(frozen=True)
 class Znode:
-    """A node as one read saw it."""
+    """A node, as it was read."""
 
     data: bytes
     stat: ZnodeStat
@@ -153,7 +153,7 @@ Operation = CreateOperation | SetOperation | DeleteOperation | CheckOperation
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """What one session sends and accepts at most."""
+    """The limits of what a session sends and accepts."""
 
     data_bytes_max: int = DATA_BYTES_MAX
     children_max: int = CHILDREN_MAX
@@ -163,8 +163,8 @@ class SessionLimits:
 class ZooKeeperSession(Protocol):
     """One client of ZooKeeper. Any thread may call it, save for the thread that runs watches and listeners.
 
-    Every operation raises ConnectionLost, SessionLost or SessionClosed when there is no session to perform
-    it, LimitExceeded when it is too large, ConfigError when the path is not one.
+    Every operation raises ZooKeeperConnectionLost, SessionLost or SessionClosed when there is no session to
+    perform it, LimitExceeded when it is too large, ConfigError when the path is not valid.
     """
 
     @property
@@ -177,19 +177,20 @@ class ZooKeeperSession(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """What the server granted, which may differ from what was asked for; 0 before the first session."""
+        """The timeout that the server granted, which may differ from the requested one; 0 before the first
+        session."""
 
     def connect(self) -> None:
-        """Start the session and wait for it; ConnectionLost after the connection timeout."""
+        """Start the session and wait for it; ZooKeeperConnectionLost after the connection timeout."""
 
     def close(self) -> None:
         """End the session, which removes its ephemerals. May be called twice; watches end silently."""
 
     def add_listener(self, listener: StateListener) -> None:
-        """Tell every later change of state; adding one twice has no effect."""
+        """Call the listener at every later change of state; adding it twice has no effect."""
 
     def remove_listener(self, listener: StateListener) -> None:
-        """Tell no more; an unknown one is ignored."""
+        """Do not call the listener any more; an unknown listener is ignored."""
 
     def create(self, path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
         """Make a node and return its path; NodeExists, NoNode (no parent), NoChildrenForEphemerals."""
@@ -218,7 +219,8 @@ class ZooKeeperSession(Protocol):
         """Delete a node; NoNode, BadVersion, NotEmpty."""
 
     def commit(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Perform all or none, in order; raises the error of the one that failed. Returns their paths."""
+        """Perform all operations in order, or none, and return their paths. Raises the error of the
+        operation that failed."""
 
     def __enter__(self) -> Self: ...
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import LimitExceeded
 from ottla.zookeeper.paths import checked_path
 from ottla.zookeeper.session import CreateOperation, Operation, SessionLimits, SetOperation
+from ottla.zookeeper.zookeeper_errors import LimitExceeded
 
 
 def check_data(limits: SessionLimits, path: str, data: bytes) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ZnodeError
+from ottla.model.java_hashes import java_hash
 from ottla.zookeeper.paths import checked_topic
-from ottla.zookeeper.scala_order import assignment_order, immutable_order, string_hash
+from ottla.zookeeper.scala_order import assignment_order, immutable_order
 from ottla.zookeeper.znode_json import (
     INT_MAX,
     Fields,
@@ -21,11 +21,11 @@ from ottla.zookeeper.znode_json import (
     encode_json,
     shown,
 )
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 NO_LEADER = -1
-LEADER_OF_DELETED_TOPIC = -2
 DELETE_MARKER = b""
-"""Data of /admin/delete_topics/<topic>: the node's being there says it all, whatever it holds."""
+"""Data of /admin/delete_topics/<topic>: only the existence of the node counts."""
 
 Replicas = Mapping[int, tuple[int, ...]]
 
@@ -42,7 +42,7 @@ class TopicAssignment:
 
 
 @dataclass(frozen=True)
-class PartitionState:
+class PartitionStateZnode:
     """Leader and in-sync replicas of one partition."""
 
     leader: int
@@ -54,7 +54,7 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class ConfigChange:
-    """A note that configs changed: of `entity_type` (topics, clients, …) the one called `entity_name`.
+    """A note that the configs of `entity_name`, of `entity_type` (topics, clients, …), changed.
 
     `version` 0 is the bare topic name of 0.8, 1 the form of 0.9, 2 the path of 0.10.1 and later.
     """
@@ -97,14 +97,18 @@ def _encoded_replicas(replicas: Replicas) -> dict[str, list[int]]:
     if sorted(replicas) == list(range(len(replicas))):
         order = assignment_order(len(replicas))
     else:
-        order = immutable_order(sorted(replicas), lambda number: string_hash(str(number)))
+        order = immutable_order(sorted(replicas), lambda number: java_hash(str(number)))
     return {str(partition): list(replicas[partition]) for partition in order}
 
 
 def decode_assignment(path: str, data: bytes) -> TopicAssignment:
-    """Versions 1 … 3, partitions in numeric order; ZnodeError."""
+    """Return the assignment with partitions in numeric order. Raises ZnodeError.
+
+    Like Kafka 0.9 it needs only `partitions`: a node without `version` counts as version 1, and one of a
+    newer version is read by the fields that are known.
+    """
     fields = decode_fields(path, data)
-    version = fields.version({1, 2, 3})
+    version = fields.version(range(1, INT_MAX + 1), default=1)
     return TopicAssignment(
         partitions=_replicas(fields, "partitions"),
         version=version,
@@ -116,17 +120,17 @@ def decode_assignment(path: str, data: bytes) -> TopicAssignment:
 
 def _replicas(fields: Fields, name: str) -> dict[int, tuple[int, ...]]:
     inner = fields.nested(name)
-    found = {}
+    replicas = {}
     for key in inner.names():
         # "01" would be a second name of partition 1.
         if not (key.isascii() and key.isdigit() and key == str(int(key[:11])) and int(key) <= INT_MAX):
             raise ZnodeError(fields.path, f"a key of {name!r} is not a partition number: {shown(key)}")
-        found[int(key)] = inner.integers(key)
-    return dict(sorted(found.items()))
+        replicas[int(key)] = inner.integers(key)
+    return dict(sorted(replicas.items()))
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
-    """Version 1, the only one; the recovery state is written only when there is one to tell."""
+def encode_partition_state(state: PartitionStateZnode) -> bytes:
+    """Return version 1, the only one; the recovery state is written only if it is not 0."""
     fields: dict[str, object] = {
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
@@ -139,12 +143,12 @@ def encode_partition_state(state: PartitionState) -> bytes:
     return encode_json(fields)
 
 
-def decode_partition_state(path: str, data: bytes) -> PartitionState:
+def decode_partition_state(path: str, data: bytes) -> PartitionStateZnode:
     """Leader, epochs, in-sync replicas; ZnodeError."""
     fields = decode_fields(path, data)
     fields.version({1})
     recovery = "leader_recovery_state"
-    return PartitionState(
+    return PartitionStateZnode(
         leader=fields.integer("leader"),
         leader_epoch=fields.integer("leader_epoch"),
         controller_epoch=fields.integer("controller_epoch"),
@@ -191,17 +195,6 @@ def decode_config_change(path: str, data: bytes) -> ConfigChange:
     if not (kind and slash and name):
         raise ZnodeError(path, f"field 'entity_path' is not type/name: {shown(kind + slash + name)}")
     return ConfigChange(kind, name, 2)
-
-
-def encode_isr_change(partitions: list[tuple[str, int]]) -> bytes:
-    """A leader's note of the partitions whose in-sync replicas changed."""
-    listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
-    return encode_json({"version": 1, "partitions": listed})
-
-
-def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
-    """Topics and partitions; ZnodeError."""
-    return [_partition(item) for item in _partition_items(path, data)]
 
 
 def decode_election(path: str, data: bytes) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
-from ottla.zookeeper.errors import ZnodeError
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

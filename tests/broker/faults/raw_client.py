@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from ottla.model.closing import Closing
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
@@ -21,11 +22,11 @@ from ottla.wire.api.produce import (
 )
 from ottla.wire.headers import decode_correlation_id, encode_request_header, response_body
 from ottla.wire.schema import Request, Response, decode, encode
-from tests.broker.faults.batches import Stored, end_offset, stored, whole
+from tests.broker.faults.batches import Stored, batch, end_offset, stored, whole
 
 R = TypeVar("R", bound=Response)
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120
 """A hang, not a slow answer."""
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 8, 12, 5, 9, 5, 3
@@ -62,7 +63,7 @@ def fetch_request(
     )
 
 
-class RawClient:
+class RawClient(Closing):
     """One connection, blocking. Every wait ends after TIMEOUT_S with an error."""
 
     def __init__(self, port: int, *, receive_buffer: int = 0) -> None:
@@ -73,14 +74,6 @@ class RawClient:
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self.socket.close()
@@ -180,3 +173,15 @@ class RawClient:
         answer = self.call(request, LIST_OFFSETS).topics[0].partitions[0]
         assert answer.error_code == 0, f"ListOffsets of {topic}-{partition}: error {answer.error_code}"
         return answer.offset
+
+
+def answered(port: int, client: RawClient, request: Request[R], version: int) -> R:
+    """The answer to a long request, before which another client was served: by the topic "honest"."""
+    client.send(frame(request, version))
+    served = 0
+    with RawClient(port) as other:
+        while not select.select([client], [], [], 0)[0]:
+            assert other.produce("honest", batch((b"k", b"v"))).error_code == 0
+            served += 1
+    assert served > 1
+    return client.answer(request, version, 1)

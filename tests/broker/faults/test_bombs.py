@@ -7,7 +7,6 @@ an old format. The broker is a process of its own, so that its memory can be loo
 from __future__ import annotations
 
 import re
-import time
 import zlib
 from collections.abc import Iterator
 
@@ -15,13 +14,11 @@ import pytest
 import zstandard
 
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.broker.faults.batches import batch, varint
+from tests.broker.faults.batches import LATER, batch, varint
 from tests.broker.faults.broker_process import BrokerProcess
 from tests.broker.faults.raw_client import LIST_OFFSETS, RawClient
 
 BOMB_BYTES = (2 << 30) - 100
-LATER = int(time.time() * 1000) + 600_000
-"""The time of a bomb: nothing else is at or after it."""
 GZIP, ZSTD = 1, 4
 MEMORY_MB = 1000
 """Decompressed data may have 256 MB, in an array that grew by doubling; then come the records."""

@@ -43,7 +43,7 @@ def files(broker: EmbeddedBroker, topic: str) -> dict[str, bytes]:
 
 
 def refused(
-    broker: EmbeddedBroker, client: RawClient, data: bytes, topic: str = "plain", version: int = 8
+    broker: EmbeddedBroker, client: RawClient, data: bytes | bytearray, topic: str = "plain", version: int = 8
 ) -> int:
     """The error of a produce that must leave nothing behind; the next one goes on as if it had not been."""
     end, before = client.offset(topic), files(broker, topic)
@@ -68,6 +68,8 @@ def flipped(at: int) -> bytearray:
     return data
 
 
+TEXT = b"{'a line of text': 'in the place of records, and the checksum is right'}"
+ZSTD = b"\x28\xb5\x2f\xfd"
 LATE = int(time.time() * 1000) + 2 * HOUR_MS
 CASES = {
     "checksum": (flipped(17), CORRUPT),
@@ -90,6 +92,18 @@ CASES = {
     "control batch": (batch(ROW, attributes=0x20), INVALID),
     "codec 5": (batch(ROW, attributes=5), NO_CODEC),
     "codec 7": (batch(ROW, attributes=7), NO_CODEC),
+    "text for one record": (batch(body=TEXT, count=1), INVALID),
+    "text for three records": (batch(body=TEXT, count=3), INVALID),
+    "text for gzip": (batch(body=TEXT, count=1, attributes=1), INVALID),
+    "text for snappy": (batch(body=TEXT, count=1, attributes=2), INVALID),
+    "text for lz4": (batch(body=TEXT, count=1, attributes=3), INVALID),
+    "text for zstd": (batch(body=TEXT, count=1, attributes=4), INVALID),
+    "most records in 8 bytes": (batch(body=bytes(8), count=2**31 - 1), INVALID),
+    "most records in 8 bytes of zstd": (batch(body=ZSTD + bytes(4), count=2**31 - 1, attributes=4), INVALID),
+    "one record too many to fit": (batch(body=records([(None, None)]), count=2), INVALID),
+    "a second record behind the only one": (batch(ROW, ROW, count=1), INVALID),
+    "a first record larger than the batch": (batch(body=varint(200) + bytes(90), count=1), INVALID),
+    "a first record with another number": (batch(body=records([ROW, ROW])[14:], count=1), INVALID),
     "too large": (batch((b"k", bytes(10_000))), TOO_LARGE),
     "from the future": (batch(ROW, timestamp=LATE), BAD_TIME),
     "the broker's time": (batch(ROW, attributes=0x08), BAD_TIME),
@@ -151,7 +165,8 @@ def test_a_damaged_message_of_an_old_format(broker: EmbeddedBroker, client: RawC
 
 
 def test_zstd_in_a_request_that_is_too_old_for_it(broker: EmbeddedBroker, client: RawClient) -> None:
-    assert refused(broker, client, batch(ROW, attributes=4), version=6) == NO_CODEC
+    data = batch(body=ZSTD + bytes(40), count=1, attributes=4)
+    assert refused(broker, client, data, version=6) == NO_CODEC
 
 
 def test_one_bad_partition_does_not_harm_the_others(broker: EmbeddedBroker, client: RawClient) -> None:

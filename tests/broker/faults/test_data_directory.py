@@ -109,7 +109,7 @@ def test_a_damaged_catalog_is_named_with_the_remedy(tmp_path: Path) -> None:
         fill(broker)
     catalog = tmp_path / "ottla.json"
     catalog.write_text(catalog.read_text()[:-20])
-    with pytest.raises(StorageError, match=r"ottla\.json.*Remove it"):
+    with pytest.raises(StorageError, match=r"ottla\.json.*ottla log repair"):
         EmbeddedBroker(tmp_path).start()
     catalog.unlink()
     with EmbeddedBroker(tmp_path) as broker:

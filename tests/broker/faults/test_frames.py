@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.serving import handlers
+from ottla.broker.handlers.registry import handlers
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.headers import decode_correlation_id, response_body
@@ -150,7 +150,7 @@ def test_a_version_that_is_not_served_closes_the_connection(
     assert client.rest() == b""
 
 
-@pytest.mark.parametrize("version", [5, 99, 0x7FFF, -1])
+@pytest.mark.parametrize("version", [ApiVersionsRequest.API.version_newest + 1, 99, 0x7FFF, -1])
 def test_api_versions_of_the_future_is_answered_in_version_0(client: RawClient, version: int) -> None:
     """KIP-511: error 35 and the range that is served, so that the client can ask again."""
     client.send(framed(struct.pack(">hhih", 18, version, 5, -1) + b"\0" * 16))

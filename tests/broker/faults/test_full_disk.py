@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def committed(client: RawClient) -> int:
 def test_writing_until_it_is_full_and_on_when_there_is_room(client: RawClient, disk: Disk) -> None:
     """Batches of 100 KB until one does not fit, over several rolls."""
     value = os.urandom(100_000)
-    answers = []
+    answers: list[Any] = []
     while not answers or answers[-1].error_code == 0:
         assert len(answers) < DISK_MB * 20, "the disk never was full"
         answers.append(client.produce("t", batch((b"k", value))))
@@ -133,13 +134,18 @@ def test_every_write_is_refused_and_every_read_is_served(client: RawClient, disk
     assert client.produce("t", large, 1).error_code == STORAGE_ERROR
     assert [record.value for record in client.records("t")] == [b"first"]
     assert client.offset("t", partition=1) == 0
+    created = 0  # what is left of the last page of the journal takes some, and directories need no room
+    while not client.create(f"empty{created}"):
+        created += 1
+        assert created < 200
     assert client.create("more", 3) == STORAGE_ERROR
     assert "more" not in client.topics()
     wanted = MetadataRequest(topics=[MetadataTopic(name="other")], allow_auto_topic_creation=True)
     assert client.call(wanted, METADATA).topics[0].error_code != 0
     assert not [path for path in (disk.path / "data").iterdir() if path.name.startswith(("more", "other"))]
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    assert client.call(request, 2).error_code == Code.COORDINATOR_NOT_AVAILABLE, "so that it asks again"
+    # Its line is shorter than that of a topic, and may fit. If not, the code makes the client ask again.
+    assert client.call(request, 2).error_code in (Code.NONE, Code.COORDINATOR_NOT_AVAILABLE)
     disk.free()
     assert client.produce("t", large).base_offset == 1
     assert client.produce("t", large, 1).base_offset == 0

@@ -1,23 +1,22 @@
 """Mutations of valid requests for every served API and version, over a socket.
 
 The broker answers or hangs up. It never falls silent, never logs an error that nobody foresaw, and never
-loses or changes what was written before: not in memory, and not on disk. `OTTLA_FUZZ_SEED=n` repeats a run.
+loses or changes what was written before: not in memory, and not on disk. `OTTLA_SEED=n` repeats a run.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import secrets
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.serving import handlers
+from ottla.broker.handlers.registry import handlers
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.fetch import FetchRequest
 from ottla.wire.api.join_group import JoinGroupRequest
@@ -30,18 +29,18 @@ from ottla.wire.schema import Request, encode
 from tests.broker.faults.batches import batch
 from tests.broker.faults.raw_client import RawClient, fetch_request, framed, produce_request
 from tests.fuzz.mutations import mutated
+from tests.scale import SEED, sized
 from tests.wire.messages import rows
 
-CASES = 4000
+CASES = sized(4000, 200_000)
 PATIENCE_S = 0.05
 MAY_WAIT = {request.API.key for request in (ProduceRequest, FetchRequest, JoinGroupRequest, SyncGroupRequest)}
 """A long poll, a group, or acks=0: silence is an answer of these. They must still notice that we leave."""
 
-SEEDS = {"fixed": 1, "random": int(os.environ.get("OTTLA_FUZZ_SEED", "0")) or secrets.randbits(32)}
 KEPT = [(b"k%d" % number, b"value %d" % number) for number in range(20)]
 
 
-def heads(request: Request[object], version: int) -> bytes:
+def heads(request: Request[Any], version: int) -> bytes:
     return encode_request_header(request.API, version, 1, "fuzz")
 
 
@@ -87,11 +86,8 @@ def outcome(port: int, content: bytes) -> str:
         return "answered"
 
 
-@pytest.mark.parametrize("kind", list(SEEDS))
-def test_mutated_requests_are_answered_or_refused(
-    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    chance = Random(SEEDS[kind])
+def test_mutated_requests_are_answered_or_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chance = Random(SEED)
     examples = list(seeds())
     assert {key for key, _, _ in examples} == set(handlers())
     properties = {"num.partitions": "1", "socket.request.max.bytes": "100000"}
@@ -106,7 +102,7 @@ def test_mutated_requests_are_answered_or_refused(
             sent = mutated(content, chance)
             if makes_many_partitions(sent):
                 continue
-            what = f"seed {SEEDS[kind]}, case {number}, from API {key} v{version}: {sent.hex()}"
+            what = f"seed {SEED}, case {number}, from API {key} v{version}: {sent.hex()}"
             try:
                 outcomes[outcome(broker.port, sent)] += 1
             except TimeoutError:

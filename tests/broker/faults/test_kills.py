@@ -1,13 +1,11 @@
 """kill -9 while clients write, make topics and commit offsets: nothing that was acknowledged is lost.
 
-`OTTLA_KILLS` is how often, over both flush modes together; `OTTLA_KILL_SEED` repeats a run (its kills fall at
-other instants all the same: nobody repeats those). Segments are tiny, so that many kills fall into a roll.
+`OTTLA_SEED` repeats a run, but its kills fall at other instants. Segments are tiny, so that many kills fall
+into a roll.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 import threading
 from collections.abc import Sequence
@@ -21,9 +19,10 @@ from ottla.log.checkpoints import CLEAN_SHUTDOWN
 from tests.broker.faults.broker_process import BrokerProcess
 from tests.broker.faults.raw_client import RawClient
 from tests.broker.faults.workloads import Committer, Producer, TopicMaker, Workload
+from tests.scale import REPLAY, seeded, sized
+from tests.waiting import wait_for
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "50"))
-SEED = int(os.environ.get("OTTLA_KILL_SEED", "0")) or secrets.randbits(32)
+KILLS = sized(16, 500)
 LOAD_S = (0.02, 0.15)
 SETTINGS = {
     "log.segment.bytes": "10000",
@@ -46,8 +45,13 @@ def under_load(
     workloads: Sequence[Workload],
     chance: Random,
     number: signal.Signals = signal.SIGKILL,
+    *,
+    all_at_work: bool = False,
 ) -> list[str]:
-    """Let all workloads run, and end the broker at some instant; what failed in another way than that."""
+    """Let all workloads run, end the broker at some instant, and return what else failed.
+
+    With `all_at_work` that instant comes after something of every workload was acknowledged.
+    """
     failures: list[str] = []
 
     def work(workload: Workload) -> None:
@@ -59,6 +63,8 @@ def under_load(
     threads = [threading.Thread(target=work, args=(workload,)) for workload in workloads]
     for thread in threads:
         thread.start()
+    if all_at_work:
+        wait_for(lambda: failures or all(workload.acknowledged for workload in workloads), "all are at work")
     timer = broker.signal_after(chance.uniform(*LOAD_S), number)
     for thread in threads:
         thread.join()
@@ -80,29 +86,27 @@ def new_workloads(chance: Random) -> list[Workload]:
 
 @pytest.mark.parametrize("flush", ["os", "always"])
 def test_killed_again_and_again(flush: str, tmp_path: Path) -> None:
-    chance = Random(f"{SEED} {flush}")
-    seed = f"OTTLA_KILL_SEED={SEED}"
+    chance = seeded(flush)
     settings = {**SETTINGS, **SOON_DELETED, "ottla.flush": flush}
     data_dir = tmp_path / "data"
     workloads = new_workloads(chance)
     with BrokerProcess(data_dir, settings) as broker:
         with broker.client() as client:
             assert client.create("t") == 0
-        assert under_load(broker, workloads, chance) == [], seed
+        assert under_load(broker, workloads, chance, all_at_work=True) == [], REPLAY
     for number in range(1, KILLS // 2):
         with BrokerProcess(data_dir, settings) as broker:
             with broker.client() as client:
                 for workload in workloads:
                     workload.check(client, data_dir)
-            assert under_load(broker, workloads, chance) == [], f"{seed}, kill {number}"
-            assert broker.surprises == [], f"{seed}, kill {number}"
+            assert under_load(broker, workloads, chance) == [], f"{REPLAY}, kill {number}"
+            assert broker.surprises == [], f"{REPLAY}, kill {number}"
     with BrokerProcess(data_dir, settings) as broker, broker.client() as client:
         for workload in workloads:
             workload.check(client, data_dir)
             if isinstance(workload, Producer):
                 workload.check_all(client, data_dir)
-        assert broker.surprises == [], seed
-    assert KILLS < 10 or all(workload.acknowledged for workload in workloads)
+        assert broker.surprises == [], REPLAY
     segments = list((data_dir / "t-0").glob("*.log"))
     assert len(segments) > 2, "no kill can have fallen into a roll"
 
@@ -110,7 +114,7 @@ def test_killed_again_and_again(flush: str, tmp_path: Path) -> None:
 def test_a_stop_under_load_is_a_clean_one(tmp_path: Path) -> None:
     """SIGTERM: what was acknowledged is there, and the next start has nothing to repair."""
     data_dir = tmp_path / "data"
-    chance = Random(SEED)
+    chance = seeded()
     workloads = new_workloads(chance)
     with BrokerProcess(data_dir, SETTINGS) as broker, broker.client() as client:
         assert client.create("t") == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import threading
 import time
 from contextlib import suppress
@@ -13,9 +11,9 @@ from random import Random
 from tests.broker.faults.batches import batch
 from tests.broker.faults.broker_process import BrokerProcess
 from tests.broker.faults.raw_client import RawClient
+from tests.scale import REPLAY, seeded, sized
 
-KILLS = int(os.environ.get("OTTLA_COMPACTION_KILLS", "6"))
-SEED = int(os.environ.get("OTTLA_KILL_SEED", "0")) or secrets.randbits(32)
+KILLS = sized(3, 50)
 KEYS = 40
 PARTITIONS = 3
 SETTINGS = {
@@ -100,7 +98,7 @@ def write_until_killed(broker: BrokerProcess, tables: list[Table], chance: Rando
 
 def test_killed_while_the_cleaner_works(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    chance = Random(SEED)
+    chance = seeded()
     tables = [Table(partition, Random(chance.random())) for partition in range(PARTITIONS)]
     with BrokerProcess(data_dir, SETTINGS) as broker:
         with broker.client() as client:
@@ -111,7 +109,7 @@ def test_killed_while_the_cleaner_works(tmp_path: Path) -> None:
             with broker.client() as client:
                 for table in tables:
                     table.check(client)
-            assert write_until_killed(broker, tables, chance), f"OTTLA_KILL_SEED={SEED}, kill {number}"
+            assert write_until_killed(broker, tables, chance), f"{REPLAY}, kill {number}"
             assert broker.surprises == []
     with BrokerProcess(data_dir, SETTINGS) as broker, broker.client() as client:
         for table in tables:

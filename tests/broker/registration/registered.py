@@ -7,16 +7,16 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from broker.registration.znodes import tree
 from ottla.broker.cluster import Cluster
-from ottla.broker.config import BrokerConfig
 from ottla.broker.registration.flags import Flags
 from ottla.broker.registration.orders import Order, carry_out
 from ottla.broker.registration.registrar import Registrar
-from ottla.broker.registration.view import ClusterView, cluster_view
+from ottla.broker.registration.view import RegisteredView, cluster_view
 from ottla.broker.service import BrokerService
+from ottla.broker.settings.broker_config import BrokerConfig
 from ottla.zookeeper.memory_session import MemoryZooKeeper
 from ottla.zookeeper.session import CreateMode
+from tests.broker.registration.znodes import tree
 
 
 class Registered:
@@ -33,19 +33,19 @@ class Registered:
         self.tool.connect()
         self._flags = Flags()
         cluster = service.cluster
-        cluster.leader_listeners.append(lambda partition, _: self._flags.raise_topic(partition.topic))
-        cluster.topic_listeners.append(self._flags.raise_topic)
-        cluster.node_listeners.append(self._flags.raise_brokers)
+        cluster.leaders.leader_listeners.append(lambda partition, _: self._flags.raise_topic(partition.topic))
+        cluster.store.topic_listeners.append(self._flags.raise_topic)
+        cluster.leaders.broker_listeners.append(self._flags.raise_brokers)
         self._flags.raise_brokers()
         self._registrar = Registrar(
-            self.session, self, self._flags, cluster.cluster_id, lambda: self.now_ms, lambda: self.now_s
+            self.session, self, self._flags, cluster.store.cluster_id, lambda: self.now_ms, lambda: self.now_s
         )
 
     @property
     def cluster(self) -> Cluster:
         return self.service.cluster
 
-    def view(self, names: set[str] | None) -> ClusterView:
+    def view(self, names: set[str] | None) -> RegisteredView:
         return cluster_view(self.cluster, names)
 
     def carry_out(self, order: Order) -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.registration import kafka_commands
-from broker.registration.test_offsets import commit_request, fetch_request
-from broker.registration.znodes import WAIT_S, await_node, tree
-from broker.wire_client import Client
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.wire.api.metadata import (
     MetadataPartitionResponse,
@@ -23,6 +19,11 @@ from ottla.wire.api.metadata import (
     MetadataTopicResponse,
 )
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from tests.broker.registration import kafka_commands
+from tests.broker.registration.offset_requests import commit_request, fetch_request
+from tests.broker.registration.znodes import await_node, tree
+from tests.broker.wire_client import Client
+from tests.waiting import wait_for
 from tools.peers import KAFKA_0_9, KAFKA_3, RealKafka, Unavailable, kafka_libs
 
 LATER = {"/cluster", "/cluster/id", "/config/brokers", "/config/users", "/log_dir_event_notification"}
@@ -72,10 +73,7 @@ def test_version_0_of_offsets_is_answered_alike(kafka: RealKafka, connect: str) 
 
 def await_leader(client: Client, topic: str) -> None:
     """Kafka's brokers hear of a topic from their controller, some time after ZooKeeper has it."""
-    end = time.monotonic() + WAIT_S
-    while any(one.error_code for one in _described(client, topic)):
-        assert time.monotonic() < end, f"{topic} has no leader"
-        time.sleep(0.02)
+    wait_for(lambda: not any(one.error_code for one in _described(client, topic)), f"{topic} has a leader")
 
 
 def _described(client: Client, topic: str) -> list[MetadataTopicResponse | MetadataPartitionResponse]:
@@ -121,7 +119,7 @@ def conversation(bootstrap: str, connect: str) -> list[object]:
     libs = kafka_commands.kafka_0_9_libs()
     options = ["--create", "--topic", "read", "--partitions", "1", "--replication-factor", "1"]
     kafka_commands.run(libs, "kafka.admin.TopicCommand", "--zookeeper", connect, *options)
-    asked = [
+    requests: list[Any] = [
         fetch_request("g", "read", 0, 1),
         commit_request("g", "read", (0, 5, ""), (1, 6, None), (77, 7, "x" * 4097)),
         commit_request("g", "other", (0, 5, "")),
@@ -138,10 +136,10 @@ def conversation(bootstrap: str, connect: str) -> list[object]:
         await_leader(client, "read")
         answers: list[object] = [
             [
-                sorted(topic.partitions, key=lambda one: one.partition_index)
-                for topic in client.call(one, 0).topics
+                sorted(topic.partitions, key=lambda partition: partition.partition_index)
+                for topic in client.call(request, 0).topics
             ]
-            for one in asked
+            for request in requests
         ]
         stored = {path: node.data for path, node in tree(session, "/consumers").items()}
         return [*answers, stored]

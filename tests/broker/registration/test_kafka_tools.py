@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.registration import kafka_commands
-from broker.registration.znodes import await_gone, await_node
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
+from tests.broker.registration import kafka_commands
+from tests.broker.registration.znodes import await_gone, await_node
 
 STATE = "/brokers/topics/{}/partitions/{}/state"
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from broker.wire_client import Client
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.broker.registration import offsets
 from ottla.model.error_codes import Code
 from ottla.wire.api.api_versions import ApiVersionsRequest
-from ottla.wire.api.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
-from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from ottla.zookeeper.server import ZooKeeperServer
+from tests.broker.registration.offset_requests import commit_request, fetch_request
+from tests.broker.wire_client import Client
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 
@@ -23,20 +24,6 @@ def session() -> MemorySession:
     session = MemoryZooKeeper().session()
     session.connect()
     return session
-
-
-def commit_request(group: str, topic: str, *partitions: tuple[int, int, str | None]) -> OffsetCommitRequest:
-    listed = [
-        OffsetCommitPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
-        for index, offset, metadata in partitions
-    ]
-    return OffsetCommitRequest(group_id=group, topics=[OffsetCommitTopic(name=topic, partitions=listed)])
-
-
-def fetch_request(group: str, topic: str, *partitions: int) -> OffsetFetchRequest:
-    return OffsetFetchRequest(
-        group_id=group, topics=[OffsetFetchTopic(name=topic, partition_indexes=list(partitions))]
-    )
 
 
 def commit_codes(session: MemorySession, request: OffsetCommitRequest, length_max: int = 10) -> list[int]:

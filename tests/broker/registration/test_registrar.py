@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.registration.znodes import tree
 from tests.broker.registration.registered import Registered, play
+from tests.broker.registration.znodes import tree
 
 
 def test_brokers_and_controller_are_ephemeral_and_the_roots_are_there(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_brokers_and_controller_are_ephemeral_and_the_roots_are_there(tmp_path: 
         }
         assert one.data("/controller") == {"version": 1, "brokerid": 0, "timestamp": "1234"}
         assert one.tool.get("/controller_epoch").data == b"1"
-        assert one.data("/cluster/id") == {"version": "1", "id": one.cluster.cluster_id}
+        assert one.data("/cluster/id") == {"version": "1", "id": one.cluster.store.cluster_id}
         for path in ("/consumers", "/brokers/seqid", "/admin/delete_topics", "/isr_change_notification"):
             assert path in found
         for path in ("/config/topics", "/config/changes", "/config/clients"):
@@ -38,7 +38,7 @@ def test_brokers_and_controller_are_ephemeral_and_the_roots_are_there(tmp_path: 
 
 def test_a_topic_of_this_broker_is_written_whole(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 2, 2, {"retention.ms": "1000"})
+        await one.service.create_topic("orders", 2, 2, {"retention.ms": "1000"})
         one.settle()
         assert one.data("/brokers/topics/orders") == {"version": 1, "partitions": {"0": [0, 1], "1": [1, 0]}}
         assert one.data("/config/topics/orders") == {"version": 1, "config": {"retention.ms": "1000"}}
@@ -50,7 +50,7 @@ def test_a_topic_of_this_broker_is_written_whole(tmp_path: Path) -> None:
 
 def test_states_follow_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 2, 1, {})
+        await one.service.create_topic("orders", 2, 1, {})
         one.settle()
         await one.service.stop_broker(0)
         one.settle()
@@ -71,7 +71,7 @@ def test_states_follow_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None
 
 def test_a_moved_leader_is_the_first_of_its_brokers(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 1, 2, {})
+        await one.service.create_topic("orders", 1, 2, {})
         one.settle()
         one.service.move_leader("orders", 0, 1)
         one.settle()

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.registration.znodes import tree
-from ottla.broker import topics
 from ottla.broker.registration.broker_nodes import Conflict
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import ConnectionLost, SessionLost
 from ottla.zookeeper.memory_session import MemorySession, MemoryZooKeeper
 from ottla.zookeeper.session import CreateMode
+from ottla.zookeeper.zookeeper_errors import SessionLost, ZooKeeperConnectionLost
 from tests.broker.registration.registered import Registered, play
+from tests.broker.registration.znodes import tree
 
 
 def test_a_new_session_registers_everything_anew(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 1, 1, {})
+        await one.service.create_topic("orders", 1, 1, {})
         one.settle()
         one.reset_session()
         assert one.tool.exists("/brokers/ids/0") is None
@@ -32,24 +31,24 @@ def test_a_new_session_registers_everything_anew(tmp_path: Path) -> None:
         assert one.tool.get("/controller_epoch").data == b"2"
         one.create("more", [[0]])
         one.settle()
-        assert "more" in one.cluster.catalog.topics, "watches were set again"
+        assert "more" in one.cluster.store.catalog.topics, "watches were set again"
 
     play(tmp_path, scenario)
 
 
 def test_a_cut_connection_sets_watches_again(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 1, 1, {})
+        await one.service.create_topic("orders", 1, 1, {})
         one.settle()
         one.session.suspend()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ZooKeeperConnectionLost):
             one.settle()
         one.create("more", [[0]])
         one.write("/brokers/topics/orders", {"version": 1, "partitions": {"0": [0], "1": [0]}})
         one.session.resume()
         one.settle()
-        assert one.cluster.topic("orders").partition_count == 2
-        assert "more" in one.cluster.catalog.topics
+        assert one.cluster.store.topic("orders").partition_count == 2
+        assert "more" in one.cluster.store.catalog.topics
         assert one.tool.get("/controller_epoch").data == b"1"
 
     play(tmp_path, scenario)
@@ -59,7 +58,7 @@ def test_any_lost_answer_costs_only_a_repetition(tmp_path: Path) -> None:
     """Every operation of a busy turn loses its answer in one of the runs; the outcome is the same."""
 
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("here", 2, 1, {"retention.ms": "5"})
+        await one.service.create_topic("here", 2, 1, {"retention.ms": "5"})
         one.create("there", [[0], [0]], {"retention.ms": "6"})
         one.settle()
         expected = _but_for_epochs(one.tool)
@@ -71,7 +70,7 @@ def test_any_lost_answer_costs_only_a_repetition(tmp_path: Path) -> None:
                 try:
                     again.settle()
                     break
-                except (ConnectionLost, SessionLost):
+                except (ZooKeeperConnectionLost, SessionLost):
                     again.session.resume()
                     again.now_ms += 1
             again.settle()
@@ -150,8 +149,8 @@ def test_an_empty_data_directory_joins_the_cluster_of_zookeeper(tmp_path: Path) 
 
     async def scenario(one: Registered) -> None:
         one.settle()
-        ids.append(one.cluster.cluster_id)
-        one.service.create_topic(f"topic-{len(ids)}", 1, 1, {})
+        ids.append(one.cluster.store.cluster_id)
+        await one.service.create_topic(f"topic-{len(ids)}", 1, 1, {})
         one.settle()
         one.session.close()
 
@@ -162,14 +161,14 @@ def test_an_empty_data_directory_joins_the_cluster_of_zookeeper(tmp_path: Path) 
 
     async def joined(one: Registered) -> None:
         one.settle()
-        assert set(one.cluster.catalog.topics) == {"topic-1", "topic-2", "topic-3"}
+        assert set(one.cluster.store.catalog.topics) == {"topic-1", "topic-2", "topic-3"}
 
     play(tmp_path / "b", joined, ensemble=ensemble)
 
 
 def test_a_data_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 1, 1, {})
+        await one.service.create_topic("orders", 1, 1, {})
         one.write("/cluster/id", {"version": "1", "id": "another"})
         with pytest.raises(
             ConfigError, match=r"belongs to cluster .* to cluster another.*zookeeper\.connect"
@@ -184,7 +183,7 @@ def test_a_start_publishes_what_is_missing_and_takes_what_tools_did_meanwhile(tm
 
     async def first(one: Registered) -> None:
         for name in ("grown", "configured", "deleted", "vanished"):
-            one.service.create_topic(name, 1, 1, {})
+            await one.service.create_topic(name, 1, 1, {})
         one.settle()
         one.session.close()
 
@@ -197,7 +196,7 @@ def test_a_start_publishes_what_is_missing_and_takes_what_tools_did_meanwhile(tm
             one.tool.delete(path)
         one.create("created", [[0]])
         one.settle()
-        catalog = one.cluster.catalog.topics
+        catalog = one.cluster.store.catalog.topics
         assert set(catalog) == {"grown", "configured", "vanished", "created"}
         assert catalog["grown"].partition_count == 2
         assert catalog["configured"].overrides == {"retention.ms": "5"}
@@ -220,8 +219,8 @@ def test_a_topic_that_a_newer_tool_wrote_keeps_its_id(tmp_path: Path) -> None:
         }
         one.write("/brokers/topics/orders", written)
         one.settle()
-        assert one.cluster.topic("orders").topic_id == bytes(15) + b"*"
-        topics.grow(one.cluster, "orders", [(0,)])
+        assert one.cluster.store.topic("orders").topic_id == bytes(15) + b"*"
+        one.cluster.topics.grow("orders", [(0,)])
         one.settle()
         assert one.data("/brokers/topics/orders") == written | {"partitions": {"0": [0], "1": [0]}}
 
@@ -230,7 +229,7 @@ def test_a_topic_that_a_newer_tool_wrote_keeps_its_id(tmp_path: Path) -> None:
 
 def test_many_changes_leave_one_watch(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
-        one.service.create_topic("orders", 1, 2, {})
+        await one.service.create_topic("orders", 1, 2, {})
         one.settle()
         before = len(one.session._data_watches)
         for turn in range(20):

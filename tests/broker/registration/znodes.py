@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ottla.zookeeper import paths, recipes
 from ottla.zookeeper.session import Znode, ZooKeeperSession
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Longest wait for something that must happen; reached only when a test fails."""
 
 

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from compatibility.clients.tool_process import Run, ToolProcess
 from ottla.cli.main import main
+from tests.compatibility.clients.tool_process import Run, ToolProcess
 from tools.peer_cache import java_classes, program
 from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable, kafka_libs
 
@@ -29,7 +29,7 @@ def ours(name: str, *arguments: str, text: str = "") -> Run:
     with redirect_stdout(printed), redirect_stderr(complaints), patch.object(sys, "stdin", given):
         code = main([name, *arguments])
     printed.flush()
-    return Run(code, printed.buffer.getvalue().decode(), complaints.getvalue())  # type: ignore[attr-defined]
+    return Run(code, printed.buffer.getvalue().decode(), complaints.getvalue())
 
 
 class Era:
@@ -58,11 +58,11 @@ class Era:
 def created(era: Era, topic: str) -> str:
     """A topic of one partition, made by Kafka's own tool."""
     if era.kafka.zookeeper:
-        more = ("--partitions", "1", "--replication-factor", "1")
-        ends = ("kafka.admin.TopicCommand", "--zookeeper", era.kafka.zookeeper, *more)
+        tool, where = "kafka.admin.TopicCommand", ["--zookeeper", era.kafka.zookeeper]
+        where += ["--partitions", "1", "--replication-factor", "1"]
     else:
-        ends = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", era.kafka.bootstrap)
-    era.tool(*ends, "--create", "--topic", topic)
+        tool, where = "org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", era.kafka.bootstrap]
+    era.tool(tool, *where, "--create", "--topic", topic)
     return topic
 
 

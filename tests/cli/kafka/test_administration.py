@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, ours
-from compatibility.clients.tool_process import Run
 from ottla import EmbeddedBroker
 from ottla.cli.kafka.configs import added
+from tests.cli.kafka.conftest import Era, ours
+from tests.compatibility.clients.tool_process import Run
 
 CONFIGS = "kafka.admin.ConfigCommand"
 TOPIC = "--entity-type topics --entity-name settled "

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, created, ours
 from ottla import EmbeddedBroker
+from tests.cli.kafka.conftest import Era, created, ours
 
 NEW_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 NEW_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 OLD_CONSUMER = "!kafka.tools.ConsoleConsumer"
-READS_ALL = ("--partition", "0", "--offset", "earliest", "--timeout-ms", "10000")
+READS_ALL = ("--partition", "0", "--offset", "earliest", "--timeout-ms", "120000")
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_who_is_ended_has_told_the_count() -> None:
 
 
 def test_a_group_goes_on_where_it_was(new: Era, told: str) -> None:
-    arguments = ("--bootstrap-server", new.kafka.bootstrap, "--topic", told, "--timeout-ms", "20000")
+    arguments = ("--bootstrap-server", new.kafka.bootstrap, "--topic", told, "--timeout-ms", "120000")
     named = (*arguments, "--from-beginning", "--group", "goes-on", "--max-messages")
     assert ours("kafka-console-consumer", *named, "2") == (
         0,

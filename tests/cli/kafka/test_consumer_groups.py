@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, ours
-from ottla.classic import ConsumerConnector
 from ottla.cli.kafka.group_resets import parse_datetime, parse_duration
-from ottla.grouped import GroupConsumer
+from ottla.consumer.classic import ConsumerConnector
+from ottla.consumer.coordinated import GroupConsumer
 from ottla.model.errors import OttlaError
+from tests.cli.kafka.conftest import Era, ours
 
 NEW_CLASS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OLD_CLASS = "kafka.admin.ConsumerGroupCommand"
@@ -44,9 +44,9 @@ def member(new: Era, group: str) -> Iterator[None]:
     has_read, is_over = threading.Event(), threading.Event()
 
     def read() -> None:
-        with GroupConsumer(["grouped"], group, properties) as consumer:
+        with GroupConsumer(["grouped"], properties, group_id=group) as consumer:
             while not is_over.is_set():
-                if consumer.poll(200) is not None:
+                if consumer.poll(0.2) is not None:
                     consumer.commit()
                     has_read.set()
 

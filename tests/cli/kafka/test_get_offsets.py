@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.kafka.conftest import Era, ours
+from tests.cli.kafka.conftest import Era, ours
 
 NEW_CLASS = "org.apache.kafka.tools.GetOffsetShell"
 OLD_CLASS = "kafka.tools.GetOffsetShell"

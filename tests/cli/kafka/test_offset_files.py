@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.kafka.conftest import Era, ours
+from tests.cli.kafka.conftest import Era, ours
 
 GROUP = "filed"
 LINES = [f"/consumers/{GROUP}/offsets/files/{number}:{number + 7}" for number in range(3)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, created, ours
+from tests.cli.kafka.conftest import Era, created, ours
 
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 NEW_CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
@@ -31,15 +31,15 @@ def lines_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_as_kafka_4(new: Era, lines_file: Path) -> None:
     topic = created(new, "perf")
     at = ("--bootstrap-server", new.kafka.bootstrap)
-    for line in (
+    for options in (
         (*at, "--record-size", "100"),
         (*at, "--record-size", "100", "--producer-props", "acks=1", "linger.ms=1"),
         (*at, "--payload-file", str(lines_file), "--command-property", "acks=1"),
         (*at, "--record-size", "100", "--reporting-interval", "100000"),
     ):
-        arguments = ("--topic", topic, *SENDS, *line)
+        arguments = ["--topic", topic, *SENDS, *options]
         theirs, found = new.tool(PRODUCER, *arguments), ours("kafka-producer-perf-test", *arguments)
-        assert (found.code, masked(found.printed)) == (theirs.code, masked(theirs.printed)), line
+        assert (found.code, masked(found.printed)) == (theirs.code, masked(theirs.printed)), options
         assert found.printed.splitlines()[-1].startswith("300 records sent, ")
     for line in (
         "--num-records 600",
@@ -47,7 +47,7 @@ def test_as_kafka_4(new: Era, lines_file: Path) -> None:
         "--num-records 600 --show-detailed-stats --reporting-interval 600000",
         "--num-records 6000 --timeout 2000",
     ):
-        arguments = (*at, "--topic", topic, *line.split())
+        arguments = [*at, "--topic", topic, *line.split()]
         theirs, found = new.tool(NEW_CONSUMER, *arguments), ours("kafka-consumer-perf-test", *arguments)
         assert (found.code, masked(found.printed)) == (theirs.code, masked(theirs.printed)), line
 

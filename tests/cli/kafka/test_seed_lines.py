@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import ours
 from ottla import EmbeddedBroker, Producer
-from ottla.zookeeper.errors import ServerFailed
 from ottla.zookeeper.server import ZooKeeperServer
+from ottla.zookeeper.zookeeper_errors import ServerFailed
+from tests.cli.kafka.conftest import ours
 
 READS_A_RECORD = " --max-messages 1"
 """A test cannot read for ever."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.kafka.conftest import Era, created, ours
-from ottla.cli.kafka.segment_entries import Entry, entries
+from ottla.cli.kafka.segment_entries import SegmentEntry, entries
+from tests.cli.kafka.conftest import Era, created, ours
+from tests.waiting import wait_for
 
 NEW_CLASS = "org.apache.kafka.tools.DumpLogSegments"
 OLD_CLASS = "kafka.tools.DumpLogSegments"
@@ -90,7 +91,7 @@ def written(
 def rows_of(log: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Right ones."""
 
-    def newest(one: Entry) -> int:
+    def newest(one: SegmentEntry) -> int:
         return max(record.message.timestamp_ms for record in one.records())
 
     found = list(entries(log))
@@ -165,6 +166,8 @@ def test_the_topic_of_offsets(era: str, request: pytest.FixtureRequest, tmp_path
     places = (at.kafka.data_dir / "data").glob(f"__consumer_offsets-*/{NAME}.log")
     (place,) = (one for one in places if b"decoded" in one.read_bytes())
     files = ("--files", str(place), "--offsets-decoder", "--print-data-log")
+    last = '"generation":2' if is_new else "payloadsize: -1"
+    wait_for(lambda: last in ours("kafka-dump-log", *files).printed, "the record that the reader has left")
     assert ours("kafka-dump-log", *files) == at.tool(NEW_CLASS if is_new else OLD_CLASS, *files)
 
     offsets = ("--topic", "__consumer_offsets", "--time", "-1")
@@ -175,14 +178,14 @@ def test_the_topic_of_offsets(era: str, request: pytest.FixtureRequest, tmp_path
     settings.write_text("exclude.internal.topics=false\n")
     if is_new:
         package, count = "org.apache.kafka.tools.consumer.", counts[partition]
-        where = (*server, "--partition", partition, "--offset", "earliest")
+        where = [*server, "--partition", partition, "--offset", "earliest"]
     else:
         package, count = "kafka.coordinator.GroupMetadataManager$", sum(counts.values())
-        where = ("--zookeeper", at.kafka.zookeeper, "--from-beginning", "--consumer.config", str(settings))
+        where = ["--zookeeper", at.kafka.zookeeper, "--from-beginning", "--consumer.config", str(settings)]
     for name in ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter"):
-        line = (*where, "--topic", "__consumer_offsets", "--max-messages", str(count))
-        line = (*line, "--formatter", f"{package}{name}")
-        theirs, found = at.tool(CONSOLES[era], *line), ours("kafka-console-consumer", *line)
+        options = [*where, "--topic", "__consumer_offsets", "--max-messages", str(count)]
+        options += ["--formatter", f"{package}{name}"]
+        theirs, found = at.tool(CONSOLES[era], *options), ours("kafka-console-consumer", *options)
         assert (found.code, found.complaints) == (theirs.code, theirs.complaints)
         # With old flags all partitions are read, in any order.
         assert sorted(found.printed.splitlines()) == sorted(theirs.printed.splitlines())

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.kafka.conftest import Era, created, ours
 from ottla import EmbeddedBroker
+from tests.cli.kafka.conftest import Era, created, ours
 
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from cli.kafka.conftest import JAVA, Era, ours
+from tests.cli.kafka.conftest import JAVA, Era, ours
 from tools.peer_cache import program
 from tools.peers import KAFKA_3, Unavailable, kafka_libs
 

@@ -1,19 +1,35 @@
 """ApiVersions, key 18: what this broker serves.
 
-Versions: 0 to 4. One that is not served is answered by the connection itself, in format 0 with error 35.
-Behaviour: lists the handlers that exist, and no features: none is offered whose absence a client would miss.
+Versions: 0 to 5. One that is not served is answered by the connection itself, in format 0 with error 35.
+Behaviour: lists the handlers that exist, and from 3 on one feature: transaction.version 2, by which clients
+know that Produce adds partitions to transactions and that every transaction has its epoch (KIP-890). From 5
+on a client may name the cluster and the broker that it means (both or none). If that is not this broker,
+error 129 sends it back to its bootstrap servers: the address may have got another broker since the client
+learned it.
 """
 
 from __future__ import annotations
 
 import re
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
-from ottla.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeature,
+    SupportedFeature,
+)
 from ottla.wire.versions import VersionRange
 
-# KIP-511: what a client may call itself; the empty name is that of versions that cannot tell.
+NO_NODE = -1
+FEATURE = "transaction.version"
+TRANSACTION_VERSION = 2
+ZERO_LEVELS_SINCE = 4
+"""The first version that may list a feature whose lowest level is 0: older clients fail at it."""
+# KIP-511: how a client may call itself; versions without names send an empty one.
 _SOFTWARE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)?")
 
 
@@ -22,11 +38,35 @@ def handle(inquiry: Inquiry, request: ApiVersionsRequest) -> ApiVersionsResponse
     names = (request.client_software_name, request.client_software_version)
     if inquiry.version >= 3 and not all(name and _SOFTWARE.fullmatch(name) for name in names):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
+    error = _misrouted(inquiry.broker, request)
+    if error:
+        return ApiVersionsResponse(error_code=error)
     rows = [
         ApiVersion(api_key=key, min_version=served.oldest, max_version=served.newest)
-        for key, served in inquiry.node.served.ranges.items()
+        for key, served in inquiry.broker.served.ranges.items()
     ]
-    return ApiVersionsResponse(api_keys=rows)
+    return ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=[SupportedFeature(name=FEATURE, min_version=0, max_version=TRANSACTION_VERSION)]
+        if inquiry.version >= ZERO_LEVELS_SINCE
+        else [],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeature(
+                name=FEATURE, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
+            )
+        ],
+    )
+
+
+def _misrouted(broker: ServedBroker, request: ApiVersionsRequest) -> Code:
+    """Return the error of a client that means another broker. Before version 5 it names none."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return Code.INVALID_REQUEST
+    named = (request.cluster_id, request.node_id)
+    if named in ((None, NO_NODE), (broker.store.cluster_id, broker.broker_id)):
+        return Code.NONE
+    return Code.REBOOTSTRAP_REQUIRED
 
 
 def refuse(_request: ApiVersionsRequest, error: Code, _version: int) -> ApiVersionsResponse:
@@ -34,4 +74,4 @@ def refuse(_request: ApiVersionsRequest, error: Code, _version: int) -> ApiVersi
     return ApiVersionsResponse(error_code=error)
 
 
-HANDLER = Handler(ApiVersionsRequest, VersionRange(0, 4), handle, refuse)
+HANDLER = Handler(ApiVersionsRequest, VersionRange(0, 5), handle, refuse)

@@ -8,11 +8,12 @@ says. Keys move to other partitions from then on, as everywhere in Kafka. Any br
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
-from ottla.broker import topics
-from ottla.broker.catalog import Replicas, Topic
-from ottla.broker.cluster import Cluster
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.storage.catalog import Replicas, Topic
+from ottla.broker.storage.topic_changes import TopicChanges
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.wire.api.create_partitions import (
@@ -24,36 +25,48 @@ from ottla.wire.api.create_partitions import (
 from ottla.wire.versions import VersionRange
 
 
-def handle(inquiry: Inquiry, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Let each of the topics grow, or only look whether it could."""
-    cluster = inquiry.cluster
+def handle(inquiry: Inquiry, request: CreatePartitionsRequest) -> None:
+    """Add partitions to each topic, or only check whether that is possible. Many take many slices."""
+    inquiry.reply_in_slices(_grown(inquiry.broker, request))
+
+
+def _grown(
+    broker: ServedBroker, request: CreatePartitionsRequest
+) -> Generator[None, None, CreatePartitionsResponse]:
+    topics, store = broker.topics, broker.store
     counts = Counter(topic.name for topic in request.topics)
-    change = topics.grown if request.validate_only else topics.grow
     results = []
-    for asked in {topic.name: topic for topic in request.topics}.values():
-        result = CreatePartitionsTopicResponse(name=asked.name)
+    for wanted in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResponse(name=wanted.name)
         try:
-            if counts[asked.name] > 1:
-                raise KafkaError(Code.INVALID_REQUEST, f"topic {asked.name!r} is in the request twice")
-            change(cluster, asked.name, _replicas(cluster, cluster.topic(asked.name), asked))
+            if counts[wanted.name] > 1:
+                raise KafkaError(Code.INVALID_REQUEST, f"topic {wanted.name!r} is in the request twice")
+            larger = topics.grown(wanted.name, _replicas(topics, store.topic(wanted.name), wanted))
+            if not request.validate_only:
+                failed = yield from topics.growth(larger)
+                for error in failed.values():
+                    raise error
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
+        yield
     return CreatePartitionsResponse(results=results)
 
 
-def _replicas(cluster: Cluster, topic: Topic, asked: CreatePartitionsTopic) -> tuple[Replicas, ...]:
-    """Where the new partitions go."""
-    count, factor = asked.count - topic.partition_count, len(topic.replicas[0])
+def _replicas(topics: TopicChanges, topic: Topic, wanted: CreatePartitionsTopic) -> tuple[Replicas, ...]:
+    """Return the replicas of the new partitions. Raises KafkaError."""
+    count, factor = wanted.count - topic.partition_count, len(topic.replicas[0])
     if count < 1:
-        what = f"topic {topic.name!r} has {topic.partition_count} partitions; {asked.count} would not be more"
-        raise KafkaError(Code.INVALID_PARTITIONS, what)
-    if asked.assignments is None:
-        return topics.spread(cluster, count, factor, first=topic.partition_count)
-    if len(asked.assignments) != count:
-        what = f"{len(asked.assignments)} assignments for {count} new partitions"
-        raise KafkaError(Code.INVALID_REPLICA_ASSIGNMENT, what)
-    return topics.assigned(cluster, [one.broker_ids for one in asked.assignments], factor)
+        reason = (
+            f"topic {topic.name!r} has {topic.partition_count} partitions; {wanted.count} would not be more"
+        )
+        raise KafkaError(Code.INVALID_PARTITIONS, reason)
+    if wanted.assignments is None:
+        return topics.spread(count, factor, first=topic.partition_count)
+    if len(wanted.assignments) != count:
+        reason = f"{len(wanted.assignments)} assignments for {count} new partitions"
+        raise KafkaError(Code.INVALID_REPLICA_ASSIGNMENT, reason)
+    return topics.assigned([assignment.broker_ids for assignment in wanted.assignments], factor)
 
 
 def refuse(request: CreatePartitionsRequest, error: Code, _version: int) -> CreatePartitionsResponse:

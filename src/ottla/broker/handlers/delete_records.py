@@ -3,16 +3,18 @@
 Versions: 0 to 2.
 Behaviour: everything below the offset is gone for readers at once; segments that are wholly below it are
 removed. -1 means up to the end. Only a partition's leader does it, not for internal topics, and only where
-the cleanup policy includes delete. The new start is noted on disk by and by, as in Kafka: after a crash it
-may lie where it was, so nothing that must stay secret should rely on it.
+the cleanup policy includes delete. The new start is stored on disk later, as in Kafka: after a crash the old
+start may be back, so do not rely on it to hide secrets.
 """
 
 from __future__ import annotations
 
-from ottla.broker.cluster import INTERNAL_TOPICS
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.storage.housekeeping import purge_later
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResponse,
@@ -30,41 +32,38 @@ def handle(inquiry: Inquiry, request: DeleteRecordsRequest) -> DeleteRecordsResp
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResponse(
-                name=topic.name, partitions=[_moved(inquiry, topic.name, asked) for asked in topic.partitions]
+                name=topic.name,
+                partitions=[_moved(inquiry, topic.name, wanted) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _moved(inquiry: Inquiry, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResponse:
-    answer = DeleteRecordsPartitionResponse(partition_index=asked.partition_index, low_watermark=NO_WATERMARK)
+def _moved(inquiry: Inquiry, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResponse:
+    answer = DeleteRecordsPartitionResponse(
+        partition_index=wanted.partition_index, low_watermark=NO_WATERMARK
+    )
     try:
-        answer.low_watermark = _delete(inquiry, topic, asked)
-    except KafkaError as error:
+        answer.low_watermark = _delete(inquiry, topic, wanted)
+    except (KafkaError, StorageError) as error:
         answer.error_code = error.code
-    except StorageError:
-        answer.error_code = Code.KAFKA_STORAGE_ERROR
     return answer
 
 
-def _delete(inquiry: Inquiry, topic: str, asked: DeleteRecordsPartition) -> int:
-    """Move one start; where it is then."""
-    cluster = inquiry.cluster
-    partition = cluster.partition(topic, asked.partition_index)
+def _delete(inquiry: Inquiry, topic: str, wanted: DeleteRecordsPartition) -> int:
+    """Move the start of a partition forward and return it. Raises KafkaError or StorageError."""
+    broker = inquiry.broker
+    partition = broker.store.partition(topic, wanted.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"{partition} is the broker's own")
-    if partition.leader != inquiry.node.broker_id:
-        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
-    log = partition.log
-    if log is None:
-        raise StorageError(f"{partition} is offline")
+    log = partition.led_log(broker.broker_id)
     if not log.config.is_deleted:
         raise KafkaError(Code.POLICY_VIOLATION, f"{partition} has no cleanup.policy=delete")
     segment_count = len(log.segments)
-    start = log.delete_records(asked.offset)
+    start = log.delete_records(wanted.offset)
     if len(log.segments) < segment_count:
-        cluster.loop.call_later(log.config.file_delete_delay_ms / 1000, log.purge)
+        purge_later(partition, broker.runtime)
     return start
 
 
@@ -76,9 +75,9 @@ def refuse(request: DeleteRecordsRequest, error: Code, _version: int) -> DeleteR
                 name=topic.name,
                 partitions=[
                     DeleteRecordsPartitionResponse(
-                        partition_index=asked.partition_index, low_watermark=NO_WATERMARK, error_code=error
+                        partition_index=wanted.partition_index, low_watermark=NO_WATERMARK, error_code=error
                     )
-                    for asked in topic.partitions
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -86,4 +85,10 @@ def refuse(request: DeleteRecordsRequest, error: Code, _version: int) -> DeleteR
     )
 
 
-HANDLER = Handler(DeleteRecordsRequest, VersionRange(0, 2), handle, refuse)
+HANDLER = Handler(
+    DeleteRecordsRequest,
+    VersionRange(0, 2),
+    handle,
+    refuse,
+    divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),
+)

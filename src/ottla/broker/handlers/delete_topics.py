@@ -1,19 +1,18 @@
 """DeleteTopics, key 20: remove topics, with everything in them and what groups have committed of them.
 
 Versions: 0 to 6. From 6 on a topic may be named by its id.
-Behaviour: a topic is gone when the answer is sent; its files go a little later. Internal topics can be
-deleted too, as in Kafka: without __consumer_offsets there are no groups until somebody asks for one. Any
+Behaviour: a topic is gone when the answer is sent; its files are removed a little later. Internal topics can
+be deleted too, as in Kafka: without __consumer_offsets there are no groups until a client looks for one. Any
 broker does it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Generator
 
-from ottla.broker import topics
-from ottla.broker.cluster import Cluster
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.wire.api.delete_topics import DeletedTopic, DeleteTopicsRequest, DeleteTopicsResponse
@@ -23,42 +22,63 @@ IDS_SINCE = 6
 DISABLED_SINCE = 3  # older clients do not know the code
 NO_ID = bytes(16)
 
-Asked = tuple[str | None, bytes]
+NameOrId = tuple[str | None, bytes]
 
 
-def handle(inquiry: Inquiry, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete each of the topics."""
-    if not inquiry.cluster.config.delete_topic_enable:
+TOPICS_AT_ONCE = 50
+"""Topics that are deleted together, with one wait for the disk."""
+
+
+def handle(inquiry: Inquiry, request: DeleteTopicsRequest) -> None:
+    """Delete each of the topics. Many take many slices."""
+    store = inquiry.broker.store
+    if not store.config.delete_topic_enable:
         disabled = inquiry.version >= DISABLED_SINCE
         raise KafkaError(Code.TOPIC_DELETION_DISABLED if disabled else Code.INVALID_REQUEST)
-    known = inquiry.cluster.topic_names
-    asked = _asked(request, inquiry.version)
-    counts = Counter(name or known.get(topic_id) for name, topic_id in asked)
+    topics = _names_and_ids(request, inquiry.version)
+    counts = Counter(name or store.topic_names.get(topic_id) for name, topic_id in topics)
     twice = {name for name, count in counts.items() if name and count > 1}
-    results = [_deleted(inquiry.cluster, one, twice) for one in dict.fromkeys(asked)]
+    inquiry.reply_in_slices(_deleted(inquiry.broker, list(dict.fromkeys(topics)), twice))
+
+
+def _deleted(
+    broker: ServedBroker, topics: list[NameOrId], twice: Container[str]
+) -> Generator[None, None, DeleteTopicsResponse]:
+    results = []
+    for first in range(0, len(topics), TOPICS_AT_ONCE):
+        found: dict[str, DeletedTopic] = {}
+        for wanted in topics[first : first + TOPICS_AT_ONCE]:
+            result = _checked(broker, wanted, twice)
+            results.append(result)
+            if not result.error_code:
+                found[result.name or ""] = result
+        failed = yield from broker.topics.deletion(list(found))
+        for name, error in failed.items():
+            found[name].error_code, found[name].error_message = error.code, str(error)
+        yield
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(request: DeleteTopicsRequest, version: int) -> list[Asked]:
+def _names_and_ids(request: DeleteTopicsRequest, version: int) -> list[NameOrId]:
     if version >= IDS_SINCE:
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, NO_ID) for name in request.topic_names]
 
 
-def _deleted(cluster: Cluster, asked: Asked, twice: Container[str]) -> DeletedTopic:
-    name, topic_id = asked
+def _checked(broker: ServedBroker, wanted: NameOrId, twice: Container[str]) -> DeletedTopic:
+    """Return the answer for a topic that can be deleted, or why it cannot."""
+    name, topic_id = wanted
+    store = broker.store
     try:
         if (name is None) == (topic_id == NO_ID):
-            raise KafkaError(
-                Code.INVALID_REQUEST, "a topic is named by its name or by its id, by one of them"
-            )
-        found = cluster.topic(cluster.topic_name(topic_id) if name is None else name)
-        if found.name in twice:
-            raise KafkaError(Code.INVALID_REQUEST, f"topic {found.name!r} is in the request twice")
-        topics.delete(cluster, found.name)
+            raise KafkaError(Code.INVALID_REQUEST, "name each topic by its name or by its id, not by both")
+        topic = store.topic(store.topic_name(topic_id) if name is None else name)
+        if topic.name in twice:
+            raise KafkaError(Code.INVALID_REQUEST, f"topic {topic.name!r} is in the request twice")
+        broker.topics.check_deletion(topic.name)
     except KafkaError as error:
         return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))
-    return DeletedTopic(name=found.name, topic_id=found.topic_id)
+    return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
 
 def refuse(request: DeleteTopicsRequest, error: Code, version: int) -> DeleteTopicsResponse:
@@ -66,7 +86,7 @@ def refuse(request: DeleteTopicsRequest, error: Code, version: int) -> DeleteTop
     return DeleteTopicsResponse(
         responses=[
             DeletedTopic(name=name, topic_id=topic_id, error_code=error, error_message=error.text)
-            for name, topic_id in _asked(request, version)
+            for name, topic_id in _names_and_ids(request, version)
         ]
     )
 

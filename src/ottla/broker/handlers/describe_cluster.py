@@ -2,13 +2,15 @@
 
 Versions: 0 to 2. From 1 on a client may ask for controllers: they are no servers of their own here, so that
 is refused as by any Kafka broker. From 2 on it may ask for brokers that are fenced off: there are none.
-Behaviour: every broker can do the controller's work; one is named, since clients want one.
+Behaviour: every broker can do the controller's work; the answer names the first, since clients want one.
+There is no authorizer: every operation is permitted, and the answer says so if the client asks.
 """
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
+from ottla.model.permissions import CLUSTER_OPERATIONS, permitted
 from ottla.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -26,14 +28,17 @@ def handle(inquiry: Inquiry, request: DescribeClusterRequest) -> DescribeCluster
         is_known = request.endpoint_type == CONTROLLERS
         error = Code.MISMATCHED_ENDPOINT_TYPE if is_known else Code.UNSUPPORTED_ENDPOINT_TYPE
         return refuse(request, error, inquiry.version)
-    cluster = inquiry.cluster
+    leaders = inquiry.broker.leaders
     return DescribeClusterResponse(
-        cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
+        cluster_id=inquiry.broker.store.cluster_id,
+        controller_id=leaders.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node.broker_id, host=node.host, port=node.advertised_port)
-            for node in cluster.nodes.values()
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
+            for broker_id, (host, port) in leaders.brokers.items()
         ],
+        cluster_authorized_operations=permitted(
+            CLUSTER_OPERATIONS, is_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 

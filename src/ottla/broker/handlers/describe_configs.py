@@ -1,29 +1,47 @@
 """DescribeConfigs, key 32: settings of topics and brokers.
 
 Versions: 0 to 4. 0 only says whether a value is the default; 1 says where it comes from, 3 what it is for.
-Behaviour: see `ottla.broker.described_configs`. A broker tells of itself, or (without a name) of what was set
-for all. Loggers, client metrics and groups have no settings here and are refused by name.
+Behaviour: see `settings.described_configs`. A broker describes itself or, for an empty name, the cluster-wide
+defaults. Loggers, client metrics and groups have no settings here and are refused by name.
 """
 
 from __future__ import annotations
 
-from ottla.broker import live_settings
-from ottla.broker.described_configs import describe
-from ottla.broker.serving import Handler, Inquiry
+from collections.abc import Generator
+
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.settings.described_configs import described_resources
+from ottla.broker.storage.topic_store import exhausted
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribedResource
 from ottla.wire.versions import VersionRange
 
 SOURCES_SINCE = 1
+AT_ONCE = 10
+"""Resources that are described at once: some milliseconds."""
 
 
-def handle(inquiry: Inquiry, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each of the resources."""
-    response = describe(request, live_settings.view(inquiry.cluster, inquiry.node.broker_id))
-    if inquiry.version >= SOURCES_SINCE:
-        for config in (config for result in response.results for config in result.configs):
-            config.is_default = False  # the source says it
-    return response
+def handle(inquiry: Inquiry, request: DescribeConfigsRequest) -> DescribeConfigsResponse | None:
+    """Describe each of the resources. Many take many slices."""
+    work = _described(inquiry, request)
+    if len(request.resources) <= AT_ONCE:
+        return exhausted(work)
+    inquiry.reply_in_slices(work)
+    return None
+
+
+def _described(
+    inquiry: Inquiry, request: DescribeConfigsRequest
+) -> Generator[None, None, DescribeConfigsResponse]:
+    results = []
+    for result in described_resources(request, inquiry.broker.settings.view(inquiry.broker.broker_id)):
+        if inquiry.version >= SOURCES_SINCE:
+            for config in result.configs:
+                config.is_default = False  # the source says it
+        results.append(result)
+        if len(results) % AT_ONCE == 0:
+            yield
+    return DescribeConfigsResponse(results=results)
 
 
 def refuse(request: DescribeConfigsRequest, error: Code, _version: int) -> DescribeConfigsResponse:

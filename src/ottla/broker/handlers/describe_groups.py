@@ -1,13 +1,13 @@
 """DescribeGroups, key 15: state, members and assignments of groups.
 
 Versions: 0 to 6.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.group_service import ask_coordinator
-from ottla.broker.serving import Handler
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.versions import VersionRange
@@ -19,4 +19,10 @@ def refuse(request: DescribeGroupsRequest, error: Code, _version: int) -> Descri
     return DescribeGroupsResponse(groups=groups)
 
 
-HANDLER = Handler(DescribeGroupsRequest, VersionRange(0, 6), ask_coordinator, refuse)
+HANDLER = Handler(
+    DescribeGroupsRequest,
+    VersionRange(0, 6),
+    ask_coordinator,
+    refuse,
+    divisions=(Division(("groups",), ("groups",)),),
+)

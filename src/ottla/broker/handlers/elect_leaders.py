@@ -1,16 +1,16 @@
 """ElectLeaders, key 43: let the preferred brokers lead, the first in each partition's list of replicas.
 
-Versions: 0 to 2. From 1 on an unclean election can be asked for.
+Versions: 0 to 2. From 1 on a client can ask for an unclean election.
 Behaviour: a partition whose preferred broker is up gets it as leader; one that has it already needs no
-election, and is left out when all partitions are asked for. A partition has a leader as long as one of its
-brokers is up, and brokers are all in sync: there is never anything for an unclean election to do.
+election, and is left out when the request names all partitions. A partition has a leader as long as one of
+its brokers is up, and all brokers are in sync: there is never anything for an unclean election to do.
 """
 
 from __future__ import annotations
 
-from ottla.broker.cluster import Cluster
-from ottla.broker.partition import NO_LEADER
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.storage.partition import NO_LEADER
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.wire.api.elect_leaders import (
@@ -27,33 +27,38 @@ WHOLE_SINCE = 1
 
 
 def handle(inquiry: Inquiry, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Have each of the elections."""
+    """Hold each election."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return refuse(request, Code.INVALID_REQUEST, inquiry.version)
-    cluster = inquiry.cluster
-    asks_all = request.topic_partitions is None
-    asked = {name: list(range(len(partitions))) for name, partitions in cluster.partitions.items()}
+    broker = inquiry.broker
+    names_all = request.topic_partitions is None
+    wanted = {name: list(range(len(partitions))) for name, partitions in broker.store.partitions.items()}
     if request.topic_partitions is not None:
-        asked = {one.topic: one.partitions for one in request.topic_partitions}
+        wanted = {topic.topic: topic.partitions for topic in request.topic_partitions}
     results = []
-    for topic, indexes in asked.items():
-        elections = [_held(cluster, topic, index, request.election_type) for index in dict.fromkeys(indexes)]
-        told = [one for one in elections if not (asks_all and one.error_code == Code.ELECTION_NOT_NEEDED)]
-        if told:
-            results.append(ElectLeadersTopicResponse(topic=topic, partition_result=told))
+    for topic, indexes in wanted.items():
+        elections = [
+            _elected(broker, topic, index, request.election_type) for index in dict.fromkeys(indexes)
+        ]
+        if names_all:
+            elections = [result for result in elections if result.error_code != Code.ELECTION_NOT_NEEDED]
+        if elections:
+            results.append(ElectLeadersTopicResponse(topic=topic, partition_result=elections))
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _held(cluster: Cluster, topic: str, index: int, election_type: int) -> ElectLeadersPartitionResponse:
+def _elected(
+    broker: ServedBroker, topic: str, index: int, election_type: int
+) -> ElectLeadersPartitionResponse:
     try:
-        _elect(cluster, topic, index, election_type)
+        _elect(broker, topic, index, election_type)
     except KafkaError as error:
         return _result(index, error.code, str(error))
     return _result(index, Code.NONE, None)
 
 
-def _elect(cluster: Cluster, topic: str, index: int, election_type: int) -> None:
-    partition = cluster.partition(topic, index)
+def _elect(broker: ServedBroker, topic: str, index: int, election_type: int) -> None:
+    partition = broker.store.partition(topic, index)
     preferred = partition.replicas[0]
     if election_type == UNCLEAN:
         is_led = partition.leader != NO_LEADER
@@ -62,9 +67,9 @@ def _elect(cluster: Cluster, topic: str, index: int, election_type: int) -> None
         )
     if partition.leader == preferred:
         raise KafkaError(Code.ELECTION_NOT_NEEDED, repr(partition))
-    if preferred not in cluster.nodes:
+    if preferred not in broker.leaders.brokers:
         raise KafkaError(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"{partition}, broker {preferred}")
-    cluster.lead([(partition, preferred)])
+    broker.leaders.lead([(partition, preferred)])
 
 
 def _result(index: int, error: int, message: str | None) -> ElectLeadersPartitionResponse:
@@ -75,10 +80,10 @@ def refuse(request: ElectLeadersRequest, error: Code, version: int) -> ElectLead
     """One error for every partition, and from 1 on for the whole request."""
     results = [
         ElectLeadersTopicResponse(
-            topic=asked.topic,
-            partition_result=[_result(index, error, error.text) for index in asked.partitions],
+            topic=topic.topic,
+            partition_result=[_result(index, error, error.text) for index in topic.partitions],
         )
-        for asked in request.topic_partitions or ()
+        for topic in request.topic_partitions or ()
     ]
     whole = error if version >= WHOLE_SINCE else Code.NONE
     return ElectLeadersResponse(error_code=whole, replica_election_results=results)

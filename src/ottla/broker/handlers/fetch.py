@@ -4,16 +4,25 @@ Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, which cannot have zst
 stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to 2
 a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
 Behaviour: bytes come straight from the segment file, undecoded. Sessions (7 and later) are declined by
-answering session 0, which every client accepts. There is one copy, so any rack reads from the leader. Without
-transactions all that is written is stable: the last stable offset is the high watermark.
+answering session 0, which every client accepts. There is one copy, so any rack reads from the leader. Readers
+of committed data get nothing from the last stable offset on, and are told which transactions were aborted.
 """
 
 from __future__ import annotations
 
-from ottla.broker.fetching import WaitingFetch, attempt
-from ottla.broker.serving import Handler, Inquiry
+from collections.abc import Generator
+
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.long_poll import (
+    FetchAttempt,
+    WaitingFetch,
+    attempt,
+    attempt_in_steps,
+    empty_answer,
+    is_long,
+)
 from ottla.model.error_codes import Code
-from ottla.wire.api.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
+from ottla.wire.api.fetch import FetchRequest, FetchResponse, FetchTopicResponse
 from ottla.wire.versions import VersionRange
 
 FULL_FETCH_EPOCHS = (-1, 0)
@@ -24,29 +33,47 @@ def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     """Answer at once with enough bytes or with an error; wait otherwise."""
     if request.session_epoch not in FULL_FETCH_EPOCHS:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
-    tried = attempt(inquiry, request)
-    if tried.is_enough(request):
-        return tried.finish(inquiry)
-    WaitingFetch(inquiry, request, tried)
+    if is_long(request):
+        inquiry.reply_in_slices(_in_slices(inquiry, request))
+        return None
+    return _answer(inquiry, request, attempt(inquiry, request))
+
+
+def _in_slices(inquiry: Inquiry, request: FetchRequest) -> Generator[None, None, FetchResponse | None]:
+    return _answer(inquiry, request, (yield from attempt_in_steps(inquiry, request)))
+
+
+def _answer(inquiry: Inquiry, request: FetchRequest, first: FetchAttempt) -> FetchResponse | None:
+    if first.is_enough(request) or inquiry.link.has_left:
+        return first.finish(inquiry)
+    WaitingFetch(inquiry, request, first)
     return None
 
 
+SESSIONS_SINCE = 7
+SESSION_ERRORS = frozenset(
+    {
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
 def refuse(request: FetchRequest, error: Code, version: int) -> FetchResponse:
-    """One error for every partition, and from 7 on for the whole request."""
+    """One error for every partition; errors of fetch sessions are for the whole request, as in Kafka."""
     topics = [
         FetchTopicResponse(
             topic=topic.topic,
             topic_id=topic.topic_id,
-            partitions=[
-                FetchPartitionResponse(
-                    partition_index=item.partition, error_code=error, high_watermark=-1, records=b""
-                )
-                for item in topic.partitions
-            ],
+            partitions=[empty_answer(wanted.partition, error) for wanted in topic.partitions],
         )
         for topic in request.topics
     ]
-    return FetchResponse(responses=topics, error_code=error if version >= 7 else Code.NONE)
+    is_of_session = version >= SESSIONS_SINCE and error in SESSION_ERRORS
+    return FetchResponse(
+        responses=[] if is_of_session else topics, error_code=error if is_of_session else Code.NONE
+    )
 
 
 HANDLER = Handler(FetchRequest, VersionRange(0, 18), handle, refuse)

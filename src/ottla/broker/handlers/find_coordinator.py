@@ -1,64 +1,63 @@
-"""FindCoordinator, key 10: which broker coordinates a group.
+"""FindCoordinator, key 10: which broker coordinates a group or a transactional id.
 
-Versions: 0 to 5. From 4 on several groups at once. 6 is for share groups and is not served.
-Behaviour: it is the leader of the group's partition of `__consumer_offsets`, which is made by the first who
-asks. Transactions do not exist here: their coordinator is refused with the code that makes every client fail
-at once instead of asking for ever, see `ottla.broker.producer_ids`.
+Versions: 0 to 6. From 4 on several at once. 6 may ask for the coordinator of a share group: there are no such
+groups here. As in Kafka, the text of a success is "NONE" before 4, and empty from then on.
+Behaviour: it is the leader of the group's partition of `__consumer_offsets`, or of the id's partition of
+`__transaction_state`. The first request creates the topic.
 """
 
 from __future__ import annotations
 
-from ottla.broker import topics
-from ottla.broker.cluster import OFFSETS_TOPIC
-from ottla.broker.groups import partition_for
-from ottla.broker.partition import NO_LEADER
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.storage.partition import NO_LEADER
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.versions import VersionRange
 
-GROUP, TRANSACTION = 0, 1
-REFUSED = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+"""The topic of a coordinator, by the type of the key: a group or a transactional id."""
 SEVERAL_SINCE = 4
+SUCCESS = "NONE"
 
 
 def handle(inquiry: Inquiry, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Find each of the groups."""
     keys = request.coordinator_keys if inquiry.version >= SEVERAL_SINCE else [request.key]
-    return _response([_found(inquiry, key, request.key_type) for key in keys], inquiry.version)
+    return _response([_coordinator(inquiry, key, request.key_type) for key in keys], inquiry.version)
 
 
-def _found(inquiry: Inquiry, key: str, key_type: int) -> Coordinator:
-    cluster = inquiry.cluster
+def _coordinator(inquiry: Inquiry, key: str, key_type: int) -> Coordinator:
+    broker = inquiry.broker
     try:
-        if key_type == TRANSACTION:
-            raise KafkaError(REFUSED, "this broker coordinates groups only, no transactions")
-        if key_type != GROUP:
-            raise KafkaError(Code.INVALID_REQUEST, f"key type {key_type}: 0 is a group")
-        topics.find_or_create(cluster, OFFSETS_TOPIC)
-        partition = cluster.partition(
-            OFFSETS_TOPIC, partition_for(key, len(cluster.partitions[OFFSETS_TOPIC]))
-        )
+        topic = TOPICS.get(key_type)
+        if topic is None:
+            reason = f"key type {key_type}: 0 is a group, 1 a transactional id"
+            raise KafkaError(Code.INVALID_REQUEST, reason)
+        broker.topics.find_or_create(topic)
+        partition = broker.store.partition(topic, partition_for(key, len(broker.store.partitions[topic])))
         if partition.leader == NO_LEADER:
-            raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, f"group {key!r}")
+            raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, repr(key))
     except KafkaError as error:
         return _refused(key, Code.of(error.code), str(error))
-    node = cluster.nodes[partition.leader]
-    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.advertised_port)
+    host, port = broker.leaders.brokers[partition.leader]
+    return Coordinator(key=key, node_id=partition.leader, host=host, port=port)
 
 
 def _refused(key: str, error: Code, message: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=message)
 
 
-def _response(found: list[Coordinator], version: int) -> FindCoordinatorResponse:
+def _response(coordinators: list[Coordinator], version: int) -> FindCoordinatorResponse:
     if version >= SEVERAL_SINCE:
-        return FindCoordinatorResponse(coordinators=found)
-    only = found[0]
+        return FindCoordinatorResponse(coordinators=coordinators)
+    only = coordinators[0]
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=only.error_message,
+        error_message=only.error_message or SUCCESS,
         node_id=only.node_id,
         host=only.host,
         port=only.port,
@@ -71,4 +70,10 @@ def refuse(request: FindCoordinatorRequest, error: Code, version: int) -> FindCo
     return _response([_refused(key, error, error.text) for key in keys], version)
 
 
-HANDLER = Handler(FindCoordinatorRequest, VersionRange(0, 5), handle, refuse)
+HANDLER = Handler(
+    FindCoordinatorRequest,
+    VersionRange(0, 6),
+    handle,
+    refuse,
+    divisions=(Division(("coordinator_keys",), ("coordinators",)),),
+)

@@ -1,15 +1,18 @@
 """IncrementalAlterConfigs, key 44: change single settings of topics and brokers.
 
 Versions: 0 to 1.
-Behaviour: see `ottla.broker.config_changes`. What is changed counts at once and after a restart; of a
-resource either all changes are made or none. Settings of topics can be changed at any broker.
+Behaviour: see `settings.config_changes`. A change takes effect at once and survives a restart.
+Either all changes of a resource are made or none. Topic settings can be changed at any broker.
 """
 
 from __future__ import annotations
 
-from ottla.broker import live_settings
-from ottla.broker.config_changes import Outcome, incremental_outcomes, incremental_response
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.settings.config_changes import (
+    ConfigChangeOutcome,
+    incremental_outcomes,
+    incremental_response,
+)
 from ottla.model.error_codes import Code
 from ottla.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -20,8 +23,8 @@ from ottla.wire.versions import VersionRange
 
 def handle(inquiry: Inquiry, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Decide, then do."""
-    outcomes = incremental_outcomes(request, live_settings.view(inquiry.cluster, inquiry.node.broker_id))
-    return incremental_response(live_settings.carry_out(inquiry.cluster, outcomes))
+    outcomes = incremental_outcomes(request, inquiry.broker.settings.view(inquiry.broker.broker_id))
+    return incremental_response(inquiry.broker.settings.carry_out(outcomes))
 
 
 def refuse(
@@ -29,7 +32,8 @@ def refuse(
 ) -> IncrementalAlterConfigsResponse:
     """One error for every resource."""
     return incremental_response(
-        Outcome(one.resource_type, one.resource_name, None, error, error.text) for one in request.resources
+        ConfigChangeOutcome(resource.resource_type, resource.resource_name, None, error, error.text)
+        for resource in request.resources
     )
 
 

@@ -1,13 +1,12 @@
 """JoinGroup, key 11: enter a group, or a new generation of it.
 
 Versions: 0 to 9. From 4 on a new member gets its id first and joins with it; from 5 on it may be static.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.group_service import ask_coordinator
-from ottla.broker.serving import Handler
+from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.versions import VersionRange

@@ -1,13 +1,12 @@
 """LeaveGroup, key 13: go, or send members away.
 
 Versions: 0 to 5. From 3 on several members, also static ones by their instance id.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.group_service import ask_coordinator
-from ottla.broker.serving import Handler
+from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.versions import VersionRange

@@ -1,13 +1,12 @@
 """ListGroups, key 16: the groups that this broker coordinates.
 
 Versions: 0 to 5.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.group_service import ask_coordinator
-from ottla.broker.serving import Handler
+from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.versions import VersionRange

@@ -6,7 +6,7 @@ Behaviour: none ever is, as nothing is copied here. Kafka's tools ask for it bef
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -18,7 +18,7 @@ from ottla.wire.versions import VersionRange
 def handle(
     _inquiry: Inquiry, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Tell that there are none."""
+    """Answer that there are none."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

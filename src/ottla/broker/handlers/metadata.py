@@ -1,19 +1,28 @@
 """Metadata, key 3: the brokers, and the leaders of topics.
 
 Versions: 0 to 13. In 0 an empty list of topics means all; from 1 on null does. From 12 on a topic may be
-named by its id. Authorized operations are not told (no ACLs).
+named by its id; a name beside it does not matter.
 Behaviour: a topic that does not exist is made, if auto.create.topics.enable is on and the client does not
-forbid it (4 and later), and its leaders are in the same answer: nobody has to ask twice.
+forbid it (4 and later), and its leaders are in the same answer: no client has to ask twice. There is no
+authorizer: every operation is permitted, and the answer says so if the client asks.
 """
 
 from __future__ import annotations
 
-from ottla.broker import topics
-from ottla.broker.cluster import INTERNAL_TOPICS, Cluster
-from ottla.broker.partition import NO_LEADER, Partition
-from ottla.broker.serving import Handler, Inquiry
+import logging
+from collections.abc import Generator
+from contextlib import suppress
+
+from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.storage.leaders import Leaders
+from ottla.broker.storage.partition import NO_LEADER, Partition
+from ottla.broker.storage.topic_changes import check_name
+from ottla.broker.storage.topic_store import exhausted
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.permissions import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, permitted
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.wire.api.metadata import (
     MetadataBroker,
     MetadataPartitionResponse,
@@ -24,74 +33,142 @@ from ottla.wire.api.metadata import (
 )
 from ottla.wire.versions import VersionRange
 
+log = logging.getLogger(__name__)
+
 IDS_SINCE = 12
 """Before that requests have room for ids, but no answer can do without the name."""
+NO_ID = bytes(16)
+AT_ONCE = 200
+"""Partitions that are described at once. A topic that does not exist counts as half as many."""
+TOPICS_AT_ONCE = 20
 
 
-def handle(inquiry: Inquiry, request: MetadataRequest) -> MetadataResponse:
-    """Describe what is asked for."""
-    cluster = inquiry.cluster
-    asks_all = request.topics is None or (inquiry.version == 0 and not request.topics)
-    if asks_all:
-        found = [_described(cluster, name) for name in cluster.partitions]
+def handle(inquiry: Inquiry, request: MetadataRequest) -> MetadataResponse | None:
+    """Describe the brokers that are up and the topics that the request names. Many take many slices."""
+    partitions = inquiry.broker.store.partitions
+    if request.topics is None or (inquiry.version == 0 and not request.topics):
+        work = _all_topics(inquiry, request)
+        is_long = sum(map(len, partitions.values())) > AT_ONCE
     else:
-        found = [_found(inquiry, topic, request) for topic in request.topics or ()]
+        work = _named_topics(inquiry, request, request.topics)
+        sizes = [len(partitions.get(topic.name or "", ())) or AT_ONCE // 2 for topic in request.topics]
+        is_long = sum(sizes) > AT_ONCE
+    if not is_long:
+        return exhausted(work)
+    inquiry.reply_in_slices(work)
+    return None
+
+
+def _all_topics(inquiry: Inquiry, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
+    broker = inquiry.broker
+    topics = []
+    for name in list(broker.store.partitions):
+        if name in broker.store.partitions:  # it may be deleted between two slices
+            topics.append(_described(broker, name))
+        yield
+    return _response(broker, request, topics)
+
+
+def _named_topics(
+    inquiry: Inquiry, request: MetadataRequest, wanted: list[MetadataTopic]
+) -> Generator[None, None, MetadataResponse]:
+    """Create the topics that do not exist, where that is allowed, and describe all."""
+    broker = inquiry.broker
+    topics = []
+    for first in range(0, len(wanted), TOPICS_AT_ONCE):
+        some = wanted[first : first + TOPICS_AT_ONCE]
+        yield from _create_missing(broker, some, request)
+        topics += [_named(inquiry, topic, request) for topic in some]
+        yield
+    return _response(broker, request, topics)
+
+
+def _create_missing(
+    broker: ServedBroker, wanted: list[MetadataTopic], request: MetadataRequest
+) -> Generator[None, None, None]:
+    """Create topics that clients name. `_named` says of each what hinders it."""
+    if not request.allow_auto_topic_creation:
+        return
+    drafts = {}
+    for topic in wanted:
+        if topic.name and topic.topic_id == NO_ID and topic.name not in broker.store.partitions:
+            with suppress(KafkaError):
+                drafts[topic.name] = broker.topics.auto_draft(topic.name)
+    if drafts:
+        failed = yield from broker.topics.creation(list(drafts.values()))
+        for error in failed.values():
+            log.error("a topic that a client named is not created: %s", error)
+
+
+def _response(
+    broker: ServedBroker, request: MetadataRequest, topics: list[MetadataTopicResponse]
+) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return _cluster(broker, request, topics)
+
+
+def _cluster(
+    broker: ServedBroker, request: MetadataRequest, topics: list[MetadataTopicResponse]
+) -> MetadataResponse:
     return MetadataResponse(
-        brokers=brokers(cluster),
-        cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
-        topics=found,
+        brokers=[
+            MetadataBroker(node_id=broker_id, host=host, port=port)
+            for broker_id, (host, port) in broker.leaders.brokers.items()
+        ],
+        cluster_id=broker.store.cluster_id,
+        controller_id=broker.leaders.controller_id,
+        topics=topics,
+        cluster_authorized_operations=permitted(
+            CLUSTER_OPERATIONS, is_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
-def brokers(cluster: Cluster) -> list[MetadataBroker]:
-    """All brokers that are up."""
-    return [
-        MetadataBroker(node_id=node.broker_id, host=node.host, port=node.advertised_port)
-        for node in cluster.nodes.values()
-    ]
-
-
-def _found(inquiry: Inquiry, topic: MetadataTopic, request: MetadataRequest) -> MetadataTopicResponse:
-    cluster = inquiry.cluster
-    if topic.name is None and inquiry.version < IDS_SINCE:
-        return MetadataTopicResponse(error_code=Code.INVALID_REQUEST, name="", topic_id=topic.topic_id)
+def _named(inquiry: Inquiry, topic: MetadataTopic, request: MetadataRequest) -> MetadataTopicResponse:
+    broker = inquiry.broker
+    is_by_id = topic.name is None or topic.topic_id != NO_ID
+    if is_by_id and inquiry.version < IDS_SINCE:
+        return MetadataTopicResponse(
+            error_code=Code.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
     try:
-        name = topic.name if topic.name is not None else cluster.topic_name(topic.topic_id)
-        if name not in cluster.partitions:
-            topics.check_name(name)
-            if not request.allow_auto_topic_creation:
-                raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
-            topics.find_or_create(cluster, name)
-        return _described(cluster, name)
+        name = broker.store.topic_name(topic.topic_id) if is_by_id else topic.name or ""
+        if name not in broker.store.partitions:
+            check_name(name)
+            if request.allow_auto_topic_creation:
+                broker.topics.auto_draft(name)  # raises what hinders its creation
+            raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
+        return _described(broker, name)
     except KafkaError as error:
-        return MetadataTopicResponse(error_code=error.code, name=topic.name, topic_id=topic.topic_id)
+        name_or_none = None if is_by_id else topic.name
+        return MetadataTopicResponse(error_code=error.code, name=name_or_none, topic_id=topic.topic_id)
 
 
-def _described(cluster: Cluster, name: str) -> MetadataTopicResponse:
+def _described(broker: ServedBroker, name: str) -> MetadataTopicResponse:
     return MetadataTopicResponse(
         name=name,
-        topic_id=cluster.catalog.topics[name].topic_id,
+        topic_id=broker.store.catalog.topics[name].topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=[_partition(cluster, partition) for partition in cluster.partitions[name]],
+        partitions=[_partition(broker.leaders, partition) for partition in broker.store.partitions[name]],
     )
 
 
-def _partition(cluster: Cluster, partition: Partition) -> MetadataPartitionResponse:
-    alive = [broker_id for broker_id in partition.replicas if broker_id in cluster.nodes]
+def _partition(leaders: Leaders, partition: Partition) -> MetadataPartitionResponse:
     return MetadataPartitionResponse(
         error_code=Code.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else Code.NONE,
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=alive,
-        offline_replicas=[broker_id for broker_id in partition.replicas if broker_id not in cluster.nodes],
+        isr_nodes=leaders.alive(partition.replicas),
+        offline_replicas=[broker_id for broker_id in partition.replicas if broker_id not in leaders.brokers],
     )
 
 
 def refuse(request: MetadataRequest, error: Code, version: int) -> MetadataResponse:
-    """One error for every topic that was asked for."""
+    """One error for every topic that the request names."""
     nameless = None if version >= IDS_SINCE else ""
     named = [
         MetadataTopicResponse(error_code=error, name=topic.name or nameless, topic_id=topic.topic_id)
@@ -100,4 +177,11 @@ def refuse(request: MetadataRequest, error: Code, version: int) -> MetadataRespo
     return MetadataResponse(topics=named, error_code=error)
 
 
-HANDLER = Handler(MetadataRequest, VersionRange(0, 13), handle, refuse)
+def fail(inquiry: Inquiry, request: MetadataRequest, error: Code) -> MetadataResponse:
+    """Describe the brokers, with one error for every topic."""
+    if request.topics is None:
+        request.topics = [MetadataTopic(name=name) for name in inquiry.broker.store.partitions]
+    return _cluster(inquiry.broker, request, refuse(request, error, inquiry.version).topics)
+
+
+HANDLER = Handler(MetadataRequest, VersionRange(0, 13), handle, refuse, fail=fail)

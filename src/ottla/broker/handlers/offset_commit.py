@@ -1,57 +1,86 @@
 """OffsetCommit, key 8: store how far a group has read.
 
-Versions: 0 to 9. 0 writes ZooKeeper, the others `__consumer_offsets`; 0 is only served with ZooKeeper. 10
-names topics by id and is not served: Kafka 4.1 calls it unstable.
-Behaviour: partitions that do not exist are refused here, the rest is decided by the group coordinator, see
-`ottla.broker.groups`.
+Versions: 0 to 10. 0 writes ZooKeeper, the others `__consumer_offsets`; 0 is only served with ZooKeeper. 10
+names topics by id.
+Behaviour: partitions and ids that do not exist are refused here, the rest is decided by the group
+coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.groups.offsets import commit_refused
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.groups.coordinator.offsets import commit_refused
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitTopic
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetCommitTopicResponse,
+)
 from ottla.wire.declared_class import replaced
 from ottla.wire.versions import VersionRange
 
-Topics = list[OffsetCommitTopic]
+IDS_SINCE = 10
+Codes = dict[tuple[str | bytes, int], int]
+"""The error of each partition of a request, by its topic's name or id and its index."""
 
 
 def handle(inquiry: Inquiry, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Refuse what does not exist, and ask the coordinator for the rest, or ZooKeeper."""
     if inquiry.version == 0:
-        inquiry.cluster.zookeeper_offsets.commit(inquiry, request)
+        inquiry.broker.offsets_of_version_0().commit(request, inquiry.reply)
         return None
-    known, unknown = _split(inquiry, request.topics)
-    if not unknown:
-        inquiry.node.groups.ask(inquiry, request)
-        return None
-    refused = commit_refused(replaced(request, topics=unknown), Code.UNKNOWN_TOPIC_OR_PARTITION)
-    if not known:
-        return refused
+    known, refused = _split(inquiry, request.topics)
+    if refused and not known:
+        return _answer(request, refused)
 
     def reply(response: OffsetCommitResponse) -> None:
-        inquiry.reply(replaced(response, topics=[*response.topics, *refused.topics]))
+        decided = {
+            (_key(topic), partition.partition_index): partition.error_code
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+        inquiry.reply(_answer(request, refused | decided) if refused else response)
 
-    inquiry.node.groups.ask(inquiry, replaced(request, topics=known), reply)
+    inquiry.ask_groups(replaced(request, topics=known), reply)
     return None
 
 
-def _split(inquiry: Inquiry, topics: list[OffsetCommitTopic]) -> tuple[Topics, Topics]:
-    """The partitions that exist, and those that do not."""
-    known: Topics = []
-    unknown: Topics = []
+def _split(inquiry: Inquiry, topics: list[OffsetCommitTopic]) -> tuple[list[OffsetCommitTopic], Codes]:
+    """Return the topics with their names and the partitions that exist, and the errors of the others."""
+    store = inquiry.broker.store
+    known: list[OffsetCommitTopic] = []
+    refused: Codes = {}
     for topic in topics:
-        count = len(inquiry.cluster.partitions.get(topic.name, ()))
-        there = [one for one in topic.partitions if 0 <= one.partition_index < count]
-        if len(there) == len(topic.partitions) and count:
-            known.append(topic)
-            continue
-        missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
-        known += [replaced(topic, partitions=there)] if there else []
-        unknown.append(replaced(topic, partitions=missing))
-    return known, unknown
+        is_by_id = inquiry.version >= IDS_SINCE
+        name = store.topic_names.get(topic.topic_id, "") if is_by_id else topic.name
+        error = Code.UNKNOWN_TOPIC_ID if is_by_id and not name else Code.UNKNOWN_TOPIC_OR_PARTITION
+        count = len(store.partitions.get(name, ()))
+        existing = [item for item in topic.partitions if 0 <= item.partition_index < count]
+        if existing or not topic.partitions:
+            known.append(replaced(topic, name=name, partitions=existing))
+        if len(existing) < len(topic.partitions):
+            refused |= {
+                (_key(topic), item.partition_index): error
+                for item in topic.partitions
+                if not 0 <= item.partition_index < count
+            }
+    return known, refused
+
+
+def _key(topic: OffsetCommitTopic | OffsetCommitTopicResponse) -> str | bytes:
+    """Return what the request names a topic by."""
+    return topic.topic_id if any(topic.topic_id) else topic.name
+
+
+def _answer(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
+    """Return the error of each partition, in the order of the request."""
+    response = commit_refused(request, Code.NONE)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.error_code = codes[_key(topic), partition.partition_index]
+    return response
 
 
 def refuse(request: OffsetCommitRequest, error: Code, _version: int) -> OffsetCommitResponse:
@@ -59,4 +88,11 @@ def refuse(request: OffsetCommitRequest, error: Code, _version: int) -> OffsetCo
     return commit_refused(request, error)
 
 
-HANDLER = Handler(OffsetCommitRequest, VersionRange(0, 9), handle, refuse, oldest_without_zookeeper=1)
+HANDLER = Handler(
+    OffsetCommitRequest,
+    VersionRange(0, 10),
+    handle,
+    refuse,
+    oldest_without_zookeeper=1,
+    divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),
+)

@@ -2,12 +2,12 @@
 
 Versions: 0.
 Behaviour: partitions that do not exist are refused here, the rest is decided by the group coordinator, see
-`ottla.broker.groups`; an error of the group is the whole answer.
+`ottla.broker.groups.coordinator`; an error of the group is the whole answer.
 """
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.offset_delete import (
     OffsetDeletePartitionResponse,
@@ -25,11 +25,11 @@ def handle(inquiry: Inquiry, request: OffsetDeleteRequest) -> None:
     known: list[OffsetDeleteTopic] = []
     refused: list[OffsetDeleteTopicResponse] = []
     for topic in request.topics:
-        count = len(inquiry.cluster.partitions.get(topic.name, ()))
-        there = [one for one in topic.partitions if 0 <= one.partition_index < count]
-        missing = [one.partition_index for one in topic.partitions if not 0 <= one.partition_index < count]
-        if there:
-            known.append(OffsetDeleteTopic(name=topic.name, partitions=there))
+        count = len(inquiry.broker.store.partitions.get(topic.name, ()))
+        existing = [item for item in topic.partitions if 0 <= item.partition_index < count]
+        missing = [item.partition_index for item in topic.partitions if not 0 <= item.partition_index < count]
+        if existing:
+            known.append(OffsetDeleteTopic(name=topic.name, partitions=existing))
         if missing:
             refused.append(_refused(topic.name, missing))
 
@@ -38,7 +38,7 @@ def handle(inquiry: Inquiry, request: OffsetDeleteRequest) -> None:
             response = replaced(response, topics=[*response.topics, *refused])
         inquiry.reply(response)
 
-    inquiry.node.groups.ask(inquiry, replaced(request, topics=known), reply)
+    inquiry.ask_groups(replaced(request, topics=known), reply)
 
 
 def _refused(name: str, indexes: list[int]) -> OffsetDeleteTopicResponse:

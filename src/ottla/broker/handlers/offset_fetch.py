@@ -1,32 +1,75 @@
 """OffsetFetch, key 9: committed offsets of a group.
 
-Versions: 0 to 9. 0 reads ZooKeeper, the others `__consumer_offsets`; 0 is only served with ZooKeeper. From 2
-on null means all partitions, from 8 on several groups can be asked for. 10 names topics by id and is not
-served: Kafka 4.1 calls it unstable.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Versions: 0 to 10. 0 reads ZooKeeper, the others `__consumer_offsets`; 0 is only served with ZooKeeper. From 2
+on null means all partitions, from 8 on a request may name several groups. 10 names topics by id.
+Behaviour: ids become names here and back, unknown ones are refused; the rest is decided by the group
+coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.groups.offsets import asked_groups, fetch_refused, fetch_response
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.groups.coordinator.offsets import fetch_refused, fetch_response, requested_groups
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.api.offset_fetch import OffsetFetchGroupTopic, OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.declared_class import replaced
 from ottla.wire.versions import VersionRange
+
+IDS_SINCE = 10
 
 
 def handle(inquiry: Inquiry, request: OffsetFetchRequest) -> None:
     """Ask the coordinator, or ZooKeeper."""
     if inquiry.version == 0:
-        inquiry.cluster.zookeeper_offsets.fetch(inquiry, request)
+        inquiry.broker.offsets_of_version_0().fetch(request, inquiry.reply)
+    elif inquiry.version < IDS_SINCE:
+        inquiry.ask_groups(request)
     else:
-        inquiry.node.groups.ask(inquiry, request)
+        _ask_by_ids(inquiry, request)
+
+
+def _ask_by_ids(inquiry: Inquiry, request: OffsetFetchRequest) -> None:
+    """Ask the coordinator with names; an unknown id has an empty name, which no topic has."""
+    store = inquiry.broker.store
+
+    def named(topics: list[OffsetFetchGroupTopic]) -> list[OffsetFetchGroupTopic]:
+        return [replaced(topic, name=store.topic_names.get(topic.topic_id, "")) for topic in topics]
+
+    def reply(response: OffsetFetchResponse) -> None:
+        known = store.catalog.topics
+        for group in response.groups:
+            # Where all offsets are asked for, those of topics without an id cannot be told.
+            group.topics = [topic for topic in group.topics if not topic.name or topic.name in known]
+            for topic in group.topics:
+                if topic.name:
+                    topic.topic_id = known[topic.name].topic_id
+                    continue
+                for partition in topic.partitions:
+                    partition.error_code = Code.UNKNOWN_TOPIC_ID
+        inquiry.reply(response)
+
+    groups = [
+        replaced(group, topics=None if group.topics is None else named(group.topics))
+        for group in request.groups
+    ]
+    inquiry.ask_groups(replaced(request, groups=groups), reply)
 
 
 def refuse(request: OffsetFetchRequest, error: Code, version: int) -> OffsetFetchResponse:
     """One error for every group."""
-    groups = [fetch_refused(asked, error, version) for asked in asked_groups(request, version)]
+    groups = [fetch_refused(group, error, version) for group in requested_groups(request, version)]
     return fetch_response(groups, version)
 
 
-HANDLER = Handler(OffsetFetchRequest, VersionRange(0, 9), handle, refuse, oldest_without_zookeeper=1)
+HANDLER = Handler(
+    OffsetFetchRequest,
+    VersionRange(0, 10),
+    handle,
+    refuse,
+    oldest_without_zookeeper=1,
+    divisions=(
+        Division(("topics", "partition_indexes"), ("topics", "partitions")),
+        Division(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")),
+    ),
+)

@@ -1,16 +1,18 @@
 """OffsetForLeaderEpoch, key 23: where a leader epoch ended, so that a reader sees whether the log was cut.
 
-Versions: 0 to 4. 1 tells the epoch that was found, 2 fences by the current epoch.
-Behaviour: answers as a Kafka leader does, which notes its epoch when it begins to lead; our log notes one
-with its first record. So the epoch of a leader that wrote nothing is counted in here. -1 means that nothing
-is known of an epoch.
+Versions: 0 to 4. From 1 on the answer has the epoch too; from 2 on a request with another current epoch is
+refused.
+Behaviour: answers as a Kafka leader does, which stores its epoch when it begins to lead; our log stores an
+epoch with its first record. So the epoch of a leader that wrote nothing is added here. -1 means that an epoch
+is not known.
 """
 
 from __future__ import annotations
 
-from ottla.broker.serving import Handler, Inquiry
+from ottla.broker.serving.division import Division
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError
+from ottla.model.errors import KafkaError, StorageError
 from ottla.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -27,26 +29,22 @@ def handle(inquiry: Inquiry, request: OffsetForLeaderEpochRequest) -> OffsetForL
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_found(inquiry, topic.topic, asked) for asked in topic.partitions],
+                partitions=[_epoch_end(inquiry, topic.topic, wanted) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _found(inquiry: Inquiry, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+def _epoch_end(inquiry: Inquiry, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
     try:
-        partition = inquiry.cluster.partition(topic, asked.partition)
-        if partition.leader != inquiry.node.broker_id:
-            raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
-        fenced = partition.epoch_error(asked.current_leader_epoch)
-        if fenced:
-            raise KafkaError(fenced, repr(partition))
-        if partition.log is None:
-            raise KafkaError(Code.KAFKA_STORAGE_ERROR, repr(partition))
-        answer.leader_epoch, answer.end_offset = partition.end_of_epoch(asked.leader_epoch)
-    except KafkaError as error:
+        partition = inquiry.broker.store.partition(topic, wanted.partition)
+        log = partition.led_log(inquiry.broker.broker_id, wanted.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = log.epochs.end_of_epoch(
+            wanted.leader_epoch, partition.leader_epoch, log.high_watermark
+        )
+    except (KafkaError, StorageError) as error:
         answer.error_code = error.code
     return answer
 
@@ -58,7 +56,8 @@ def refuse(request: OffsetForLeaderEpochRequest, error: Code, _version: int) -> 
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=error) for asked in topic.partitions
+                    EpochEndOffset(partition=wanted.partition, error_code=error)
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -66,4 +65,10 @@ def refuse(request: OffsetForLeaderEpochRequest, error: Code, _version: int) -> 
     )
 
 
-HANDLER = Handler(OffsetForLeaderEpochRequest, VersionRange(0, 4), handle, refuse)
+HANDLER = Handler(
+    OffsetForLeaderEpochRequest,
+    VersionRange(0, 4),
+    handle,
+    refuse,
+    divisions=(Division(("topics", "partitions"), ("topics", "partitions")),),
+)

@@ -1,173 +1,333 @@
 """Produce, key 0: append record sets.
 
-Versions: 0 to 13. 0 to 2 carry formats 0 and 1 as well as 2; from 3 on exactly one batch of format 2 a
-partition. zstd needs 7. 13 names topics by id.
-Behaviour: acks=0 has no answer, and an error of it closes the connection; 1 and -1 are the same here, since
-nobody replicates: the answer leaves when the records are in the log, and on disk where the policy says so. A
-batch that an idempotent producer sends again is acknowledged with the offsets it got first.
+Versions: 0 to 13. 0 to 2 carry formats 0 and 1 as well as 2, which become format 2; from 3 on exactly one
+batch of format 2 a partition. zstd needs 7. 13 names topics by id.
+Behaviour: acks=0 has no answer, and an error closes the connection; 1 and -1 are the same here, since nobody
+replicates: the answer leaves when the records are in the log, and on disk where the policy says so. A batch
+that an idempotent producer sends again is acknowledged with the offsets it got first. Where the records
+themselves are checked (compacted topics, limits on time, old formats) and are many, a thread does it, and the
+next requests of the connection wait. They also wait while the coordinator of a transaction is asked, before
+its first batch in a partition; from 12 on that makes the partition part of the transaction. Records that are
+refused are named, and the rest of the batch with them.
 """
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.broker.cluster import INTERNAL_TOPICS, Cluster
-from ottla.broker.leader_hints import endpoints_of, leader_of
-from ottla.broker.partition import Partition
-from ottla.broker.serving import DropConnection, Handler, Inquiry
-from ottla.broker.turn import Failures
-from ottla.log.batch_header import TRANSACTIONAL, BatchHeader
-from ottla.log.file_system import Buffer
-from ottla.log.validation import checked
+from ottla.broker.serving.express_lane import TOPIC_IDS_SINCE
+from ottla.broker.serving.handler import DropConnection, Handler, Inquiry
+from ottla.broker.storage.appending import ACKS_ALL
+from ottla.broker.storage.leaders import leader_and_epoch
+from ottla.broker.storage.open_transactions import IMPLICIT_SINCE, NotAdmitted, Refusals, TransactionClaim
+from ottla.broker.storage.partition import Partition
+from ottla.broker.storage.topic_store import exhausted
+from ottla.broker.storage.turn import Failures
+from ottla.log.record_checks import LongCheck
+from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.produce import (
+    ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    ProduceTopic,
     ProduceTopicResponse,
+    RecordError,
 )
 from ottla.wire.versions import VersionRange
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
-ACKS_ALL = -1
 ACKS = (ACKS_ALL, 0, 1)
-ZSTD_SINCE = 7
-IDS_SINCE = 13
-ZSTD = 4
+INVALID_PRODUCER = Code.INVALID_PRODUCER_ID_MAPPING
+PARTITIONS_AT_ONCE = 50
+"""Partitions that are written in one turn: the first record of each makes its files."""
+LEADERS_SINCE = 10
+
+Outcome = Callable[[], CheckedSet]
+"""A check that is made when it is called, or one that a thread has made: the set, or raises its error."""
 
 
-class Placed(NamedTuple):
-    """A record set that has got its offsets, and is written at the end of the turn."""
-
-    partition: Partition
-    base_offset: int
-    append_time_ms: int
-    start_offset: int
-
-
-class Staged(NamedTuple):
-    """What waits for the end of the turn, and the answer about it."""
+class PartitionAnswer(NamedTuple):
+    """An answer that is not complete yet, and its partition."""
 
     partition: Partition
     answer: ProducePartitionResponse
 
 
-def place(node: Node, topic: str, index: int, records: Buffer, version: int, acks: int) -> Placed:
-    """Check a record set and stage it. Raises KafkaError or StorageError; nothing is staged then."""
-    cluster = node.cluster
-    partition = cluster.partition(topic, index)
-    if partition.leader != node.broker_id:
-        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(partition))
-    log = partition.log
-    if log is None:
-        raise StorageError(f"{partition} is offline")
-    if acks == ACKS_ALL and partition.settings.min_insync_replicas > 1:
-        _check_replicas(cluster, partition)
-    if topic in INTERNAL_TOPICS:
-        raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
-    now_ms = cluster.now_ms()
-    checked_set = checked(records, log.config, now_ms)
-    batches = checked_set.batches
-    if version < ZSTD_SINCE or len(batches) != 1 or batches[0].magic != 2:
-        _check_batches(batches, version)
-        if not batches:
-            cluster.turn.stage(partition)  # nothing to write, but the answer leaves with the turn
-            return Placed(partition, -1, -1, log.start_offset)
-    header = batches[0]
-    cluster.turn.stage(partition)
-    if header.producer_id < 0 and not header.attributes & TRANSACTIONAL:
-        base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
-        if header.magic < 2 or partition.legacy_run is not None:
-            partition.note_format(base_offset, max(batch.magic for batch in batches))
-        return Placed(partition, base_offset, append_time_ms, log.start_offset)
-    duplicate = partition.producers.check(header)
-    if duplicate is not None:
-        # Its first copy may still be on the way to the disk: it is acknowledged with the next write.
-        return Placed(partition, duplicate.base_offset, duplicate.append_time_ms, log.start_offset)
-    base_offset, _, append_time_ms = log.append(checked_set, now_ms, partition.leader_epoch)
-    partition.producers.stage(header, base_offset, append_time_ms)
-    partition.legacy_run = None
-    return Placed(partition, base_offset, append_time_ms, log.start_offset)
+class CheckedLater(NamedTuple):
+    """A record set whose check takes long. A thread makes the check; then it is appended."""
+
+    topic: str
+    item: ProducePartition
+    answer: ProducePartitionResponse
+    check: Outcome
 
 
-def _check_replicas(cluster: Cluster, partition: Partition) -> None:
-    alive = sum(broker_id in cluster.nodes for broker_id in partition.replicas)
-    wanted = partition.settings.min_insync_replicas
-    if alive < wanted:
-        what = f"{partition}: {alive} replicas, min.insync.replicas is {wanted}"
-        raise KafkaError(Code.NOT_ENOUGH_REPLICAS, what)
+class AdmittedLater(NamedTuple):
+    """The first record set of a transaction in a partition. It is appended when the coordinator agrees."""
+
+    topic: str
+    item: ProducePartition
+    answer: ProducePartitionResponse
+    check: Outcome | None
+    producer: tuple[int, int]  # id and epoch
+
+    @property
+    def partition(self) -> TopicAndPartition:
+        """What the coordinator is asked about."""
+        return TopicAndPartition(self.topic, self.item.index)
 
 
-def _check_batches(batches: tuple[BatchHeader, ...], version: int) -> None:
-    """What a version may carry, beyond what its format allows."""
-    if version >= 3 and (len(batches) != 1 or batches[0].magic != 2):
-        formats = sorted({batch.magic for batch in batches})
-        what = f"Produce v{version} takes one batch of format 2, not {len(batches)} of {formats}"
-        raise KafkaError(Code.INVALID_RECORD, what)
-    if len(batches) > 1 and any(batch.magic == 2 for batch in batches):
-        raise KafkaError(Code.INVALID_RECORD, f"{len(batches)} entries with a batch of format 2 among them")
-    if version < ZSTD_SINCE and any(batch.codec == ZSTD for batch in batches):
-        what = f"zstd in Produce v{version}, below {ZSTD_SINCE}"
-        raise KafkaError(Code.UNSUPPORTED_COMPRESSION_TYPE, what)
+class ProduceAttempt:
+    """One produce request: what is staged of it, what a thread has to look at and a coordinator to admit."""
+
+    def __init__(self, inquiry: Inquiry, request: ProduceRequest) -> None:
+        self._inquiry = inquiry
+        self._reply: Callable[[ProduceResponse], None] = inquiry.reply
+        self._acks = request.acks
+        self._appender = inquiry.broker.appender
+        self._turn = inquiry.broker.runtime.turn
+        self._topics = request.topic_data
+        self._transactional_id = request.transactional_id
+        self._open = 0  # parts of the request that are being written
+        self._is_complete = False
+        self._misdirected: list[PartitionAnswer] = []  # refused, since another broker leads the partition
+        self.staged: list[PartitionAnswer] = []
+        self.checks: list[CheckedLater] = []
+        self.claims: list[AdmittedLater] = []
+        self.response = ProduceResponse(responses=[])
+
+    def append_all(self) -> Generator[None, None, None]:
+        """Stage every record set. Yields after each PARTITIONS_AT_ONCE of them."""
+        count = 0
+        for topic in self._topics:
+            name: str | None = topic.name
+            if self._inquiry.version >= TOPIC_IDS_SINCE:
+                name = self._inquiry.broker.store.topic_names.get(topic.topic_id)
+            answers: list[ProducePartitionResponse] = []
+            self.response.responses.append(
+                ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            for item in topic.partition_data:
+                answer = ProducePartitionResponse(index=item.index, base_offset=-1)
+                answers.append(answer)
+                if name is None:
+                    answer.error_code, answer.error_message = Code.UNKNOWN_TOPIC_ID, topic.topic_id.hex()
+                else:
+                    self._append(name, item, answer)
+                count += 1
+                if count % PARTITIONS_AT_ONCE == 0:
+                    yield
+
+    def serve_in_slices(self, steps: Generator[None, None, None]) -> None:
+        """Append in several turns, write after each step, then answer. The connection's next calls wait."""
+        link, call = self._inquiry.link, self._inquiry.call
+        link.hold_back(call)
+        self._reply = partial(link.answer_large, call)
+        done = self._inquiry.broker.runtime.slices.add(self._written_after_each(steps))
+        done.add_done_callback(self._fail_if_failed)
+
+    def _written_after_each(self, steps: Generator[None, None, None]) -> Generator[None, None, None]:
+        for _ in steps:
+            staged, self.staged = self.staged, []
+            if staged:
+                self._answer_after(staged)
+                self._turn.end()
+            yield
+        self.answer()
+
+    def _fail_if_failed(self, done: Future[Any]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._inquiry.link.fail(self._inquiry.call, error)
+
+    def _append(
+        self,
+        topic: str,
+        item: ProducePartition,
+        answer: ProducePartitionResponse,
+        check: Outcome | None = None,
+        *,
+        is_admitted: bool = False,
+    ) -> None:
+        """Stage a record set and note it in its answer; `check` returns the set that a thread has checked."""
+        records = item.records or b""
+        version = self._inquiry.version
+        try:
+            try:
+                checked_set = check() if check else None
+                appended = self._appender.append(
+                    topic, item.index, records, version, self._acks, checked_set, is_admitted=is_admitted
+                )
+            except LongCheck:
+                later = self._appender.check_later(topic, item.index, records, version)
+                self.checks.append(CheckedLater(topic, item, answer, later))
+                return
+        except NotAdmitted as first:
+            producer = first.producer_id, first.producer_epoch
+            self.claims.append(AdmittedLater(topic, item, answer, check, producer))
+            return
+        except (KafkaError, StorageError) as error:
+            _refuse_set(answer, error)
+            if error.code == Code.NOT_LEADER_OR_FOLLOWER:
+                partition = self._inquiry.broker.store.partition(topic, item.index)
+                self._misdirected.append(PartitionAnswer(partition, answer))
+            return
+        partition, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = appended
+        self.staged.append(PartitionAnswer(partition, answer))
+
+    def check_first(self) -> None:
+        """Have a thread make the long checks, then append and answer. The connection's next calls wait."""
+        inquiry, runtime = self._inquiry, self._inquiry.broker.runtime
+        inquiry.link.hold_back(inquiry.call)
+        work = runtime.loop.run_in_executor(runtime.checkers, _outcomes, [item.check for item in self.checks])
+        work.add_done_callback(self._checked)
+
+    def _checked(self, done: Future[list[Outcome]]) -> None:
+        if done.exception() is None:
+            self.serve_in_slices(self._append_checked(done.result()))
+        else:
+            self._fail_if_failed(done)
+
+    def _append_checked(self, outcomes: list[Outcome]) -> Generator[None, None, None]:
+        """Stage what a thread has checked. Yields after each PARTITIONS_AT_ONCE of them."""
+        checks, self.checks = self.checks, []
+        for count, ((topic, item, answer, _), outcome) in enumerate(zip(checks, outcomes, strict=True), 1):
+            self._append(topic, item, answer, outcome)
+            if count % PARTITIONS_AT_ONCE == 0:
+                yield
+
+    def admit_first(self) -> None:
+        """Have the coordinator admit what begins in a transaction, then append and answer."""
+        inquiry, (claims, self.claims) = self._inquiry, (self.claims, [])
+        inquiry.link.hold_back(inquiry.call)
+        producers = {claim.producer for claim in claims}
+        if self._transactional_id is None or len(producers) > 1:
+            is_nameless = self._transactional_id is None
+            code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_nameless else INVALID_PRODUCER
+            why = KafkaError(code, f"transactional id {self._transactional_id!r}, {len(producers)} producers")
+            self._append_admitted(claims, {claim.partition: why for claim in claims})
+            return
+        partitions = tuple(claim.partition for claim in claims)
+        is_implicit = inquiry.version >= IMPLICIT_SINCE
+        claimed = TransactionClaim(self._transactional_id, *claims[0].producer, partitions, is_implicit)
+        inquiry.broker.transactions.admit(claimed, partial(self._append_admitted, claims))
+
+    def _append_admitted(self, claims: list[AdmittedLater], refusals: Refusals) -> None:
+        for claim in claims:
+            refusal = refusals.get(claim.partition)
+            if refusal is None:
+                self._append(claim.topic, claim.item, claim.answer, claim.check, is_admitted=True)
+            else:
+                _refuse_set(claim.answer, refusal)
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer a request whose connection waits for it, when all of it is checked, admitted and written."""
+        if self.checks:
+            self.check_first()
+            return
+        if self.claims:
+            self.admit_first()
+            return
+        try:
+            response = self.finish()
+        except DropConnection as error:
+            self._inquiry.link.drop(error)
+            return
+        if response is not None:
+            self._reply(response)
+
+    def finish(self) -> ProduceResponse | None:
+        """Return the answer, or None if it leaves when everything is written. Raises DropConnection."""
+        inquiry, response, staged = self._inquiry, self.response, self.staged
+        if self._acks == 0:
+            _check_unanswered(response.responses)
+            if staged:
+                self._answer_after(staged)
+            return response
+        if self._misdirected and inquiry.version >= LEADERS_SINCE:
+            self._add_leaders()
+        self._is_complete = True
+        if staged:
+            self._answer_after(staged)
+        return None if self._open else response
+
+    def _add_leaders(self) -> None:
+        """Add the present leaders to errors of clients that sent to the wrong broker (KIP-951)."""
+        for partition, answer in self._misdirected:
+            answer.current_leader = leader_and_epoch(partition)
+        partitions = [partition for partition, _ in self._misdirected]
+        self.response.node_endpoints = self._inquiry.broker.leaders.endpoints(partitions)
+
+    def _answer_after(self, staged: list[PartitionAnswer]) -> None:
+        """Note the outcome of the next write, and answer if it is the last one."""
+        self._open += 1
+        self._turn.then(partial(self._written, staged))
+
+    def _written(self, staged: list[PartitionAnswer], failures: Failures) -> None:
+        self._open -= 1
+        if failures:
+            _note_failures(staged, failures)
+            if self._acks == 0:
+                _drop_if_lost(self._inquiry, staged, failures)
+        if self._is_complete and not self._open:
+            self._reply(self.response)
 
 
 def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
     """Stage what can be appended; answer when it is written."""
     if request.acks not in ACKS:
         raise KafkaError(Code.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    staged: list[Staged] = []
-    answers = [_topic(inquiry, topic, request.acks, staged) for topic in request.topic_data]
-    response = ProduceResponse(responses=answers)
-    if request.acks == 0:
-        _check_unanswered(answers)
-        if staged:
-            inquiry.cluster.turn.then(partial(_drop_if_lost, inquiry, staged))
-        return response
-    _add_leaders(inquiry, response)
-    if not staged:
-        return response
-
-    def written(failures: Failures) -> None:
-        if failures:
-            _note_failures(staged, failures)
-        inquiry.reply(response)
-
-    inquiry.cluster.turn.then(written)
-    inquiry.connection.express.learn(inquiry.call, request)
-    return None
+    attempt = ProduceAttempt(inquiry, request)
+    if sum(len(topic.partition_data) for topic in request.topic_data) > PARTITIONS_AT_ONCE:
+        attempt.serve_in_slices(attempt.append_all())
+        return None
+    exhausted(attempt.append_all())
+    if attempt.checks or attempt.claims:
+        attempt.answer()
+        return None
+    response = attempt.finish()
+    if response is None:
+        inquiry.link.learn(inquiry.call, request)
+    return response
 
 
-def _topic(inquiry: Inquiry, topic: ProduceTopic, acks: int, staged: list[Staged]) -> ProduceTopicResponse:
-    answers = []
-    name: str | None = topic.name
-    if inquiry.version >= IDS_SINCE:
-        name = inquiry.cluster.topic_names.get(topic.topic_id)
-    for item in topic.partition_data:
-        answer = ProducePartitionResponse(index=item.index, base_offset=-1)
-        try:
-            if name is None:
-                raise KafkaError(Code.UNKNOWN_TOPIC_ID, topic.topic_id.hex())
-            placed = place(inquiry.node, name, item.index, item.records or b"", inquiry.version, acks)
-            partition, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = placed
-            staged.append(Staged(partition, answer))
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, str(error)
-        except StorageError as error:
-            answer.error_code, answer.error_message = Code.KAFKA_STORAGE_ERROR, str(error)
-        answers.append(answer)
-    return ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+def _outcomes(checks: list[Outcome]) -> list[Outcome]:
+    """Run checks in a thread."""
+    return [_outcome(check) for check in checks]
 
 
-def _note_failures(staged: list[Staged], failures: Failures) -> None:
+def _outcome(check: Outcome) -> Outcome:
+    try:
+        checked_set = check()
+    except KafkaError as error:
+        return partial(_raise, error)
+    return lambda: checked_set
+
+
+def _raise(error: KafkaError) -> CheckedSet:
+    raise error
+
+
+def _refuse_set(answer: ProducePartitionResponse, error: KafkaError | StorageError) -> None:
+    answer.error_code, answer.error_message = error.code, str(error)
+    if isinstance(error, KafkaError):
+        answer.record_errors = [
+            RecordError(batch_index=index, batch_index_error_message=why)
+            for index, why in error.record_errors.items()
+        ]
+
+
+def _note_failures(staged: list[PartitionAnswer], failures: Failures) -> None:
     for partition, answer in staged:
         failure = failures.get(partition)
         if failure is not None:
-            answer.error_code, answer.error_message = Code.KAFKA_STORAGE_ERROR, str(failure)
+            answer.error_code, answer.error_message = failure.code, str(failure)
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
@@ -179,29 +339,11 @@ def _check_unanswered(answers: list[ProduceTopicResponse]) -> None:
                 raise DropConnection(f"Produce with acks=0 failed: {answer.error_message}")
 
 
-def _drop_if_lost(inquiry: Inquiry, staged: list[Staged], failures: Failures) -> None:
+def _drop_if_lost(inquiry: Inquiry, staged: list[PartitionAnswer], failures: Failures) -> None:
     """The same for what could not be written."""
     lost = [str(failures[partition]) for partition, _ in staged if partition in failures]
     if lost:
-        what = DropConnection(f"Produce with acks=0 failed: {lost[0]}")
-        inquiry.node.note_fault(inquiry.connection.peer_host, what)
-        inquiry.connection.close()
-
-
-def _add_leaders(inquiry: Inquiry, response: ProduceResponse) -> None:
-    """Tell who leads now, where a client asked the wrong broker (KIP-951)."""
-    if inquiry.version < 10:
-        return
-    cluster = inquiry.cluster
-    misdirected = []
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == Code.NOT_LEADER_OR_FOLLOWER:
-                partition = cluster.partition(topic.name or cluster.topic_name(topic.topic_id), answer.index)
-                answer.current_leader = leader_of(partition)
-                misdirected.append(partition)
-    if misdirected:
-        response.node_endpoints = endpoints_of(cluster, misdirected)
+        inquiry.link.drop(DropConnection(f"Produce with acks=0 failed: {lost[0]}"))
 
 
 def refuse(request: ProduceRequest, error: Code, _version: int) -> ProduceResponse:

@@ -1,13 +1,12 @@
 """SyncGroup, key 14: get the assignment that the leader made.
 
 Versions: 0 to 5.
-Behaviour: decided by the group coordinator, see `ottla.broker.groups`.
+Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinator`.
 """
 
 from __future__ import annotations
 
-from ottla.broker.group_service import ask_coordinator
-from ottla.broker.serving import Handler
+from ottla.broker.serving.handler import Handler, ask_coordinator
 from ottla.model.error_codes import Code
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.versions import VersionRange

@@ -1,7 +1,7 @@
-"""Wishes that Kafka's tools leave in ZooKeeper: topics to delete, config changes, elections, reassignments.
+"""Orders that Kafka's tools leave in ZooKeeper: topics to delete, config changes, elections, reassignments.
 
-Each is read, made an order, and taken away: the tools wait for the node to go, or refuse to leave another.
-An order that cannot be carried out is logged and taken away as well, as Kafka's controller does.
+Each node is read, carried out as an order, and deleted: the tools wait for that, or refuse to write another.
+An order that cannot be carried out is logged, and its node deleted too, as Kafka's controller does.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.broker.registration.orders import DeleteTopic, Order, PreferLeader, ReassignPartition
+from ottla.broker.registration.orders import (
+    DeleteTopicOrder,
+    Order,
+    PreferLeaderOrder,
+    ReassignPartitionOrder,
+)
 from ottla.broker.registration.reads import WatchedReads
 from ottla.broker.registration.topic_nodes import Brokers, TopicNodes
 from ottla.model.errors import ConfigError, KafkaError, StorageError
 from ottla.zookeeper import paths, recipes
-from ottla.zookeeper.errors import ZnodeError
 from ottla.zookeeper.session import ZooKeeperSession
 from ottla.zookeeper.topic_znodes import decode_config_change, decode_election, decode_reassignment
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +30,7 @@ NOTE_LIFE_S = 15 * 60.0
 
 
 class AdminNodes:
-    """Of one thread."""
+    """Used by one thread."""
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class AdminNodes:
     # --- topics to delete
 
     def delete_topics(self) -> None:
-        """Delete what is marked, then everything about it."""
+        """Delete the marked topics, then all their nodes."""
         for name in self._reads.children(paths.DELETE_TOPICS):
             try:
                 paths.checked_topic(name)
@@ -55,9 +60,9 @@ class AdminNodes:
             self._delete_topic(name)
 
     def _delete_topic(self, name: str) -> None:
-        # Asked anew: what it was when the last flag came may be out of date.
+        # Looked up again: what was known at the last flag may be out of date.
         view = self._brokers.view({name}).topics
-        if view[name] is not None and not self._done(DeleteTopic(name)):
+        if view[name] is not None and not self._done(DeleteTopicOrder(name)):
             recipes.delete_tree(self._session, paths.delete_topic(name))
             return
         self._topics.update({name: None})
@@ -66,9 +71,9 @@ class AdminNodes:
     # --- config changes
 
     def read_config_changes(self) -> None:
-        """Use configs that changed, and take away notes that have had their time.
+        """Use settings that have changed, and delete old notes.
 
-        Of the notes that are there at the start none is news: the configs themselves are read after this.
+        Notes that exist at the start are ignored: all settings are read after this.
         """
         names = sorted(self._reads.children(paths.CONFIG_CHANGES))
         seen = self._notes
@@ -83,11 +88,11 @@ class AdminNodes:
                 recipes.delete_if_present(self._session, paths.child(paths.CONFIG_CHANGES, name))
 
     def _read_config_change(self, path: str) -> None:
-        found = recipes.read_if_present(self._session, path)
-        if found is None:
+        znode = recipes.read_if_present(self._session, path)
+        if znode is None:
             return
         try:
-            change = decode_config_change(path, found.data)
+            change = decode_config_change(path, znode.data)
         except ZnodeError as error:
             log.warning("this note is not used: %s", error)
             return
@@ -99,34 +104,37 @@ class AdminNodes:
     # --- leaders
 
     def elect_preferred(self) -> None:
-        """Let partitions be led by the first of their brokers."""
+        """Make the first broker of each named partition its leader."""
         path = paths.PREFERRED_REPLICA_ELECTION
-        if self._reads.exists(path) is None:
-            return
-        found = recipes.read_if_present(self._session, path)
-        if found is not None:
+        data = self._read_order(path)
+        if data is not None:
             try:
-                for topic, partition in decode_election(path, found.data):
-                    self._done(PreferLeader(topic, partition))
+                for topic, partition in decode_election(path, data):
+                    self._done(PreferLeaderOrder(topic, partition))
             except ZnodeError as error:
                 log.error("this election is not held: %s", error)
             recipes.delete_if_present(self._session, path)
 
     def reassign(self) -> None:
-        """Give partitions to other brokers; the assignment is written before the wish is taken away."""
+        """Give partitions to other brokers; the assignment is written before the order's node is deleted."""
         path = paths.REASSIGN_PARTITIONS
-        if self._reads.exists(path) is None:
-            return
-        found = recipes.read_if_present(self._session, path)
-        if found is not None:
+        data = self._read_order(path)
+        if data is not None:
             try:
-                for topic, partition, replicas in decode_reassignment(path, found.data):
-                    if self._done(ReassignPartition(topic, partition, replicas)):
+                for topic, partition, replicas in decode_reassignment(path, data):
+                    if self._done(ReassignPartitionOrder(topic, partition, replicas)):
                         self._topics.update(self._brokers.view({topic}).topics)
                         self._topics.reconcile(topic)
             except ZnodeError as error:
                 log.error("this reassignment is not made: %s", error)
             recipes.delete_if_present(self._session, path)
+
+    def _read_order(self, path: str) -> bytes | None:
+        """What a tool has left in a node, which is watched; None if there is none."""
+        if self._reads.exists(path) is None:
+            return None
+        znode = recipes.read_if_present(self._session, path)
+        return None if znode is None else znode.data
 
     def _done(self, order: Order) -> bool:
         try:

@@ -1,7 +1,7 @@
-"""The nodes that say who is there: roots, cluster id, brokers, controller and its epoch.
+"""The nodes of the cluster itself: roots, cluster id, brokers, controller and its epoch.
 
     /brokers/ids/0       ephemeral, version 2
-    /controller          ephemeral, version 1; whoever deletes it has the controller elected anew, as in Kafka
+    /controller          ephemeral, version 1; deleting it causes another election, as in Kafka
     /controller_epoch    one higher with each election
 
 A registration has version 2: 0.9.0.0 reads nothing newer (KAFKA-3100), 0.8 looks only for the host and port
@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.broker.partition import NO_LEADER
 from ottla.broker.registration.reads import WatchedReads
-from ottla.broker.registration.view import BrokersView
+from ottla.broker.registration.view import RegisteredBrokers
+from ottla.broker.storage.partition import NO_LEADER
 from ottla.zookeeper import paths, recipes
 from ottla.zookeeper.broker_znodes import (
     BrokerRegistration,
@@ -31,8 +31,8 @@ from ottla.zookeeper.broker_znodes import (
     encode_controller,
     encode_controller_epoch,
 )
-from ottla.zookeeper.errors import NodeExists, ZnodeError, ZooKeeperError
 from ottla.zookeeper.session import ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import NodeExists, ZnodeError, ZooKeeperError
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ FIRST_EPOCH = 1
 
 
 class Conflict(ZooKeeperError):
-    """A node that must be ours belongs to another session: another broker's, or ours of before a crash."""
+    """A node that must be ours belongs to another session: another broker's, or ours from before a crash."""
 
 
 class BrokerNodes:
-    """Of one thread."""
+    """Used by one thread."""
 
     def __init__(self, session: ZooKeeperSession, reads: WatchedReads, now_ms: Callable[[], int]) -> None:
         self._session = session
@@ -59,7 +59,7 @@ class BrokerNodes:
         self.controller_epoch = 0
 
     def begin_session(self) -> None:
-        """Nothing is registered any more."""
+        """Forget what is registered: there is a new session."""
         if self._session_id:
             self._former_sessions.add(self._session_id)
         self._session_id = self._session.session_id
@@ -67,20 +67,20 @@ class BrokerNodes:
         self._controller = None
 
     def make_roots(self) -> None:
-        """What every broker makes sure of when it starts."""
+        """Create the nodes that every broker expects."""
         for path in (*paths.PERSISTENT_ROOTS, *paths.LATER_PERSISTENT_ROOTS):
             self._session.ensure(path)
 
     def agree_on_cluster(self, cluster_id: str) -> str:
-        """The id of the cluster that this ZooKeeper belongs to: `cluster_id` if it had none."""
+        """Return the cluster id in ZooKeeper; if it has none, store `cluster_id`."""
         try:
             self._session.create_with_parents(paths.CLUSTER_ID, encode_cluster_id(cluster_id))
         except NodeExists:
             return decode_cluster_id(paths.CLUSTER_ID, self._session.get(paths.CLUSTER_ID).data)
         return cluster_id
 
-    def publish(self, view: BrokersView) -> None:
-        """Register those that are up and no others; Conflict."""
+    def publish(self, view: RegisteredBrokers) -> None:
+        """Register the brokers that are up and no others. Raises Conflict."""
         for broker_id in self._registered.keys() - view.addresses.keys():
             self._release(broker_id)
         for broker_id, address in view.addresses.items():
@@ -104,7 +104,7 @@ class BrokerNodes:
         held = self._controller
         stat = self._reads.exists(paths.CONTROLLER)
         if held is not None and (stat is None or stat.ephemeral_owner != self._session.session_id):
-            held = self._controller = None  # somebody took it away from us
+            held = self._controller = None  # it was deleted, or another session has it
         if held is not None and held[0] != broker_id:
             recipes.release_ephemeral(self._session, paths.CONTROLLER, held[1])
             held = self._controller = None
@@ -113,17 +113,17 @@ class BrokerNodes:
             self._claim(paths.CONTROLLER, data)
             self._next_epoch()
             self._controller = (broker_id, data)
-            # The watch that told of the old node is used up; this one tells if the new one goes.
+            # The watch on the old node has fired; watch the new node.
             self._reads.exists(paths.CONTROLLER)
 
     def _next_epoch(self) -> None:
-        found = recipes.read_if_present(self._session, paths.CONTROLLER_EPOCH)
-        if found is None:
+        znode = recipes.read_if_present(self._session, paths.CONTROLLER_EPOCH)
+        if znode is None:
             self._session.create(paths.CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH))
             self.controller_epoch = FIRST_EPOCH
             return
-        epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, found.data) + 1
-        self._session.set(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), found.stat.version)
+        epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, znode.data) + 1
+        self._session.set(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), znode.stat.version)
         self.controller_epoch = epoch
 
     def _claim(self, path: str, data: bytes) -> None:
@@ -141,17 +141,17 @@ class BrokerNodes:
         recipes.claim_ephemeral(self._session, path, data)
 
     def _conflict(self, path: str) -> str:
-        found = recipes.read_if_present(self._session, path)
-        owner = f"session {found.stat.ephemeral_owner:#x}" if found else "a session that has just gone"
-        if found is not None:
-            owner = f"{_told(path, found.data)} ({owner})"
+        znode = recipes.read_if_present(self._session, path)
+        owner = f"session {znode.stat.ephemeral_owner:#x}" if znode else "a session that has just gone"
+        if znode is not None:
+            owner = f"{_description(path, znode.data)} ({owner})"
         return (
             f"{path} in ZooKeeper belongs to {owner}. Brokers of other processes cannot share a cluster with "
             "this one: stop that one, or give this one a chroot (zookeeper.connect=host:2181/name)"
         )
 
 
-def _told(path: str, data: bytes) -> str:
+def _description(path: str, data: bytes) -> str:
     try:
         if path == paths.CONTROLLER:
             return f"broker {decode_controller(path, data).broker_id}"

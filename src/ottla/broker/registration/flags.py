@@ -52,7 +52,7 @@ class Flags:
             self._changed.notify()
 
     def stop(self) -> None:
-        """The owner shall end."""
+        """Ask the owner to end."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
@@ -63,12 +63,12 @@ class Flags:
         return self._is_stopping
 
     def wait(self, timeout_s: float | None) -> None:
-        """Until a flag is up, or the time is over."""
+        """Wait until a flag is up, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._raised or self._is_stopping, timeout_s)
 
     def take(self) -> Raised:
-        """All flags that are up, which takes them down."""
+        """Return all flags that are up, and take them down."""
         with self._changed:
             taken, self._raised = self._raised, Raised()
             return taken

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ottla.broker.cluster import Cluster
-from ottla.broker.serving import Inquiry
+from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError
+from ottla.model.java_hashes import utf16_units
 from ottla.wire.api.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitPartitionResponse,
@@ -33,9 +33,14 @@ from ottla.wire.api.offset_fetch import (
 )
 from ottla.wire.schema import Response
 from ottla.zookeeper import paths, recipes
-from ottla.zookeeper.errors import ConnectionLost, SessionClosed, SessionLost, ZooKeeperError
 from ottla.zookeeper.session import ZooKeeperSession
 from ottla.zookeeper.znode_json import decode_integer
+from ottla.zookeeper.zookeeper_errors import (
+    SessionClosed,
+    SessionLost,
+    ZooKeeperConnectionLost,
+    ZooKeeperError,
+)
 
 _Answer = TypeVar("_Answer", bound=Response)
 
@@ -44,35 +49,36 @@ THREADS = 4
 """Calls that wait for ZooKeeper at the same time; a connection has one at most."""
 
 
-class ZooKeeperOffsets:
-    """`commit` and `fetch` are called on the loop, and reply there."""
+class OffsetsOfVersion0:
+    """`commit` and `fetch` are called on the loop, and call `reply` there."""
 
-    def __init__(self, session: ZooKeeperSession, cluster: Cluster) -> None:
+    def __init__(self, session: ZooKeeperSession, store: TopicStore, loop: asyncio.AbstractEventLoop) -> None:
         self._session = session
-        self._cluster = cluster
+        self._store = store
+        self._loop = loop
         self._executor = ThreadPoolExecutor(THREADS, "ottla-zookeeper-offsets")
 
-    def commit(self, inquiry: Inquiry, request: OffsetCommitRequest) -> None:
-        """Store offsets, and reply."""
-        known = {topic.name for topic in request.topics if topic.name in self._cluster.partitions}
-        length_max = self._cluster.config.groups.metadata_length_max
-        self._reply(inquiry, lambda: commit(self._session, request, known, length_max))
+    def commit(self, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]) -> None:
+        """Store offsets, then call `reply`."""
+        existing = {topic.name for topic in request.topics if topic.name in self._store.partitions}
+        length_max = self._store.config.groups.metadata_length_max
+        self._work(reply, lambda: commit(self._session, request, existing, length_max))
 
-    def fetch(self, inquiry: Inquiry, request: OffsetFetchRequest) -> None:
-        """Read offsets, and reply."""
-        known = {topic.name for topic in request.topics or () if topic.name in self._cluster.partitions}
-        self._reply(inquiry, lambda: fetch(self._session, request, known))
+    def fetch(self, request: OffsetFetchRequest, reply: Callable[[OffsetFetchResponse], None]) -> None:
+        """Read offsets, then call `reply`."""
+        existing = {topic.name for topic in request.topics or () if topic.name in self._store.partitions}
+        self._work(reply, lambda: fetch(self._session, request, existing))
 
     def close(self) -> None:
         """Begin nothing any more."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _reply(self, inquiry: Inquiry, work: Callable[[], _Answer]) -> None:
+    def _work(self, reply: Callable[[_Answer], None], work: Callable[[], _Answer]) -> None:
         def done(future: asyncio.Future[_Answer]) -> None:
             if not future.cancelled():
-                inquiry.reply(future.result())
+                reply(future.result())
 
-        self._cluster.loop.run_in_executor(self._executor, work).add_done_callback(done)
+        self._loop.run_in_executor(self._executor, work).add_done_callback(done)
 
 
 def commit(
@@ -83,7 +89,7 @@ def commit(
     def stored(topic: str, partition: OffsetCommitPartition) -> Code:
         if topic not in known:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
-        if _java_length(partition.committed_metadata) > length_max:
+        if len(utf16_units(partition.committed_metadata or "")) > length_max:
             return Code.OFFSET_METADATA_TOO_LARGE
         try:
             path = paths.offset(request.group_id, topic, partition.partition_index)
@@ -99,9 +105,10 @@ def commit(
                 name=topic.name,
                 partitions=[
                     OffsetCommitPartitionResponse(
-                        partition_index=one.partition_index, error_code=stored(topic.name, one)
+                        partition_index=partition.partition_index,
+                        error_code=stored(topic.name, partition),
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -117,10 +124,10 @@ def fetch(session: ZooKeeperSession, request: OffsetFetchRequest, known: set[str
             return NO_OFFSET, Code.UNKNOWN_TOPIC_OR_PARTITION
         try:
             path = paths.offset(request.group_id, topic, partition)
-            found = recipes.read_if_present(session, path)
-            if found is None:
+            znode = recipes.read_if_present(session, path)
+            if znode is None:
                 return NO_OFFSET, Code.UNKNOWN_TOPIC_OR_PARTITION
-            return decode_integer(path, found.data), Code.NONE
+            return decode_integer(path, znode.data), Code.NONE
         except (ConfigError, ZooKeeperError) as error:
             return NO_OFFSET, _code(error, request.group_id)
 
@@ -142,7 +149,7 @@ def fetch(session: ZooKeeperSession, request: OffsetFetchRequest, known: set[str
 
 
 def _code(error: ConfigError | ZooKeeperError, group_id: str) -> Code:
-    if isinstance(error, ConnectionLost | SessionLost | SessionClosed):
+    if isinstance(error, ZooKeeperConnectionLost | SessionLost | SessionClosed):
         return Code.COORDINATOR_NOT_AVAILABLE
     if not isinstance(error, ConfigError):
         return Code.UNKNOWN_SERVER_ERROR
@@ -151,8 +158,3 @@ def _code(error: ConfigError | ZooKeeperError, group_id: str) -> Code:
     except ConfigError:
         return Code.INVALID_GROUP_ID
     return Code.UNKNOWN_TOPIC_OR_PARTITION  # the partition: topics that exist have names that are right
-
-
-def _java_length(text: str | None) -> int:
-    """What Kafka compares with the limit: UTF-16 units."""
-    return len((text or "").encode("utf-16-le", "surrogatepass")) // 2

@@ -1,7 +1,7 @@
 """Reading with watches: a node that was read raises a flag when it changes.
 
-A watch is left where there is none, once: a topic whose leaders move a thousand times is read as often, and
-must not collect a thousand watches. Whoever reads again after the flag arms it again.
+A node has at most one watch: a topic whose leaders move a thousand times is read a thousand times, and must
+not collect a thousand watches. Reading a node again, after its flag was raised, sets a new watch.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from ottla.broker.registration.flags import Flags
 from ottla.zookeeper import recipes
-from ottla.zookeeper.errors import NoNode
 from ottla.zookeeper.session import Watch, WatchEvent, Znode, ZnodeStat, ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import NoNode
 
 _Answer = TypeVar("_Answer")
 
 
 class WatchedReads:
-    """Of one thread; only the watches run elsewhere."""
+    """Used by one thread; only the watches run in others."""
 
     def __init__(self, session: ZooKeeperSession, flags: Flags) -> None:
         self._session = session
@@ -26,18 +26,18 @@ class WatchedReads:
         self._armed: set[str] = set()
 
     def get(self, path: str) -> Znode | None:
-        """The node, or None; then nothing is watched."""
-        found = self._read(path, lambda watch: recipes.read_if_present(self._session, path, watch))
-        if found is None:
+        """Return the node and watch it. If it does not exist, return None; then nothing is watched."""
+        znode = self._read(path, lambda watch: recipes.read_if_present(self._session, path, watch))
+        if znode is None:
             self._armed.discard(path)
-        return found
+        return znode
 
     def exists(self, path: str) -> ZnodeStat | None:
-        """The node's stat; whether it is there or not, it is watched."""
+        """Return the node's stat, or None. It is watched in both cases."""
         return self._read(path, lambda watch: self._session.exists(path, watch))
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Names below a node that belongs there: it is made again if somebody took it away."""
+        """Return the children of a node that must exist: it is created again if it was deleted."""
         try:
             return self._read(path, lambda watch: self._session.children(path, watch))
         except NoNode:
@@ -45,11 +45,11 @@ class WatchedReads:
             return self._read(path, lambda watch: self._session.children(path, watch))
 
     def fired(self, paths: Iterable[str]) -> None:
-        """These watches are used up."""
+        """Note that these watches have fired."""
         self._armed.difference_update(paths)
 
     def forget(self) -> None:
-        """The session is another: no watch is left."""
+        """Forget all watches: there is a new session."""
         self._armed.clear()
 
     def _read(self, path: str, read: Callable[[Watch | None], _Answer]) -> _Answer:

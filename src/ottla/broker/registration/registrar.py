@@ -1,11 +1,11 @@
-"""Keeps ZooKeeper and the brokers in agreement: takes flags, knows what is to do, does it in order.
+"""Keeps ZooKeeper and the brokers in agreement: turns flags into chores, and does them in order.
 
-    flags ──▶ to do ──▶ one thing at a time: read with a watch, order or write ──▶ done
+    flags ──▶ chores ──▶ one at a time: read with a watch, order or write ──▶ done
 
-What is to do stays to do until it is done: a lost connection interrupts it, and the next turn begins the same
-thing again. Everything compares before it writes, so doing it twice does no harm. The order matters: who is
-controller first, then notes of config changes (those that come later are news), then deletions (a topic that
-was deleted while we were away must not be made), then topics.
+A chore stays until it is done: a lost connection interrupts it, and the next turn begins it again. Every
+chore compares before it writes, so doing it twice does no harm. The order matters: the controller first, then
+notes of config changes (later ones are new), then deletions (a topic that was deleted while we were away must
+not be created again), then topics.
 
 It runs on one thread and knows neither threads nor clocks; `registration` drives it.
 """
@@ -20,23 +20,23 @@ from functools import partial
 from ottla.broker.registration.admin_nodes import AdminNodes
 from ottla.broker.registration.broker_nodes import BrokerNodes, Conflict
 from ottla.broker.registration.flags import Flags, Raised
-from ottla.broker.registration.orders import JoinCluster
+from ottla.broker.registration.orders import JoinClusterOrder
 from ottla.broker.registration.reads import WatchedReads
 from ottla.broker.registration.topic_nodes import Brokers, TopicNodes
-from ottla.broker.registration.view import BrokersView
+from ottla.broker.registration.view import RegisteredBrokers
 from ottla.model.errors import OttlaError
 from ottla.zookeeper import paths
-from ottla.zookeeper.errors import ConnectionLost, NodeError, SessionClosed, SessionLost
 from ottla.zookeeper.session import ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import NodeError, SessionClosed, SessionLost, ZooKeeperConnectionLost
 
 log = logging.getLogger(__name__)
 
-INTERRUPTED = (ConnectionLost, SessionLost, SessionClosed)
-"""Go on when the session is back."""
+INTERRUPTED = (ZooKeeperConnectionLost, SessionLost, SessionClosed)
+"""Errors after which work continues when the session is back."""
 
 
 class Chore(Enum):
-    """What can be to do beside single topics, in this order."""
+    """Chores beside single topics, in their order."""
 
     ROOTS = "roots"
     BROKERS = "brokers"
@@ -60,7 +60,7 @@ _AFTER_TOPICS = (Chore.ELECTION, Chore.REASSIGNMENT)
 
 
 class Registrar:
-    """Of one thread. `work` until it returns; again when a flag is up."""
+    """Used by one thread. Call `work` whenever a flag is up."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Registrar:
         self._admin_nodes = AdminNodes(session, self._reads, brokers, self._topic_nodes, clock)
         self._session_id = 0
         self._has_joined = False
-        self._view = BrokersView({}, -1)
+        self._view = RegisteredBrokers({}, -1)
         self._chores: set[Chore] = set()
         self._topics: set[str] = set()
         self._actions: dict[Chore, Callable[[], None]] = {
@@ -95,10 +95,11 @@ class Registrar:
         }
 
     def work(self) -> None:
-        """Do everything that is to do.
+        """Do all chores.
 
-        Raises one of INTERRUPTED, NodeError (somebody acts at the same time: soon again) or Conflict (later
-        again). What was wrong with one thing alone is logged, and that thing waits for the next flag.
+        Raises one of INTERRUPTED, NodeError (another session acts at the same time: try again soon) or
+        Conflict (try again later). An error of a single chore is logged, and that chore waits for the next
+        flag.
         """
         self._look()
         while self._chores or self._topics:
@@ -117,11 +118,11 @@ class Registrar:
             self._look()
 
     def tidy(self) -> None:
-        """Take away what has had its time; for now and then."""
+        """Delete old notes. Called at intervals."""
         self._chores.add(Chore.CONFIG_CHANGES)
 
     def _look(self) -> None:
-        """Take the flags down and note what there is to do."""
+        """Take the flags and note the chores."""
         raised = self._flags.take()
         if self._session.session_id not in {0, self._session_id}:
             self._begin_session()
@@ -140,7 +141,7 @@ class Registrar:
             self._chores.add(Chore.BROKERS)
 
     def _refresh(self, raised: Raised) -> None:
-        """See what has changed here."""
+        """Look up what has changed here."""
         if raised.brokers:
             self._chores.add(Chore.BROKERS)
         elif not raised.topics:
@@ -175,7 +176,7 @@ class Registrar:
         self._broker_nodes.make_roots()
         there = self._broker_nodes.agree_on_cluster(self._cluster_id)
         if there != self._cluster_id:
-            self._brokers.carry_out(JoinCluster(there))
+            self._brokers.carry_out(JoinClusterOrder(there))
             self._cluster_id = there
 
     def _publish_brokers(self) -> None:

@@ -24,17 +24,17 @@ from contextlib import suppress
 from typing import Self, TypeVar
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.partition import Partition
 from ottla.broker.registration.broker_nodes import Conflict
 from ottla.broker.registration.flags import Flags
-from ottla.broker.registration.offsets import ZooKeeperOffsets
+from ottla.broker.registration.offsets import OffsetsOfVersion0
 from ottla.broker.registration.orders import Order, carry_out
 from ottla.broker.registration.registrar import INTERRUPTED, Registrar
-from ottla.broker.registration.view import ClusterView, cluster_view
+from ottla.broker.registration.view import RegisteredView, cluster_view
+from ottla.broker.storage.partition import Partition
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import NodeError, SessionClosed
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.session import SessionState, ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import NodeError, SessionClosed
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,16 @@ class ZooKeeperRegistration:
         self._started: Future[None] = Future()
         self._ended = asyncio.Event()
         self._registrar = Registrar(
-            session, self, self._flags, cluster.cluster_id, cluster.now_ms, time.monotonic
+            session, self, self._flags, cluster.store.cluster_id, cluster.runtime.now_ms, time.monotonic
         )
-        self._told_of: str | None = None
+        self._last_warning: str | None = None
         self._tidied_at = time.monotonic()
-        self.offsets = ZooKeeperOffsets(session, cluster)
+        self.offsets = OffsetsOfVersion0(session, cluster.store, cluster.runtime.loop)
 
     @classmethod
     async def start(cls, cluster: Cluster) -> Self:
         """Register the nodes that are up. Raises ConfigError or ZooKeeperError; nothing is left then."""
-        config = cluster.config
+        config = cluster.store.config
         if not config.zookeeper_connect:
             raise ConfigError("zookeeper.connect is not set")
         timeout_ms = config.zookeeper_session_timeout_ms
@@ -78,9 +78,9 @@ class ZooKeeperRegistration:
         )
         registration = cls(cluster, KazooZooKeeperSession(settings))
         registration._flags.raise_brokers()
-        cluster.leader_listeners.append(registration._leader_changed)
-        cluster.topic_listeners.append(registration._flags.raise_topic)
-        cluster.node_listeners.append(registration._flags.raise_brokers)
+        cluster.leaders.leader_listeners.append(registration._leader_changed)
+        cluster.store.topic_listeners.append(registration._flags.raise_topic)
+        cluster.leaders.broker_listeners.append(registration._flags.raise_brokers)
         threading.Thread(target=registration._run, name="ottla-zookeeper", daemon=True).start()
         try:
             await asyncio.wrap_future(registration._started)
@@ -94,9 +94,9 @@ class ZooKeeperRegistration:
 
         A server that hangs is not waited for: the thread ends by itself when the session does.
         """
-        self._cluster.leader_listeners.remove(self._leader_changed)
-        self._cluster.topic_listeners.remove(self._flags.raise_topic)
-        self._cluster.node_listeners.remove(self._flags.raise_brokers)
+        self._cluster.leaders.leader_listeners.remove(self._leader_changed)
+        self._cluster.store.topic_listeners.remove(self._flags.raise_topic)
+        self._cluster.leaders.broker_listeners.remove(self._flags.raise_brokers)
         self._flags.stop()
         self.offsets.close()
         try:
@@ -107,9 +107,9 @@ class ZooKeeperRegistration:
     def _leader_changed(self, partition: Partition, _leader_before: int) -> None:
         self._flags.raise_topic(partition.topic)
 
-    # --- the brokers' side, asked from the thread
+    # --- the brokers, as the thread sees them
 
-    def view(self, names: set[str] | None) -> ClusterView:
+    def view(self, names: set[str] | None) -> RegisteredView:
         """See Brokers."""
         return self._on_loop(lambda: cluster_view(self._cluster, names))
 
@@ -123,10 +123,10 @@ class ZooKeeperRegistration:
         def run() -> None:
             try:
                 result.set_result(function())
-            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            except BaseException as error:  # noqa: BLE001 - raised in the calling thread
                 result.set_exception(error)
 
-        self._cluster.loop.call_soon_threadsafe(run)
+        self._cluster.runtime.loop.call_soon_threadsafe(run)
         while True:
             try:
                 return result.result(LOOP_CHECK_S)
@@ -151,14 +151,14 @@ class ZooKeeperRegistration:
         finally:
             self._session.close()
             with suppress(RuntimeError):  # a loop that did not wait for us is closed
-                self._cluster.loop.call_soon_threadsafe(self._ended.set)
+                self._cluster.runtime.loop.call_soon_threadsafe(self._ended.set)
 
     def _state_changed(self, state: SessionState) -> None:
         log.info("the ZooKeeper session is %s", state.value)
         self._flags.raise_session()
 
     def _register(self) -> None:
-        """For the first time. A node of before a crash goes with its session, and that is waited for."""
+        """Register for the first time. Waits until the nodes of a session from before a crash are gone."""
         end = time.monotonic() + (self._session.session_timeout_ms + TICK_MS) / 1000
         while not self._flags.is_stopping:
             try:
@@ -180,30 +180,30 @@ class ZooKeeperRegistration:
             pause_s = self._turn()
 
     def _turn(self) -> float:
-        """Do what is to do; how long to wait for the next flag."""
+        """Do what is due. Returns how long to wait for the next flag, in seconds."""
         if time.monotonic() - self._tidied_at > TIDY_PAUSE_S:
             self._tidied_at = time.monotonic()
             self._registrar.tidy()
         try:
             self._registrar.work()
         except INTERRUPTED as error:
-            self._tell(f"ZooKeeper is away, the brokers serve on: {error}")
+            self._warn(f"ZooKeeper is away, the brokers serve on: {error}")
             return CONFLICT_PAUSE_S
         except NodeError:
             return RACE_PAUSE_S
         except Conflict as error:
-            self._tell(f"not registered: {error}")
+            self._warn(f"not registered: {error}")
             return CONFLICT_PAUSE_S
         except Exception:
             log.exception("the registration in ZooKeeper failed, and is tried again")
             return TIDY_PAUSE_S
-        if self._told_of is not None:
-            self._told_of = None
+        if self._last_warning is not None:
+            self._last_warning = None
             log.warning("ZooKeeper is back, and the brokers are registered")
         return TIDY_PAUSE_S
 
-    def _tell(self, what: str) -> None:
-        """Once for each time that something goes wrong, not for each try."""
-        if self._told_of is None:
-            log.warning("%s", what)
-        self._told_of = what
+    def _warn(self, text: str) -> None:
+        """Log a warning once for each failure, not for each retry."""
+        if self._last_warning is None:
+            log.warning("%s", text)
+        self._last_warning = text

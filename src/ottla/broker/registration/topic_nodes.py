@@ -12,8 +12,8 @@ Configs go both ways: a change here that is not written yet is written, else wha
 Internal topics are made here only.
 
 Assignments have version 1, which 0.9 writes and everything up to 3.9 reads; a node that a newer tool wrote
-keeps its version and topic id. A partition that never had a leader has no state, as in Kafka. What is in sync
-is what is up; if nothing is, the last ones stay in the list, as in Kafka.
+keeps its version and topic id. A partition that never had a leader has no state, as in Kafka. The in-sync
+list has the brokers that are up; if none is up, the last list stays, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from ottla.broker.catalog import Replicas
-from ottla.broker.cluster import INTERNAL_TOPICS
-from ottla.broker.partition import NO_LEADER
-from ottla.broker.registration.orders import ConfigureTopic, CreateTopic, GrowTopic, Order
+from ottla.broker.registration.orders import ConfigureTopicOrder, CreateTopicOrder, GrowTopicOrder, Order
 from ottla.broker.registration.reads import WatchedReads
-from ottla.broker.registration.view import ClusterView, PartitionView, TopicView
+from ottla.broker.registration.view import RegisteredPartition, RegisteredTopic, RegisteredView
+from ottla.broker.storage.catalog import Replicas
+from ottla.broker.storage.partition import NO_LEADER
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.zookeeper import paths, recipes
-from ottla.zookeeper.errors import ZnodeError
 from ottla.zookeeper.session import CreateMode, CreateOperation, Operation, Znode, ZooKeeperSession
 from ottla.zookeeper.topic_znodes import (
     ConfigChange,
-    PartitionState,
+    PartitionStateZnode,
     TopicAssignment,
     decode_assignment,
     decode_config,
@@ -47,33 +46,34 @@ from ottla.zookeeper.topic_znodes import (
     encode_config_change,
     encode_partition_state,
 )
+from ottla.zookeeper.zookeeper_errors import ZnodeError
 
 log = logging.getLogger(__name__)
 
 OPERATIONS_AT_ONCE = 1000
 """Of one transaction: far below ZooKeeper's limit of 1 MB a request."""
 
-States = dict[int, PartitionState | None]
+States = dict[int, PartitionStateZnode | None]
 
 
 class Brokers(Protocol):
-    """The brokers' side, asked from the thread that works on ZooKeeper."""
+    """The brokers, as the thread that works on ZooKeeper sees them."""
 
-    def view(self, names: set[str] | None) -> ClusterView:
-        """What there is now; of all topics for None."""
+    def view(self, names: set[str] | None) -> RegisteredView:
+        """Return the present state of the named topics, or of all for None."""
 
     def carry_out(self, order: Order) -> None:
-        """Have the loop do it; raises what that raises."""
+        """Have the loop carry out an order. Raises what that raises."""
 
 
 class TopicNodes:
-    """Of one thread."""
+    """Used by one thread."""
 
     def __init__(self, session: ZooKeeperSession, reads: WatchedReads, brokers: Brokers) -> None:
         self._session = session
         self._reads = reads
         self._brokers = brokers
-        self._here: dict[str, TopicView] = {}
+        self._here: dict[str, RegisteredTopic] = {}
         self._known: dict[str, bytes] = {}  # ids of the topics that are in ZooKeeper because of us
         self._agreed: dict[str, Mapping[str, str]] = {}  # configs that both sides have
         self._states: dict[str, States] = {}  # as they stand in ZooKeeper
@@ -81,11 +81,11 @@ class TopicNodes:
         self.controller_epoch = 0
 
     def begin_session(self) -> None:
-        """What stands in ZooKeeper has to be read again."""
+        """Forget what ZooKeeper has: it must be read again."""
         self._states.clear()
 
-    def update(self, topics: Mapping[str, TopicView | None]) -> None:
-        """Topics have changed here."""
+    def update(self, topics: Mapping[str, RegisteredTopic | None]) -> None:
+        """Note topics that have changed here; None for a deleted one."""
         for name, view in topics.items():
             if view is None:
                 self._here.pop(name, None)
@@ -93,15 +93,15 @@ class TopicNodes:
                 self._here[name] = view
 
     def names(self) -> set[str]:
-        """All topics that are here, or were when ZooKeeper was last told."""
+        """Return all topics that are here, or were when ZooKeeper was last written."""
         return self._here.keys() | self._known.keys()
 
     def unsettled(self) -> set[str]:
-        """Topics that are on one side only."""
+        """Return the topics that are on one side only."""
         return set(self._reads.children(paths.TOPICS)) ^ (self._here.keys() & self._known.keys())
 
     def reconcile(self, name: str) -> None:
-        """Bring both sides into agreement; see the module."""
+        """Bring both sides of a topic into agreement, as the module's table says."""
         here, known = self._here.get(name), self._known.get(name)
         if known is not None and (here is None or here.topic_id != known):
             self.remove(name)
@@ -120,25 +120,25 @@ class TopicNodes:
 
     # --- here but not there, or on both sides
 
-    def _publish(self, name: str, here: TopicView) -> None:
-        found = self._reads.get(paths.topic(name))
-        there = _readable(name, found)
+    def _publish(self, name: str, here: RegisteredTopic) -> None:
+        znode = self._reads.get(paths.topic(name))
+        there = _readable(name, znode)
         if there is not None and len(there.partitions) > len(here.partitions) and name not in INTERNAL_TOPICS:
             here = self._grow(name, here, there)
-        if found is None:
+        if znode is None:
             recipes.write_persistent(self._session, paths.topic_config(name), encode_config(here.overrides))
             self._agreed[name] = here.overrides
         else:
             here = self._publish_config(name, here)
-        self._write(name, here, found, there)
+        self._write(name, here, znode, there)
         self._known[name] = here.topic_id
-        if found is None:
+        if znode is None:
             self._publish(name, here)  # a second look leaves the watch that a missing node could not have
 
-    def _grow(self, name: str, here: TopicView, there: TopicAssignment) -> TopicView:
+    def _grow(self, name: str, here: RegisteredTopic, there: TopicAssignment) -> RegisteredTopic:
         count = len(here.partitions)
         try:
-            self._brokers.carry_out(GrowTopic(name, count, _replicas(there)[count:]))
+            self._brokers.carry_out(GrowTopicOrder(name, count, _replicas(there)[count:]))
         except KafkaError as error:
             log.error(
                 "topic %r in ZooKeeper has %d partitions, here %d: %s",
@@ -149,16 +149,18 @@ class TopicNodes:
             )
         return self._refreshed(name, here)
 
-    def _refreshed(self, name: str, before: TopicView) -> TopicView:
-        """The topic as it is after an order. If it has gone meanwhile, the next turn sees to that."""
+    def _refreshed(self, name: str, before: RegisteredTopic) -> RegisteredTopic:
+        """Return the topic as it is after an order. If it is gone, the next turn handles that."""
         self.update(self._brokers.view({name}).topics)
         return self._here.get(name, before)
 
-    def _write(self, name: str, here: TopicView, found: Znode | None, there: TopicAssignment | None) -> None:
-        """Write assignment and states; what is missing in one transaction, so that a topic comes whole."""
+    def _write(
+        self, name: str, here: RegisteredTopic, znode: Znode | None, there: TopicAssignment | None
+    ) -> None:
+        """Write assignment and states; create missing nodes in one transaction, so a topic appears whole."""
         missing: list[Operation] = []
         wanted = TopicAssignment(dict(enumerate(here.replicas)))
-        if found is None:
+        if znode is None:
             missing.append(CreateOperation(paths.topic(name), encode_assignment(wanted)))
             self._states.pop(name, None)
         elif there is None or _replicas(there) != here.replicas:
@@ -196,15 +198,17 @@ class TopicNodes:
             if not child.isdecimal():
                 continue
             path = paths.partition_state(name, int(child))
-            found = recipes.read_if_present(self._session, path)
+            znode = recipes.read_if_present(self._session, path)
             try:
-                states[int(child)] = decode_partition_state(path, found.data) if found else None
+                states[int(child)] = decode_partition_state(path, znode.data) if znode else None
             except ZnodeError as error:
                 log.warning("written anew: %s", error)
                 states[int(child)] = None
         return states
 
-    def _state(self, view: PartitionView, before: PartitionState | None) -> PartitionState | None:
+    def _state(
+        self, view: RegisteredPartition, before: PartitionStateZnode | None
+    ) -> PartitionStateZnode | None:
         if before is None and view.leader == NO_LEADER:
             return None
         in_sync = view.in_sync or (before.isr if before else ())
@@ -214,22 +218,22 @@ class TopicNodes:
             in_sync,
         ):
             return before
-        return PartitionState(view.leader, view.leader_epoch, self.controller_epoch, in_sync)
+        return PartitionStateZnode(view.leader, view.leader_epoch, self.controller_epoch, in_sync)
 
     # --- there but not here
 
     def _adopt(self, name: str) -> None:
-        found = self._reads.get(paths.topic(name))
-        if found is None or self._refused.get(name) == found.stat.modified_zxid:
+        znode = self._reads.get(paths.topic(name))
+        if znode is None or self._refused.get(name) == znode.stat.modified_zxid:
             return
-        self._refused[name] = found.stat.modified_zxid
-        there = _readable(name, found)
+        self._refused[name] = znode.stat.modified_zxid
+        there = _readable(name, znode)
         if there is None:
             return
         overrides = self._config(name) or {}
         topic_id = base64.urlsafe_b64decode(there.topic_id + "==") if there.topic_id else b""
         try:
-            self._brokers.carry_out(CreateTopic(name, _replicas(there), overrides, topic_id))
+            self._brokers.carry_out(CreateTopicOrder(name, _replicas(there), overrides, topic_id))
         except KafkaError as error:
             if error.code != Code.TOPIC_ALREADY_EXISTS:
                 raise
@@ -243,20 +247,20 @@ class TopicNodes:
     # --- configs
 
     def reconcile_config(self, name: str) -> None:
-        """Somebody says that a topic's config has changed in ZooKeeper."""
+        """Use a topic's settings in ZooKeeper: a note says that they have changed."""
         here = self._here.get(name)
         if here is None or here.overrides != self._agreed.get(name):
             return  # new, or changed here as well: the next turn settles it
-        found = self._config(name) or {}
-        if found != here.overrides:
-            self._configure(name, here, found)
+        overrides = self._config(name) or {}
+        if overrides != here.overrides:
+            self._configure(name, here, overrides)
 
-    def _publish_config(self, name: str, here: TopicView) -> TopicView:
+    def _publish_config(self, name: str, here: RegisteredTopic) -> RegisteredTopic:
         if name not in self._agreed:
-            found = self._config(name)
-            if found is not None and found != here.overrides:
-                return self._configure(name, here, found)
-            if found is None:
+            overrides = self._config(name)
+            if overrides is not None and overrides != here.overrides:
+                return self._configure(name, here, overrides)
+            if overrides is None:
                 recipes.write_persistent(
                     self._session, paths.topic_config(name), encode_config(here.overrides)
                 )
@@ -267,29 +271,29 @@ class TopicNodes:
         self._agreed[name] = here.overrides
         return here
 
-    def _configure(self, name: str, here: TopicView, overrides: Mapping[str, str]) -> TopicView:
-        self._brokers.carry_out(ConfigureTopic(name, overrides))
+    def _configure(self, name: str, here: RegisteredTopic, overrides: Mapping[str, str]) -> RegisteredTopic:
+        self._brokers.carry_out(ConfigureTopicOrder(name, overrides))
         here = self._refreshed(name, here)
         self._agreed[name] = here.overrides
         return here
 
     def _config(self, name: str) -> dict[str, str] | None:
         path = paths.topic_config(name)
-        found = recipes.read_if_present(self._session, path)
+        znode = recipes.read_if_present(self._session, path)
         try:
-            return decode_config(path, found.data) if found else None
+            return decode_config(path, znode.data) if znode else None
         except ZnodeError as error:
             log.error("these settings are not used: %s", error)
             return None
 
 
-def _readable(name: str, found: Znode | None) -> TopicAssignment | None:
-    """The assignment, if partitions 0, 1, 2, … stand in it."""
-    if found is None:
+def _readable(name: str, znode: Znode | None) -> TopicAssignment | None:
+    """Return the assignment; None if it cannot be read or its partitions are not 0, 1, 2, …"""
+    if znode is None:
         return None
     path = paths.topic(name)
     try:
-        assignment = decode_assignment(path, found.data)
+        assignment = decode_assignment(path, znode.data)
         if not assignment.partitions or list(assignment.partitions) != list(
             range(len(assignment.partitions))
         ):

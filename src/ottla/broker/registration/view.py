@@ -1,25 +1,28 @@
-"""What ZooKeeper is told about the brokers of this process: frozen values, taken on their loop."""
+"""What is registered in ZooKeeper about the brokers of this process: frozen values, taken on their loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.broker.catalog import Replicas
 from ottla.broker.cluster import Cluster
+from ottla.broker.storage.catalog import Replicas
+from ottla.broker.storage.leaders import Leaders
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.model.address import Address
 
 
 @dataclass(frozen=True, slots=True)
-class BrokersView:
-    """The brokers that are up, with the address that clients are told, and the one that is controller."""
+class RegisteredBrokers:
+    """The brokers that are up, with the addresses for clients, and the controller."""
 
-    addresses: Mapping[int, tuple[str, int]]
+    addresses: Mapping[int, Address]
     controller_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One partition. `in_sync` are those of its brokers that are up: they share one log."""
+class RegisteredPartition:
+    """One partition. `in_sync` are its brokers that are up: they share one log."""
 
     replicas: Replicas
     leader: int
@@ -28,47 +31,48 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class RegisteredTopic:
     """One topic. Another id under the same name is another topic."""
 
     topic_id: bytes
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[RegisteredPartition, ...]
     overrides: Mapping[str, str]
 
     @property
     def replicas(self) -> tuple[Replicas, ...]:
-        """The brokers of each partition, the preferred one first."""
+        """The brokers of each partition, the preferred first."""
         return tuple(partition.replicas for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
-    """Topics that were asked for; None is one that does not exist."""
+class RegisteredView:
+    """The brokers, and some topics by name; None for a topic that does not exist."""
 
-    brokers: BrokersView
-    topics: Mapping[str, TopicView | None]
+    brokers: RegisteredBrokers
+    topics: Mapping[str, RegisteredTopic | None]
 
 
-def cluster_view(cluster: Cluster, names: Iterable[str] | None) -> ClusterView:
-    """What there is now; of all topics if no names are given. On the loop."""
-    addresses = {node.broker_id: (node.host, node.advertised_port) for node in cluster.nodes.values()}
-    wanted = list(cluster.partitions) if names is None else names
-    return ClusterView(
-        BrokersView(addresses, cluster.controller_id), {name: _topic_view(cluster, name) for name in wanted}
+def cluster_view(cluster: Cluster, names: Iterable[str] | None) -> RegisteredView:
+    """Return the present state of the named topics, or of all for None. Called on the loop."""
+    leaders, store = cluster.leaders, cluster.store
+    wanted = list(store.partitions) if names is None else names
+    return RegisteredView(
+        RegisteredBrokers(dict(leaders.brokers), leaders.controller_id),
+        {name: _topic_view(store, leaders, name) for name in wanted},
     )
 
 
-def _topic_view(cluster: Cluster, name: str) -> TopicView | None:
-    topic = cluster.catalog.topics.get(name)
+def _topic_view(store: TopicStore, leaders: Leaders, name: str) -> RegisteredTopic | None:
+    topic = store.catalog.topics.get(name)
     if topic is None or topic.is_deleting:
         return None
     partitions = tuple(
-        PartitionView(
+        RegisteredPartition(
             partition.replicas,
             partition.leader,
             partition.leader_epoch,
-            tuple(broker_id for broker_id in partition.replicas if broker_id in cluster.nodes),
+            tuple(leaders.alive(partition.replicas)),
         )
-        for partition in cluster.partitions[name]
+        for partition in store.partitions[name]
     )
-    return TopicView(topic.topic_id, partitions, topic.overrides)
+    return RegisteredTopic(topic.topic_id, partitions, topic.overrides)

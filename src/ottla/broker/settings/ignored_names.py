@@ -1,9 +1,9 @@
-"""Kafka's server properties, 0.9 to 4.x, that have no meaning in this broker: taken, so that people can bring
-their server.properties, and listed in `BrokerConfig.ignored`.
+"""Kafka's server properties, 0.9 to 4.x, that have no meaning in this broker.
 
-Most belong to what is not here: replication, controllers, security, transactions, remote storage, thread
-pools. Whole families go by their prefix: a slip of the pen inside one changes nothing. What would weaken a
-promise if it were ignored (an authorizer, a policy, closed znodes) is refused instead.
+They are accepted, so that a server.properties of Kafka can be used, and listed in `BrokerConfig.ignored`.
+Most belong to features that this broker does not have: replication, controllers, security, remote
+storage, thread pools. Whole families are accepted by their prefix. A property whose neglect would
+weaken a promise (an authorizer, a policy, closed znodes) is refused instead.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ FAMILIES = (
 
 NAMES = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
         "auto.include.jmx.reporter",
         "auto.leader.rebalance.enable",
         "background.threads",
@@ -56,7 +57,6 @@ NAMES = frozenset(
         "client.quota.callback.class",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
-        "default.replication.factor",
         "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",
         "eligible.leader.replicas.enable",
@@ -98,8 +98,8 @@ NAMES = frozenset(
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
+        "super.users",
         "telemetry.max.bytes",
-        "transactional.id.expiration.ms",
         "unclean.leader.election.interval.ms",
         "zookeeper.clientCnxnSocket",
         "zookeeper.max.in.flight.requests",
@@ -108,15 +108,18 @@ NAMES = frozenset(
 )
 
 REFUSED = {
-    "authorizer.class.name": "this broker cannot keep anybody out yet; leave it out where all may do all",
+    "authorizer.class.name": "this broker cannot keep anybody out yet; leave it out where all may do all. "
+    "super.users and allow.everyone.if.no.acl.found are ignored then",
     "alter.config.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
     "create.topic.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
     "config.providers": "this broker looks up no values elsewhere; write the values themselves",
     "remote.log.storage.system.enable": "this broker has no remote storage; leave it out or set it to false",
+    "transaction.two.phase.commit.enable": "this broker does not keep transactions open for a second phase; "
+    "leave it out or set it to false",
     "zookeeper.set.acl": "this broker writes znodes that all may change; leave it out or set it to false",
     "zookeeper.ssl.client.enable": "this broker does not encrypt yet; leave it out or set it to false",
 }
-"""With what a person reads. An empty value and false ask for nothing and are ignored."""
+"""Name → the end of the error text. An empty value and false ask for nothing and are ignored."""
 
 _SECRETS = (
     ".password",

@@ -1,4 +1,4 @@
-"""listeners and advertised.listeners → one host and port to bind, one to tell clients.
+"""listeners and advertised.listeners → the host and port to bind, and those that clients get.
 
     listeners=PLAINTEXT://:9092,CONTROLLER://:9093     controller.listener.names=CONTROLLER
     → 127.0.0.1:9092; the controller's listener is left out
@@ -34,12 +34,12 @@ class Listener(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a port."""
+    """Return a host as it is written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
 class Endpoints(NamedTuple):
-    """Where to listen, and what to tell; "" and 0 tell what is bound."""
+    """Where to listen, and the address that clients get; "" and 0 stand for what is bound."""
 
     host: str = LOOPBACK
     port: int = PORT
@@ -48,45 +48,43 @@ class Endpoints(NamedTuple):
 
 
 def endpoints(properties: Mapping[str, str]) -> Endpoints:
-    """What the properties about listeners come to; raises ConfigError."""
+    """Return what the properties about listeners mean. Raises ConfigError."""
     bound = _only(properties, "listeners")
-    told = _only(properties, "advertised.listeners")
+    advertised = _only(properties, "advertised.listeners")
     if bound is None:
         bound = Listener("PLAINTEXT", _text(properties, "host.name"), _number(properties, "port", PORT))
-    elif told and told.name != bound.name:
-        raise ConfigError(
-            f"advertised.listeners={told}: its name must be that of listeners={bound}, which is {bound.name}"
-        )
-    if told is None:
-        told = Listener(
+    elif advertised and advertised.name != bound.name:
+        raise ConfigError(f"advertised.listeners={advertised}: its name must be that of listeners={bound}")
+    if advertised is None:
+        advertised = Listener(
             "PLAINTEXT",
             _text(properties, "advertised.host.name"),
             _number(properties, "advertised.port", 0),
         )
-    return Endpoints(bound.host or LOOPBACK, bound.port, told.host, told.port)
+    return Endpoints(bound.host or LOOPBACK, bound.port, advertised.host, advertised.port)
 
 
 def parse_listeners(name: str, text: str) -> list[Listener]:
-    """The entries of a list; raises ConfigError."""
-    found = []
+    """Return the entries of a list of listeners. Raises ConfigError."""
+    listeners = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         match = _LISTENER.fullmatch(entry)
         if match is None or int(match[3]) > 65535:
             raise ConfigError(
                 f"{name}={entry}: it must be PROTOCOL://host:port, as PLAINTEXT://127.0.0.1:9092"
             )
-        found.append(Listener(match[1].upper(), match[2].strip("[]"), int(match[3])))
-    return found
+        listeners.append(Listener(match[1].upper(), match[2].strip("[]"), int(match[3])))
+    return listeners
 
 
 def _only(properties: Mapping[str, str], name: str) -> Listener | None:
-    """The client listener of a property, if there is one."""
+    """Return the client listener of a property, or None if the property is not set."""
     text = properties.get(name, "").strip()
     if not text:
         return None
     others = {_text(properties, "control.plane.listener.name").upper()}
     others.update(part.strip().upper() for part in _text(properties, "controller.listener.names").split(","))
-    listeners = [one for one in parse_listeners(name, text) if one.name not in others]
+    listeners = [listener for listener in parse_listeners(name, text) if listener.name not in others]
     if len(listeners) != 1:
         raise ConfigError(
             f"{name}={text}: {len(listeners)} listeners for clients; this broker has exactly one"
@@ -111,4 +109,4 @@ def _text(properties: Mapping[str, str], name: str) -> str:
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    return BROKER_SETTINGS[name].value_of(properties[name]) if name in properties else default
+    return BROKER_SETTINGS[name].parse(properties[name]) if name in properties else default

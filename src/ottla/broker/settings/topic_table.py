@@ -1,8 +1,8 @@
 """Every setting that a topic can have: those of Kafka 3.9, which include those of 4.x.
 
-Each row says what this broker does with it: it is honoured, or it is harmless by nature on one machine
-without replicas and remote storage, or only its harmless value is taken. A value that would promise what is
-not kept is refused.
+Each row says what this broker does with it: it has its effect, or none is needed on one machine without
+replicas and remote storage, or only its harmless value is accepted. A value that promises more than this
+broker does is refused.
 
 Kafka 4 raised the least segment.bytes to 1 MiB and lowered message.timestamp.after.max.ms to an hour; the
 rows have the values of 3.9, as `LogConfig` has.
@@ -12,48 +12,63 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.settings.setting import LONG_MAX, Setting, SettingType, table
-from ottla.log.config import TimestampType
+from ottla.broker.settings.setting import Setting, table
+from ottla.log.log_config import MessageTimestampType
+from ottla.model.errors import ConfigError
+from ottla.model.property_table import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, TEXT, Kind
 
+PRODUCER = "producer"
+"""The compression.type that leaves batches as they come."""
 _HOURS_7_DAYS = 168 * 3_600_000
 _UNREPLICATED = "Without effect: this broker does not replicate."
 _NOT_REMOTE = "Without effect: this broker has no remote storage."
-_AS_PRODUCED = "Without effect: batches are stored as the producer compressed them."
 _THROTTLED = r"\*|[0-9]+:[0-9]+|"
 
 
-def _row(name: str, kind: SettingType, default: Any, doc: str, *synonyms: str, **more: Any) -> Setting:
-    return Setting(name=name, type=kind, default=default, doc=doc, synonyms=synonyms, **more)
+def _row(name: str, kind: Kind, default: Any, doc: str, *broker_names: str, **more: Any) -> Setting:
+    return Setting(name, kind, default, doc, broker_names=broker_names, **more)
 
 
-def _long(name: str, default: int, doc: str, *synonyms: str, **more: Any) -> Setting:
-    return _row(name, SettingType.LONG, default, doc, *synonyms, **more)
+def _long(name: str, default: int, doc: str, *broker_names: str, **more: Any) -> Setting:
+    return _row(name, LONG, default, doc, *broker_names, **more)
 
 
-def _int(name: str, default: int, doc: str, *synonyms: str, **more: Any) -> Setting:
-    return _row(name, SettingType.INT, default, doc, *synonyms, **more)
+def _int(name: str, default: int, doc: str, *broker_names: str, **more: Any) -> Setting:
+    return _row(name, INT, default, doc, *broker_names, **more)
 
 
-def _flag(name: str, doc: str, *synonyms: str, default: bool = False, **more: Any) -> Setting:
-    return _row(name, SettingType.BOOLEAN, default, doc, *synonyms, **more)
+def _flag(name: str, doc: str, *broker_names: str, default: bool = False, **more: Any) -> Setting:
+    return _row(name, BOOLEAN, default, doc, *broker_names, **more)
+
+
+def _is_before_format_2(version: str) -> bool:
+    """Return whether a version of Kafka is older than 0.11, the first that has format 2."""
+    first, second = version.partition("-")[0].split(".")[:2]
+    return (int(first), int(second)) < (0, 11)
+
+
+def _gzip_level(level: int) -> int:
+    if level == 0:
+        raise ConfigError("compression.gzip.level=0: it must be 1 to 9, or -1 for the default")
+    return level
 
 
 def or_unlimited(value: int) -> int:
-    """Kafka takes every negative number for no limit; LogConfig only -1."""
+    """Return -1 for every negative number: Kafka takes them all for no limit, LogConfig only -1."""
     return max(value, -1)
 
 
 _LOG_ROWS = (
     _row(
         "cleanup.policy",
-        SettingType.LIST,
+        LIST,
         ("delete",),
         "How old data goes: whole segments by age and size (delete), or all but the last value of each key "
         "(compact), or both.",
         "log.cleanup.policy",
         choices=("compact", "delete"),
         target="log.cleanup_policy",
-        convert=frozenset,
+        check=frozenset,
     ),
     _long(
         "retention.ms",
@@ -71,7 +86,7 @@ _LOG_ROWS = (
         "log.retention.bytes",
         unit="bytes",
         target="log.retention_bytes",
-        convert=or_unlimited,
+        check=or_unlimited,
     ),
     _int(
         "segment.bytes",
@@ -94,7 +109,7 @@ _LOG_ROWS = (
     _long(
         "segment.jitter.ms",
         0,
-        "By up to this much a segment is closed before segment.ms, so that not all partitions roll at once.",
+        "A segment is closed up to this time before segment.ms, so that not all partitions roll at once.",
         *("log.roll.jitter.ms", "log.roll.jitter.hours"),
         unit="ms",
         minimum=0,
@@ -103,7 +118,7 @@ _LOG_ROWS = (
     _int(
         "segment.index.bytes",
         10 << 20,
-        "How large a segment's index of offsets may grow; a full one closes the segment.",
+        "The largest offset index of a segment; a full index closes the segment.",
         "log.index.size.max.bytes",
         unit="bytes",
         minimum=4,
@@ -112,7 +127,7 @@ _LOG_ROWS = (
     _int(
         "index.interval.bytes",
         4096,
-        "About so many bytes of records lie between two entries of an index.",
+        "The number of bytes of records between two entries of an index, about.",
         "log.index.interval.bytes",
         unit="bytes",
         minimum=0,
@@ -121,7 +136,7 @@ _LOG_ROWS = (
     _int(
         "max.message.bytes",
         (1 << 20) + 12,
-        "The largest batch that is taken, compressed if it came compressed, with its header.",
+        "The largest batch that is accepted, as it was sent (compressed or not), with its header.",
         "message.max.bytes",
         unit="bytes",
         minimum=0,
@@ -130,7 +145,7 @@ _LOG_ROWS = (
     _long(
         "delete.retention.ms",
         86_400_000,
-        "How long compaction keeps the mark of a deleted key for readers that are behind.",
+        "How long compaction keeps the tombstone of a deleted key for readers that are behind.",
         "log.cleaner.delete.retention.ms",
         unit="ms",
         minimum=0,
@@ -138,9 +153,9 @@ _LOG_ROWS = (
     ),
     _row(
         "min.cleanable.dirty.ratio",
-        SettingType.DOUBLE,
+        DOUBLE,
         0.5,
-        "The part of a log that must be new since its last compaction before the next one is worth it.",
+        "The share of a log that must be new since its last compaction before it is compacted again.",
         "log.cleaner.min.cleanable.ratio",
         minimum=0,
         maximum=1,
@@ -166,13 +181,13 @@ _LOG_ROWS = (
     ),
     _row(
         "message.timestamp.type",
-        SettingType.STRING,
+        TEXT,
         "CreateTime",
         "Whose clock stamps the records: the producer's (CreateTime) or the broker's (LogAppendTime).",
         "log.message.timestamp.type",
         choices=("CreateTime", "LogAppendTime"),
         target="log.message_timestamp_type",
-        convert=TimestampType,
+        check=MessageTimestampType,
     ),
     _long(
         "message.timestamp.before.max.ms",
@@ -208,7 +223,7 @@ _BROKER_ROWS = (
         "flush.messages",
         LONG_MAX,
         "After how many records the log is forced to disk. Any number here means that every write is on disk "
-        "before it is acknowledged: more often than asked, never less.",
+        "before it is acknowledged: more often than set, never less often.",
         "log.flush.interval.messages",
         minimum=1,
         target="flush_messages",
@@ -217,7 +232,7 @@ _BROKER_ROWS = (
         "flush.ms",
         LONG_MAX,
         "After what time the log is forced to disk. Any time here means that every write is on disk before "
-        "it is acknowledged: sooner than asked, never later.",
+        "it is acknowledged: sooner than set, never later.",
         *("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         unit="ms",
         minimum=0,
@@ -235,7 +250,7 @@ _BROKER_ROWS = (
     _int(
         "min.insync.replicas",
         1,
-        "How many replicas must have a write that asks for all of them. There is one: above 1, such writes "
+        "How many replicas must have a write with acks=all. There is one: above 1, such writes "
         "are refused as by a Kafka whose other replicas are down.",
         "min.insync.replicas",
         minimum=1,
@@ -248,28 +263,57 @@ _BROKER_ROWS = (
         default=True,
         target="message_downconversion",
     ),
+    _row(
+        "message.format.version",
+        TEXT,
+        "3.0-IV1",
+        "Messages of the old formats 0 and 1 are stored as they came if this is a version before 0.11, for "
+        "example 0.9.0; but not a compressed one that holds more than 256 KiB. Otherwise they become batches "
+        "of format 2. Kafka since 3.0 always does that.",
+        "log.message.format.version",
+        pattern=r"[0-9]+\.[0-9]+(\.[0-9]+)*(-IV[0-9]+)?",
+        target="keeps_old_formats",
+        check=_is_before_format_2,
+    ),
 )
 
 _HARMLESS_ROWS = (
     _row(
         "compression.type",
-        SettingType.STRING,
-        "producer",
-        "Batches are stored as the producer compressed them; this broker compresses nothing anew, so "
-        "producer is the only value.",
+        TEXT,
+        PRODUCER,
+        "How batches are stored: producer keeps the codec they come with; others compress them anew.",
         "compression.type",
-        choices=("producer",),
+        target="compression_type",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", PRODUCER),
     ),
-    _int("compression.gzip.level", -1, _AS_PRODUCED, "compression.gzip.level", minimum=-1, maximum=9),
-    _int("compression.lz4.level", 9, _AS_PRODUCED, "compression.lz4.level", minimum=1, maximum=17),
-    _int("compression.zstd.level", 3, _AS_PRODUCED, "compression.zstd.level", minimum=-131072, maximum=22),
-    _row(
-        "message.format.version",
-        SettingType.STRING,
-        "3.0-IV1",
-        "Without effect, as in Kafka since 3.0: records are stored in the format that they came in.",
-        "log.message.format.version",
-        pattern=r"[0-9]+\.[0-9]+(\.[0-9]+)*(-IV[0-9]+)?",
+    _int(
+        "compression.gzip.level",
+        -1,
+        "The level of gzip if compression.type is gzip.",
+        "compression.gzip.level",
+        target="gzip_level",
+        minimum=-1,
+        maximum=9,
+        check=_gzip_level,
+    ),
+    _int(
+        "compression.lz4.level",
+        9,
+        "The level of lz4 if compression.type is lz4.",
+        "compression.lz4.level",
+        target="lz4_level",
+        minimum=1,
+        maximum=17,
+    ),
+    _int(
+        "compression.zstd.level",
+        3,
+        "The level of zstd if compression.type is zstd.",
+        "compression.zstd.level",
+        target="zstd_level",
+        minimum=-131072,
+        maximum=22,
     ),
     _flag(
         "preallocate",
@@ -281,8 +325,8 @@ _HARMLESS_ROWS = (
         "Without effect: a partition's only replica is its leader.",
         "unclean.leader.election.enable",
     ),
-    _row("leader.replication.throttled.replicas", SettingType.LIST, (), _UNREPLICATED, pattern=_THROTTLED),
-    _row("follower.replication.throttled.replicas", SettingType.LIST, (), _UNREPLICATED, pattern=_THROTTLED),
+    _row("leader.replication.throttled.replicas", LIST, (), _UNREPLICATED, pattern=_THROTTLED),
+    _row("follower.replication.throttled.replicas", LIST, (), _UNREPLICATED, pattern=_THROTTLED),
     _flag("remote.storage.enable", "Only false: this broker has no remote storage.", choices=("false",)),
     _flag("remote.log.copy.disable", _NOT_REMOTE),
     _flag("remote.log.delete.on.disable", _NOT_REMOTE),

@@ -1,4 +1,4 @@
-"""What brokers say when they refuse, in their own words, which Kafka's tools print."""
+"""Error messages of brokers as Kafka's tools print them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _JAVA_PACKAGE = "org.apache.kafka.common.errors."
 
 
 def broker_message(error: OttlaError) -> str:
-    """The broker's own message if it sent one, else what Kafka says of the code."""
+    """The broker's own message if it sent one, else Kafka's text for the error code."""
     if not isinstance(error, KafkaError):
         return str(error)
     ending = f"): {error.error.name} ({error.code}): {error.error.text}"
@@ -43,7 +43,7 @@ def broker_message(error: OttlaError) -> str:
 
 
 def java_class(error: Exception) -> str:
-    """The Java class of an error; of one that brokers do not send, ours."""
+    """The Java class name of an error; for errors that brokers do not send, our class name."""
     if not isinstance(error, KafkaError):
         return f"{type(error).__module__}.{type(error).__qualname__}"
     words = "".join(word.capitalize() for word in error.error.name.removesuffix("_EXCEPTION").split("_"))

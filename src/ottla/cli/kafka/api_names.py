@@ -1,4 +1,4 @@
-"""The calls that clients of Kafka 4.3 know: their names, and the newest version of each."""
+"""The APIs that clients of Kafka 4.3 know: names and newest versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions: which calls each broker answers, and in which versions."""
+"""kafka-broker-api-versions: which APIs and versions each broker serves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print them."""
+    """Print the APIs of every broker."""
     return run_tool(TOOL, arguments)
 
 
@@ -31,25 +31,27 @@ def _act(options: Options) -> int:
             answer = pool.to(node.broker_id).call(who)
             if answer.error_code:
                 raise KafkaError(answer.error_code, f"{node.host}:{node.port}: ApiVersions")
-            told = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-            show(broker_text(node, told))
+            ranges = {
+                api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in answer.api_keys
+            }
+            show(broker_text(node, ranges))
     return 0
 
 
-def broker_text(node: BrokerNode, told: Ranges) -> str:
-    """A broker and its calls, those that Kafka 4 knows and those beyond them."""
-    keys = sorted({*API_NAMES, *told})
-    lines = ",\n".join(f"\t{_call_text(key, told.get(key))}" for key in keys)
+def broker_text(node: BrokerNode, ranges: Ranges) -> str:
+    """The text for a broker: its APIs, those that Kafka 4 knows and others."""
+    keys = sorted({*API_NAMES, *ranges})
+    lines = ",\n".join(f"\t{_call_text(key, ranges.get(key))}" for key in keys)
     rack = node.rack or "null"
     head = f"{node.host}:{node.port} (id: {node.broker_id} rack: {rack} isFenced: false)"
     return f"{head} -> (\n{lines}\n)"
 
 
-def _call_text(key: int, told: tuple[int, int] | None) -> str:
+def _call_text(key: int, version_range: tuple[int, int] | None) -> str:
     name, newest = API_NAMES.get(key, ("UNKNOWN", -1))
-    if told is None:
+    if version_range is None:
         return f"{name}({key}): UNSUPPORTED"
-    low, high = told
+    low, high = version_range
     versions = str(low) if low == high else f"{low} to {high}"
     if key not in API_NAMES:
         return f"{name}({key}): {versions}"

@@ -1,11 +1,11 @@
-"""Connections to the brokers of a cluster, one by one, for what is asked of each of them."""
+"""Connections to every broker of a cluster, for questions that each of them has to answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ottla.client.config import ClientConfig
+from ottla.client.client_config import ClientConfig
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.model.cluster_view import BrokerNode
@@ -15,7 +15,7 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 
 @contextmanager
 def linked(properties: Mapping[str, object]) -> Iterator[tuple[ConnectionPool, list[BrokerNode]]]:
-    """A pool, and the brokers by their ids."""
+    """A connection pool, and the brokers in the order of their ids."""
     config = ClientConfig.from_properties(properties)
     metadata = ClusterMetadata(config)
     try:
@@ -27,6 +27,6 @@ def linked(properties: Mapping[str, object]) -> Iterator[tuple[ConnectionPool, l
 
 
 def has_api(properties: Mapping[str, object], key: int) -> bool:
-    """Whether a broker of the cluster has a call."""
+    """Whether a broker of the cluster serves an API."""
     with linked(properties) as (pool, _):
         return key in pool.to_any().versions.ranges

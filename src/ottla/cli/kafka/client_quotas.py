@@ -1,7 +1,7 @@
-"""Quotas of clients, users and addresses for kafka-configs: they are kept by the cluster, beside settings.
+"""Quotas of clients, users and addresses for kafka-configs: the cluster stores them beside settings.
 
-An entity is a user, a client, both together, or an address; a name of "" is what holds for all that have
-none of their own.
+An entity is a user, a client, both together, or an address. The name "" is the default for all that have no
+quota of their own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from decimal import Decimal
 from typing import TypeVar
 
 from ottla.cli.kafka.broker_links import linked
-from ottla.cli.kafka.java_order import java_hash, java_order, java_order_by
+from ottla.cli.kafka.java_order import java_order, java_order_by
 from ottla.cli.kafka.tool import Refused, show
 from ottla.client.connection import Connection
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
+from ottla.model.java_hashes import java_hash
 from ottla.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterQuotaEntity,
@@ -49,28 +50,28 @@ Entity = Sequence[tuple[str, str | None]]
 
 
 def describe(properties: Mapping[str, object], entity: Entity) -> None:
-    """Print the quotas, and of users their credentials too."""
+    """Print the quotas, and the credentials of users."""
     with linked(properties) as (pool, _):
         link = pool.to_any()
-        for one in _quotas(link, entity):
-            names = {each.entity_type: each.entity_name for each in one.entity}
+        for quota in _quotas(link, entity):
+            names = {part.entity_type: part.entity_name for part in quota.entity}
             who = ", ".join(_who(kind, names[kind]) for kind in _WORDS if kind in names)
-            values = {each.key: each.value for each in one.values}
-            told = ", ".join(
+            values = {entry.key: entry.value for entry in quota.values}
+            text = ", ".join(
                 f"{key}={_java_number(values[key])}" for key in java_order(values, _SMALLEST_TABLE)
             )
-            show(f"Quota configs for {who} are {told}")
+            show(f"Quota configs for {who} are {text}")
         kinds = [kind for kind, _ in entity]
         if kinds == ["users"] and entity[0][1] != "":
             _describe_credentials(link, entity[0][1])
 
 
 def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str, str | None]) -> None:
-    """Set quotas; None takes one away."""
+    """Set quotas; None removes one."""
     _check(entity, changes)
     with linked(properties) as (pool, _):
         link = pool.to_any()
-        known = {each.key for one in _quotas(link, entity) for each in one.values}
+        known = {entry.key for quota in _quotas(link, entity) for entry in quota.values}
         missing = [name for name, value in changes.items() if value is None and name not in known]
         if missing:
             raise Refused(f"Invalid config(s): {','.join(missing)}")
@@ -83,33 +84,33 @@ def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str
                 for name, value in changes.items()
             ],
         )
-        answer = _asked(link, AlterClientQuotasRequest(entries=[wanted], validate_only=False))
-        for one in answer.entries:
-            if one.error_code:
-                raise _failure(one.error_code, one.error_message)
+        answer = _response_to(link, AlterClientQuotasRequest(entries=[wanted], validate_only=False))
+        for entry in answer.entries:
+            if entry.error_code:
+                raise _failure(entry.error_code, entry.error_message)
 
 
 def _quotas(link: Connection, entity: Entity) -> list[QuotaEntry]:
-    """In the order in which Java's map has them."""
+    """The quotas in the order of Java's map."""
     matches = {None: _ANY, "": _DEFAULT}
     components = [
         QuotaFilter(entity_type=KINDS[kind], match_type=matches.get(name, _EXACT), match=name or None)
         for kind, name in entity
     ]
-    answer = _asked(link, DescribeClientQuotasRequest(components=components, strict=True))
+    answer = _response_to(link, DescribeClientQuotasRequest(components=components, strict=True))
     if answer.error_code:
         raise _failure(answer.error_code, answer.error_message)
     return java_order_by(answer.entries or [], _entity_hash, _SMALLEST_TABLE)
 
 
-def _entity_hash(one: QuotaEntry) -> int:
-    names = (java_hash(each.entity_name) if each.entity_name is not None else 0 for each in one.entity)
-    kinds = (java_hash(each.entity_type) for each in one.entity)
-    return (31 + sum(kind ^ name for kind, name in zip(kinds, names, strict=True))) & 0xFFFFFFFF
+def _entity_hash(entry: QuotaEntry) -> int:
+    names = (java_hash(part.entity_name) if part.entity_name is not None else 0 for part in entry.entity)
+    kinds = (java_hash(part.entity_type) for part in entry.entity)
+    return 31 + sum(kind ^ name for kind, name in zip(kinds, names, strict=True))
 
 
 def _java_number(value: float) -> str:
-    """As Java prints a double: from ten million on with an exponent."""
+    """A number as Java prints a double: from ten million on with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     digits, exponent = f"{Decimal(repr(value)).normalize():e}".split("e")
@@ -122,18 +123,18 @@ def _who(kind: str, name: str | None) -> str:
 
 def _describe_credentials(link: Connection, user: str | None) -> None:
     users = None if user is None else [UserName(name=user)]
-    answer = _asked(link, DescribeUserScramCredentialsRequest(users=users))
+    answer = _response_to(link, DescribeUserScramCredentialsRequest(users=users))
     if answer.error_code:
         raise _failure(answer.error_code, answer.error_message)
-    for one in answer.results:
-        if one.error_code and one.error_code != _NO_SUCH_USER:
-            raise _failure(one.error_code, one.error_message)
-        told = ", ".join(
-            f"{_MECHANISMS.get(each.mechanism, 'UNKNOWN')}=iterations={each.iterations}"
-            for each in one.credential_infos
+    for result in answer.results:
+        if result.error_code and result.error_code != _NO_SUCH_USER:
+            raise _failure(result.error_code, result.error_message)
+        text = ", ".join(
+            f"{_MECHANISMS.get(credential_info.mechanism, 'UNKNOWN')}=iterations={credential_info.iterations}"
+            for credential_info in result.credential_infos
         )
-        if told:
-            show(f"SCRAM credential configs for user-principal '{one.user}' are {told}")
+        if text:
+            show(f"SCRAM credential configs for user-principal '{result.user}' are {text}")
 
 
 def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:
@@ -154,7 +155,7 @@ def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:
 
 
 def _scala_names(added: list[str], strange: Iterable[str]) -> str:
-    """As Scala prints a collection, of which kind it may be."""
+    """Names as Scala prints a collection."""
     return f"Set({', '.join(added)})" if added else f"ArrayBuffer({', '.join(strange)})"
 
 
@@ -165,7 +166,7 @@ def _number(name: str, text: str | None) -> float:
         raise Refused(f"Cannot parse quota configuration value for {name}: {text}") from None
 
 
-def _asked(link: Connection, message: Request[R]) -> R:
+def _response_to(link: Connection, message: Request[R]) -> R:
     if message.API.key not in link.versions.ranges:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", message.API.name).upper()
         raise _failure(Code.UNSUPPORTED_VERSION, f"The node does not support {name}")

@@ -16,7 +16,6 @@ from ottla.admin import (
     topic_resource,
 )
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
-from ottla.broker.settings.java_properties import read_properties
 from ottla.cli.kafka import client_quotas
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options, WrongFlags
@@ -26,6 +25,7 @@ from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import Refused, one_action, run_tool, show, tool_of
 from ottla.cli.kafka.usage.configs import SHORTCUTS, USAGE
 from ottla.model.errors import ConfigError, KafkaError
+from ottla.model.java_properties import read_properties
 from ottla.zookeeper import paths
 from ottla.zookeeper.recipes import children_if_present
 
@@ -38,7 +38,7 @@ _PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Tell or change settings."""
+    """Print or change settings."""
 
     def act(options: Options) -> int:
         try:
@@ -65,7 +65,7 @@ def _act(options: Options) -> int:
         )
     entity = _entity(options)
     kind, name = entity[0]
-    if action == "alter" and any(one is None for _, one in entity):
+    if action == "alter" and any(entity_name is None for _, entity_name in entity):
         which = "users, clients, brokers or ips" if kind != "topics" else "topics"
         default = " or default entity" if kind != "topics" else ""
         raise Refused(f"An entity-name{default} must be specified with --alter of {which}")
@@ -88,7 +88,10 @@ def _act(options: Options) -> int:
 
 
 def _entity(options: Options) -> list[tuple[str, str | None]]:
-    """Types and names: "" is the default, None is all. Only users and clients come together."""
+    """Entity types and names: "" is the default entity, None all of them.
+
+    Only users and clients can be combined.
+    """
     kinds = options.values("entity-type")
     if options.has("entity-name") and options.has("entity-default"):
         raise Refused("--entity-name and --entity-default together: say --user-defaults or --client-defaults")
@@ -101,23 +104,23 @@ def _entity(options: Options) -> list[tuple[str, str | None]]:
             )
     if len(names) > len(kinds):
         raise Refused("More entity names specified than entity types")
-    found: list[tuple[str, str | None]] = list(zip_longest(kinds, names))
-    found += [(f"{one}s", options.text(one)) for one in SHORTCUTS if options.has(one)]
-    found += [(f"{one}s", "") for one in SHORTCUTS[1:] if options.has(f"{one}-defaults")]
-    if not found:
+    entities: list[tuple[str, str | None]] = list(zip_longest(kinds, names))
+    entities += [(f"{kind}s", options.text(kind)) for kind in SHORTCUTS if options.has(kind)]
+    entities += [(f"{kind}s", "") for kind in SHORTCUTS[1:] if options.has(f"{kind}-defaults")]
+    if not entities:
         raise WrongFlags("At least one entity type must be specified")
-    if len(found) > 1 and sorted(kind for kind, _ in found) != ["clients", "users"]:
+    if len(entities) > 1 and sorted(kind for kind, _ in entities) != ["clients", "users"]:
         raise Refused("Only users and clients may be given together")
-    return found
+    return entities
 
 
 def _resources(admin: Admin, kind: str, name: str | None) -> list[ConfigResource]:
     if kind == "topics":
         names = java_order(admin.list_topics()) if name is None else [name]
-        return [topic_resource(one) for one in names]
+        return [topic_resource(name) for name in names]
     if name is None:
-        numbers = [one.broker_id for one in admin.describe_cluster().brokers]
-        return [*(broker_resource(one) for one in numbers), broker_resource(None)]
+        numbers = [broker.broker_id for broker in admin.describe_cluster().brokers]
+        return [*(broker_resource(number) for number in numbers), broker_resource(None)]
     return [ConfigResource(ConfigKind.BROKER, name)]
 
 
@@ -138,7 +141,9 @@ def _describe(admin: Admin, resource: ConfigResource, *, tells_all: bool) -> Non
 
 
 def _entry_line(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{one.source.name}:{one.name}={_value(one.value)}" for one in entry.synonyms)
+    synonyms = ", ".join(
+        f"{synonym.source.name}:{synonym.name}={_value(synonym.value)}" for synonym in entry.synonyms
+    )
     secret = str(entry.is_sensitive).lower()
     return f"  {entry.name}={_value(entry.value)} sensitive={secret} synonyms={{{synonyms}}}"
 
@@ -153,7 +158,7 @@ def _changes(options: Options) -> dict[str, str | None]:
         changes |= read_properties(options.text("add-config-file"))
     changes |= added(options.values("add-config"))
     for text in options.values("delete-config"):
-        changes |= dict.fromkeys((one.strip() for one in text.split(",") if one.strip()), None)
+        changes |= dict.fromkeys((part.strip() for part in text.split(",") if part.strip()), None)
     if not changes:
         raise WrongFlags(
             "At least one of --add-config, --add-config-file, or --delete-config must be specified with "
@@ -163,8 +168,8 @@ def _changes(options: Options) -> dict[str, str | None]:
 
 
 def added(texts: Iterable[str]) -> dict[str, str]:
-    """Of `a=1,b=[2,3]`: a value with commas is in brackets."""
-    found: dict[str, str] = {}
+    """Parse `a=1,b=[2,3]`; a value with commas is in brackets."""
+    properties: dict[str, str] = {}
     for text in texts:
         at = 0
         while at < len(text):
@@ -174,9 +179,9 @@ def added(texts: Iterable[str]) -> dict[str, str]:
                     "requirement failed: Invalid entity config: all configs to be added must be in the "
                     'format "key=val".'
                 )
-            found[match[1]] = match[2].removeprefix("[").removesuffix("]").strip()
+            properties[match[1]] = match[2].removeprefix("[").removesuffix("]").strip()
             at = match.end()
-    return found
+    return properties
 
 
 # --- as Kafka 0.9
@@ -201,8 +206,8 @@ def _in_zookeeper(action: str, options: Options) -> int:
             else children_if_present(session, paths.parent(paths.entity_config(kind, "x")))
         )
         for name in [options.text("entity-name")] if options.has("entity-name") else every:
-            found = topics.configs(kind, name)
-            settings = ",".join(f"{key}={found[key]}" for key in java_order(found))
+            configs = topics.configs(kind, name)
+            settings = ",".join(f"{key}={configs[key]}" for key in java_order(configs))
             show(f"Configs for {kind}:{name} are {settings}")
     return 0
 

@@ -1,4 +1,4 @@
-"""kafka-console-consumer: records of a topic, a line each."""
+"""kafka-console-consumer: prints the records of a topic, one per line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BAD_OFFSET = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print records until there are enough of them, or nobody wants more."""
+    """Print records until a limit is reached or it is interrupted."""
     return run_tool(TOOL, arguments)
 
 
@@ -42,10 +42,10 @@ def _act(options: Options) -> int:
             )
     most = options.whole("max-messages")
     count = 0
-    with ended_by_signals(), records(wish) as found:
+    with ended_by_signals(), records(wish) as source:
         try:
             sys.stdout.flush()
-            for record in islice(found, most if most >= 0 else None):
+            for record in islice(source, most if most >= 0 else None):
                 count += 1
                 _write(write, record, skips=options.has("skip-message-on-error"))
         finally:
@@ -78,12 +78,14 @@ def _wish(options: Options) -> Wish:
         **file_properties(options.value("command-config")),
     }
     more = pairs([*options.values("consumer-property"), *options.values("command-property")])
-    groups = [one for one in (options.value("group"), given.get("group.id"), more.get("group.id")) if one]
+    groups = [
+        group for group in (options.value("group"), given.get("group.id"), more.get("group.id")) if group
+    ]
     if len(set(groups)) > 1:
         raise WrongFlags(
             "The group ids provided in different places (directly using '--group', via "
             "'--consumer-property', or via '--consumer.config') do not match. "
-            f"Detected group ids: {', '.join(repr(one) for one in dict.fromkeys(groups))}"
+            f"Detected group ids: {', '.join(repr(group) for group in dict.fromkeys(groups))}"
         )
     if groups and options.has("partition"):
         raise WrongFlags("Options group and partition cannot be specified together.")
@@ -128,7 +130,7 @@ def _check(options: Options, *, is_old: bool) -> None:
 
 
 def _start(options: Options, properties: dict[str, object]) -> int | str:
-    """Where to begin: an offset, or "earliest" or "latest" where there is none."""
+    """Where to begin: an offset, "earliest" or "latest"."""
     reset = properties.pop("auto.offset.reset", None)
     if options.has("from-beginning") and reset not in (None, "earliest"):
         raise Refused(

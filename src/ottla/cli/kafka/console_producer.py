@@ -1,6 +1,6 @@
-"""kafka-console-producer: lines of standard input, each a record.
+"""kafka-console-producer: sends each line of standard input as a record.
 
-Unlike Kafka's, which with --broker-list asks for no acknowledgement, it ends when all records are stored, and
+Kafka's tool asks for no acknowledgement with --broker-list. This one ends when all records are stored, and
 with an error if some are not.
 """
 
@@ -38,7 +38,7 @@ _READERS = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Send what comes until its end."""
+    """Send lines until the input ends."""
     return run_tool(TOOL, arguments)
 
 
@@ -63,6 +63,7 @@ def _act(options: Options) -> int:
     from ottla.producer import Producer
 
     with Producer(properties) as producer:
+        producer.check_brokers()
         for line in lines():
             record = reader.read(line)
             delivery = producer.send(topic, record.value, record.key, headers=record.headers or None)
@@ -72,11 +73,11 @@ def _act(options: Options) -> int:
 
 
 def lines() -> Iterator[str]:
-    """Standard input, line by line; on a terminal with a prompt, as Kafka has it."""
+    """Yield the lines of standard input; on a terminal with Kafka's prompt."""
     source = io.TextIOWrapper(sys.stdin.buffer, "utf-8", errors="surrogateescape")
-    is_asked = sys.stdin.isatty() and sys.stdout.isatty()
+    has_prompt = sys.stdin.isatty() and sys.stdout.isatty()
     while True:
-        if is_asked:
+        if has_prompt:
             sys.stdout.write(">")
             sys.stdout.flush()
         line = source.readline()
@@ -88,7 +89,7 @@ def lines() -> Iterator[str]:
 
 def _properties(options: Options, *, is_old: bool) -> dict[str, object]:
     address = "broker-list" if is_old else "bootstrap-server"
-    found: dict[str, object] = {
+    properties: dict[str, object] = {
         "client.id": "console-producer",
         **profile_properties(),
         **file_properties(options.value("producer.config")),
@@ -97,11 +98,11 @@ def _properties(options: Options, *, is_old: bool) -> dict[str, object]:
         "bootstrap.servers": check_addresses(options.text(address)),
     }
     if options.has("compression-codec"):
-        found["compression.type"] = options.text("compression-codec") or "gzip"
+        properties["compression.type"] = options.text("compression-codec") or "gzip"
     for flag, name in _PROPERTY_OF.items():
         if options.has(flag) and not (is_old and flag == "batch-size"):
-            found[name] = options.text(flag)
-    return found
+            properties[name] = options.text(flag)
+    return properties
 
 
 TOOL = tool_of(USAGE, _act)

@@ -1,12 +1,11 @@
-"""kafka-consumer-groups: listed, described, moved, deleted; with --zookeeper classic groups."""
+"""kafka-consumer-groups: lists, describes, resets and deletes groups; with --zookeeper classic groups."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-from ottla.admin import Admin, AdminErrors, GroupDescription, GroupKind, TopicAndPartition
-from ottla.classic.java_regex import compile_java
+from ottla.admin import Admin, GroupDescription, GroupKind, TopicAndPartition
 from ottla.cli.kafka import group_tables, zookeeper_groups
 from ottla.cli.kafka.answers import broker_message, java_error
 from ottla.cli.kafka.flags import Options, WrongFlags
@@ -15,8 +14,9 @@ from ottla.cli.kafka.java_order import java_order, java_partition_order
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import one_action, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.consumer_groups import USAGE
+from ottla.consumer.classic.java_regex import compile_java
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import AdminErrors, KafkaError, OttlaError
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 _STATES = ("Empty", "Stable", "Assigning", "PreparingRebalance", "CompletingRebalance", "Reconciling", "Dead")
@@ -36,14 +36,14 @@ _PARTITION_LEVEL = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One action."""
+    """Run the action."""
     return run_tool(TOOL, arguments)
 
 
 def _act(options: Options) -> int:
     if options.has("zookeeper"):
         return zookeeper_groups.act(options)
-    message = f"Command must include exactly one action: {', '.join(f'--{one}' for one in ACTIONS)}"
+    message = f"Command must include exactly one action: {', '.join(f'--{action}' for action in ACTIONS)}"
     action = one_action(options, ACTIONS, message)
     if action == "validate-regex":
         return _validate(options.text("validate-regex"))
@@ -75,7 +75,7 @@ def _check(action: str, options: Options) -> None:
         if not given:
             raise WrongFlags(
                 "Option '[reset-offsets]' requires one of the following scenarios: "
-                f"[{', '.join(f'[{one}]' for one in SCENARIOS)}]"
+                f"[{', '.join(f'[{scenario}]' for scenario in SCENARIOS)}]"
             )
         if "from-file" not in given and not options.any_of("topic", "all-topics"):
             raise WrongFlags("One of the reset scopes should be defined: --all-topics, --topic.")
@@ -94,7 +94,7 @@ def _cause(error: OttlaError) -> str:
 
 def _groups(admin: Admin, options: Options) -> list[str]:
     if options.has("all-groups"):
-        return [one.group_id for one in admin.list_groups() if one.kind is GroupKind.KAFKA]
+        return [group.group_id for group in admin.list_groups() if group.kind is GroupKind.KAFKA]
     return list(dict.fromkeys(options.values("group")))
 
 
@@ -114,22 +114,22 @@ def _validate(text: str) -> int:
 
 
 def _list(admin: Admin, options: Options) -> None:
-    by_id = {one.group_id: one for one in admin.list_groups() if one.kind is GroupKind.KAFKA}
-    found = [by_id[name] for name in java_order(by_id)]
+    by_id = {group.group_id: group for group in admin.list_groups() if group.kind is GroupKind.KAFKA}
+    listed = [by_id[name] for name in java_order(by_id)]
     if not options.any_of("state", "type"):
-        for one in found:
-            show(one.group_id)
+        for group in listed:
+            show(group.group_id)
         return
     states = _chosen("state", options.value("state"), _STATES)
     types = _chosen("types", options.value("type"), _TYPES)
-    found = [one for one in found if not states or one.state.lower() in states]
-    found = [one for one in found if not types or one.group_type.lower() in types]
-    show(group_tables.listing_text(found, has_type=options.has("type"), has_state=options.has("state")))
+    listed = [group for group in listed if not states or group.state.lower() in states]
+    listed = [group for group in listed if not types or group.group_type.lower() in types]
+    show(group_tables.listing_text(listed, has_type=options.has("type"), has_state=options.has("state")))
 
 
 def _chosen(what: str, text: str | None, valid: Sequence[str]) -> set[str]:
-    wanted = {one.strip().lower() for one in (text or "").split(",") if one.strip()}
-    if not wanted <= {one.lower() for one in valid}:
+    wanted = {part.strip().lower() for part in (text or "").split(",") if part.strip()}
+    if not wanted <= {name.lower() for name in valid}:
         title = "states" if what == "state" else what
         raise WrongFlags(f"Invalid {what} list '{text}'. Valid {title} are: {', '.join(valid)}")
     return wanted
@@ -139,13 +139,13 @@ def _describe(admin: Admin, options: Options) -> None:
     is_verbose = options.has("verbose")
     for group in sorted(_groups(admin, options)):
         if options.has("members"):
-            found = _described(admin, group)
-            _tell_state(found)
-            show(group_tables.members_text(found, is_verbose=is_verbose), ends_line=False)
+            description = _described(admin, group)
+            _warn_about_state(description)
+            show(group_tables.members_text(description, is_verbose=is_verbose), ends_line=False)
         elif options.has("state"):
-            found = _described(admin, group)
-            _tell_state(found)
-            show(group_tables.state_text(found, is_verbose=is_verbose), ends_line=False)
+            description = _described(admin, group)
+            _warn_about_state(description)
+            show(group_tables.state_text(description, is_verbose=is_verbose), ends_line=False)
         else:
             _describe_offsets(admin, group, is_verbose=is_verbose)
 
@@ -160,7 +160,7 @@ def _described(admin: Admin, group: str) -> GroupDescription:
 
 
 class _NoSuchGroup(OttlaError):
-    """In the words of Kafka 4's brokers; older ones have none."""
+    """The message of Kafka 4's brokers; older brokers have none."""
 
     def __init__(self, group: str) -> None:
         name = "org.apache.kafka.common.errors.GroupIdNotFoundException"
@@ -168,14 +168,14 @@ class _NoSuchGroup(OttlaError):
 
 
 def _describe_offsets(admin: Admin, group: str, *, is_verbose: bool) -> None:
-    _tell_state(_described(admin, group))
+    _warn_about_state(_described(admin, group))
     lag = admin.group_lag(group, kind=GroupKind.KAFKA)
     if lag.partitions:
         committed = admin.group_offsets(group, kind=GroupKind.KAFKA)
         show(group_tables.offsets_text(lag, committed, is_verbose=is_verbose), ends_line=False)
 
 
-def _tell_state(group: GroupDescription) -> None:
+def _warn_about_state(group: GroupDescription) -> None:
     if group.state in _REBALANCING:
         show(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", is_error=True)
     elif not group.members:
@@ -202,11 +202,13 @@ def _reset(admin: Admin, options: Options) -> None:
         if options.has("execute") and not options.has("dry-run") and plans[group]:
             admin.alter_group_offsets(group, plans[group], kind=GroupKind.KAFKA)
     if options.has("export"):
-        is_one = len(options.values("group")) == 1
+        is_only = len(options.values("group")) == 1
         lines = [
-            f"{'' if is_one else f'{group},'}{place.topic},{place.partition},{offset}\n"
+            f"{'' if is_only else f'{group},'}{topic_partition.topic},{topic_partition.partition},{offset}\n"
             for group, plan in plans.items()
-            for place, offset in ((one, plan[one]) for one in java_partition_order(plan))
+            for topic_partition, offset in (
+                (partition, plan[partition]) for partition in java_partition_order(plan)
+            )
         ]
         show("".join(lines))
     elif plans:
@@ -230,10 +232,10 @@ def _plan(admin: Admin, options: Options, group: str, files: dict[str, Plan]) ->
             return {}
         return resets.from_file(files[group])
     if options.has("all-topics"):
-        places = sorted(admin.group_offsets(group, kind=GroupKind.KAFKA))
+        partitions = sorted(admin.group_offsets(group, kind=GroupKind.KAFKA))
     else:
-        places = partitions_of(admin, options.values("topic"))
-    return resets.plan(group, places)
+        partitions = partitions_of(admin, options.values("topic"))
+    return resets.plan(group, partitions)
 
 
 def _delete(admin: Admin, options: Options) -> None:
@@ -243,7 +245,7 @@ def _delete(admin: Admin, options: Options) -> None:
         admin.delete_groups(groups, kind=GroupKind.KAFKA)
     except AdminErrors as error:
         failed = dict(error.errors)
-    done = [one for one in groups if one not in failed]
+    done = [group for group in groups if group not in failed]
     if not failed:
         show(f"Deletion of requested consumer groups ('{', '.join(done)}') was successful.")
         return
@@ -257,17 +259,20 @@ def _delete(admin: Admin, options: Options) -> None:
 
 def _delete_offsets(admin: Admin, options: Options) -> None:
     group = options.text("group")
-    places, unknown = _places_or_errors(admin, options.values("topic"))
-    outcomes: dict[TopicAndPartition, str] = dict.fromkeys(places, "Successful")
+    partitions, unknown = _partitions_or_errors(admin, options.values("topic"))
+    outcomes: dict[TopicAndPartition, str] = dict.fromkeys(partitions, "Successful")
     first: OttlaError | None = None
     try:
-        admin.delete_group_offsets(group, places, kind=GroupKind.KAFKA)
+        admin.delete_group_offsets(group, partitions, kind=GroupKind.KAFKA)
     except AdminErrors as error:
         first = next(iter(error.errors.values()))
-        outcomes |= {place: f"Error: {java_error(one)}" for place, one in error.errors.items()}
+        outcomes |= {
+            topic_partition: f"Error: {java_error(failure)}"
+            for topic_partition, failure in error.errors.items()
+        }
     except KafkaError as error:
         first = error
-        outcomes = dict.fromkeys(places, f"Error: {java_error(error)}")
+        outcomes = dict.fromkeys(partitions, f"Error: {java_error(error)}")
     if first is None:
         show(f"Request succeeded for deleting offsets from group {group}.")
     elif isinstance(first, KafkaError) and first.code in _PARTITION_LEVEL:
@@ -277,18 +282,18 @@ def _delete_offsets(admin: Admin, options: Options) -> None:
     show(group_tables.deletions_text(outcomes | unknown), ends_line=False)
 
 
-def _places_or_errors(
+def _partitions_or_errors(
     admin: Admin, texts: Iterable[str]
 ) -> tuple[list[TopicAndPartition], dict[TopicAndPartition, str]]:
-    """Partitions of topics, and topics that are not there as partitions -1 with what is wrong."""
-    places: list[TopicAndPartition] = []
+    """The partitions of the topics, and an error for each missing topic, under partition -1."""
+    partitions: list[TopicAndPartition] = []
     unknown: dict[TopicAndPartition, str] = {}
     for text in texts:
         try:
-            places += partitions_of(admin, [text])
+            partitions += partitions_of(admin, [text])
         except KafkaError as error:
             unknown[TopicAndPartition(text.partition(":")[0], -1)] = f"Error: {java_error(error)}"
-    return places, unknown
+    return partitions, unknown
 
 
 _ACTS = {

@@ -1,4 +1,4 @@
-"""kafka-consumer-perf-test: how many records a second a topic gives; with old flags as Kafka 0.9 tells it."""
+"""kafka-consumer-perf-test: how many records per second a topic delivers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, pairs, profile_properties
 from ottla.cli.kafka.tool import require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.consumer_perf_test import USAGE
-from ottla.fetching import FetchedDataChunk
-from ottla.grouped import GroupConsumer
+from ottla.consumer.coordinated import GroupConsumer
+from ottla.fetching.chunk_queue import FetchedDataChunk
 
 _COUNTS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
 _MORE = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
@@ -24,12 +24,12 @@ _DEPRECATED = {"messages": "num-records", "consumer.config": "command-config"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Read and report."""
+    """Read and print the rates."""
     return run_tool(TOOL, arguments)
 
 
-class Report:
-    """Counts, and lines about them: one at the end, or one an interval with --show-detailed-stats."""
+class PerfReport:
+    """Counts records and prints the rates: at the end, or at intervals with --show-detailed-stats."""
 
     def __init__(self, options: Options, *, is_old: bool) -> None:
         self.count = 0
@@ -47,23 +47,23 @@ class Report:
             show(f"{when}{_COUNTS}{'' if is_old else _MORE}")
 
     def note(self, chunk: FetchedDataChunk) -> None:
-        """Records have come."""
+        """Count records."""
         now = time.time()
         self._joined = self._joined or now
         self.count += chunk.batch.num_rows
         lengths = (pc.sum(pc.binary_length(chunk.batch.column(name))).as_py() for name in self._columns)
-        self._bytes += sum(one or 0 for one in lengths)
+        self._bytes += sum(length or 0 for length in lengths)
         if self._is_detailed and now - self._reported >= self._interval_s:
-            self._tell(f"{_moment(now)}, 0, ", self._reported, now)
+            self._print_rates(f"{_moment(now)}, 0, ", self._reported, now)
             self._reported, self._before = now, (self.count, self._bytes)
 
     def end(self) -> None:
-        """The last line, unless there was one an interval."""
+        """Print the last line, unless intervals were printed."""
         if not self._is_detailed:
             now = time.time()
-            self._tell(f"{_moment(self._begun)}, {_moment(now)}, ", self._begun, now)
+            self._print_rates(f"{_moment(self._begun)}, {_moment(now)}, ", self._begun, now)
 
-    def _tell(self, head: str, begun: float, now: float) -> None:
+    def _print_rates(self, head: str, begun: float, now: float) -> None:
         elapsed_s = max(now - begun, 1e-3)
         count, mebibytes = self.count - self._before[0], (self._bytes - self._before[1]) / _MEBIBYTE
         cells = [f"{self._bytes / _MEBIBYTE:.4f}", f"{mebibytes / elapsed_s:.4f}"]
@@ -88,7 +88,7 @@ def _act(options: Options) -> int:
     wanted = options.whole("num-records" if options.has("num-records") else "messages")
     timeout_ms = options.whole("timeout", 10_000)
     with (_classic_chunks if options.has("zookeeper") else _chunks)(options, timeout_ms) as chunks:
-        report = Report(options, is_old=is_old)
+        report = PerfReport(options, is_old=is_old)
         for chunk in chunks:
             report.note(chunk)
             if report.count >= wanted:
@@ -107,18 +107,19 @@ def _chunks(options: Options, timeout_ms: int) -> Iterator[Iterator[FetchedDataC
     servers = options.text("bootstrap-server" if options.has("bootstrap-server") else "broker-list")
     properties = {**_properties(options), "bootstrap.servers": servers}
     properties["max.partition.fetch.bytes"] = options.whole("fetch-size", _MEBIBYTE)
-    with GroupConsumer(options.text("topic"), _group(options), properties) as consumer:
-        yield consumer.chunks(timeout_ms)
+    with GroupConsumer(options.text("topic"), properties, group_id=_group(options)) as consumer:
+        consumer.check_brokers()
+        yield consumer.chunks(timeout_ms / 1000)
 
 
 @contextmanager
 def _classic_chunks(options: Options, timeout_ms: int) -> Iterator[Iterator[FetchedDataChunk]]:
-    from ottla.classic import ConsumerConnector
-    from ottla.classic.errors import ConsumerTimeout
+    from ottla.consumer.classic import ConsumerConnector
+    from ottla.model.errors import ConsumerTimeout
 
     def until_timeout() -> Iterator[FetchedDataChunk]:
         try:
-            yield from stream.batches()
+            yield from stream.chunks()
         except ConsumerTimeout:
             return
 
@@ -140,13 +141,13 @@ def _group(options: Options) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """As Java's SimpleDateFormat writes yyyy-MM-dd HH:mm:ss:SSS."""
+    """A time in Java's format yyyy-MM-dd HH:mm:ss:SSS."""
     moment = datetime.fromtimestamp(seconds).astimezone()
     return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03}"
 
 
 def _properties(options: Options) -> dict[str, object]:
-    found: dict[str, object] = {
+    properties: dict[str, object] = {
         "client.id": "perf-consumer-client",
         **profile_properties(),
         **file_properties(options.value("consumer.config")),
@@ -154,10 +155,10 @@ def _properties(options: Options) -> dict[str, object]:
         **pairs(options.values("command-property")),
         "auto.offset.reset": "largest" if options.has("from-latest") else "smallest",
     }
-    found.pop("group.id", None)
+    properties.pop("group.id", None)
     if options.has("socket-buffer-size"):
-        found["receive.buffer.bytes"] = options.text("socket-buffer-size")
-    return found
+        properties["receive.buffer.bytes"] = options.text("socket-buffer-size")
+    return properties
 
 
 TOOL = tool_of(USAGE, _act)

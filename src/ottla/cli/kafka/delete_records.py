@@ -1,4 +1,4 @@
-"""kafka-delete-records: what lies before an offset goes, by a JSON file of partitions and offsets."""
+"""kafka-delete-records: deletes records before the offsets that a JSON file lists."""
 
 from __future__ import annotations
 
@@ -7,41 +7,51 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.admin import Admin, AdminErrors, TopicAndPartition
+from ottla.admin import Admin, TopicAndPartition
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties
 from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.delete_records import USAGE
-from ottla.model.errors import OttlaError
+from ottla.model.errors import AdminErrors, OttlaError
 
 VERSION = 1
+END_OF_LOG = -1
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Delete them."""
+    """Delete the records."""
     return run_tool(TOOL, arguments)
 
 
 def _act(options: Options) -> int:
     require(options, "bootstrap-server", "offset-json-file")
     wanted = parse_offsets(_text(options.text("offset-json-file")))
-    twice = [str(place) for place, count in Counter(place for place, _ in wanted).items() if count > 1]
+    twice = [
+        str(key)
+        for key, count in Counter(topic_partition for topic_partition, _ in wanted).items()
+        if count > 1
+    ]
     if twice:
         raise Refused(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
     with Admin(admin_properties(options)) as admin:
         show("Executing records delete operation")
         failed: dict[TopicAndPartition, OttlaError] = {}
         try:
-            found = admin.delete_records(dict(wanted))
+            low_watermarks = admin.delete_records(
+                {
+                    topic_partition: "latest" if offset == END_OF_LOG else offset
+                    for topic_partition, offset in wanted
+                }
+            )
         except AdminErrors as error:
-            found, failed = dict(error.results), dict(error.errors)
+            low_watermarks, failed = dict(error.results), dict(error.errors)
     show("Records delete operation completed:")
-    for place, _ in wanted:
-        if place in failed:
-            show(f"partition: {place}\terror: {java_error(failed[place])}")
+    for topic_partition, _ in wanted:
+        if topic_partition in failed:
+            show(f"partition: {topic_partition}\terror: {java_error(failed[topic_partition])}")
         else:
-            show(f"partition: {place}\tlow_watermark: {found[place]}")
+            show(f"partition: {topic_partition}\tlow_watermark: {low_watermarks[topic_partition]}")
     return 0
 
 
@@ -53,7 +63,7 @@ def _text(path: str) -> str:
 
 
 def parse_offsets(text: str) -> list[tuple[TopicAndPartition, int]]:
-    """Of the file, in its order."""
+    """Parse the file; the order is kept."""
     try:
         read = json.loads(text)
     except ValueError:
@@ -64,8 +74,8 @@ def parse_offsets(text: str) -> list[tuple[TopicAndPartition, int]]:
     if "partitions" not in read:
         raise Refused("Missing partitions field")
     return [
-        (TopicAndPartition(one["topic"], int(one["partition"])), int(one["offset"]))
-        for one in read["partitions"]
+        (TopicAndPartition(entry["topic"], int(entry["partition"])), int(entry["offset"]))
+        for entry in read["partitions"]
     ]
 
 

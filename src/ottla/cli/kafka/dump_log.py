@@ -1,29 +1,35 @@
-"""kafka-dump-log, DumpLogSegments: what is in the files of a partition, entry by entry.
+"""kafka-dump-log, DumpLogSegments: prints the files of a partition, entry by entry.
 
 Batches of format 2 are printed as Kafka 4 does, messages of formats 0 and 1 as Kafka 0.9 does.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.offset_records import decoded_0_9, decoded_4
-from ottla.cli.kafka.segment_entries import Entry, entries
-from ottla.cli.kafka.segment_indexes import Faults, dump_index, dump_time_index
+from ottla.cli.kafka.segment_entries import SegmentEntry, entries
+from ottla.cli.kafka.segment_indexes import IndexFaults, dump_index, dump_time_index
 from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.transaction_files import dump_aborted, dump_producers
 from ottla.cli.kafka.usage.dump_log import USAGE
+from ottla.model.record_layout import (
+    BATCH,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    ENTRY_OVERHEAD,
+    TRANSACTIONAL,
+)
 from ottla.records.messages import MessageAndOffset
 
 _DECODERS = ("offsets-decoder", "value-decoder-class", "key-decoder-class")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OLD_CODECS = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec", "LZ4CompressionCodec")
-_BATCH = struct.Struct(">qiibIhiqqqhii")
 _TIMES = ("CreateTime", "LogAppendTime")
 _MARKERS = ("ABORT", "COMMIT")
-_CONTROL = 32
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _act(options: Options) -> int:
     require(options, "files")
-    faults = Faults()
+    faults = IndexFaults()
     for name in options.text("files").split(","):
         path = Path(name)
         show(f"Dumping {name}")
@@ -51,24 +57,28 @@ def _act(options: Options) -> int:
                 only_verifies=options.has("verify-index-only"),
                 only_checks_sanity=options.has("index-sanity-check"),
             )
+        elif path.suffix == ".txnindex":
+            dump_aborted(path)
+        elif path.suffix == ".snapshot":
+            dump_producers(path, data)
         else:
             show(f"Ignoring unknown file {name}", is_error=True)
-    faults.tell()
+    faults.print_all()
     return 0
 
 
 _INDEXES = {".index": dump_index, ".timeindex": dump_time_index}
 
 
-def _dump_log(path: Path, data: bytes, options: Options, faults: Faults) -> None:
-    found = list(entries(data[: options.whole("max-bytes")] if options.has("max-bytes") else data))
-    is_old = bool(found) and found[0].magic < 2
+def _dump_log(path: Path, data: bytes, options: Options, faults: IndexFaults) -> None:
+    log = list(entries(data[: options.whole("max-bytes")] if options.has("max-bytes") else data))
+    is_old = bool(log) and log[0].magic < 2
     show(f"{'Starting' if is_old else 'Log starting'} offset: {int(path.stem)}")
     faults.is_old = faults.is_old or is_old
     end, before = 0, -1
-    for one in found:
-        end = one.position + len(one.data)
-        offsets = _old_offsets(one, options) if one.magic < 2 else _batch_offsets(one, options)
+    for entry in log:
+        end = entry.position + len(entry.data)
+        offsets = _old_offsets(entry, options) if entry.magic < 2 else _batch_offsets(entry, options)
         for offset, must_follow in offsets:
             if must_follow and before >= 0 and offset != before + 1:
                 faults.gaps.setdefault(str(path.absolute()), []).append((before, offset))
@@ -80,19 +90,20 @@ def _dump_log(path: Path, data: bytes, options: Options, faults: Faults) -> None
 # --- messages of formats 0 and 1
 
 
-def _old_offsets(one: Entry, options: Options) -> Iterator[tuple[int, bool]]:
-    """Print; the offsets, and whether each must be one more than the one before: not if it is compressed."""
-    for each in one.inner() if options.has("deep-iteration") else (one,):
-        _print_old(each, options)
-        yield each.offset, not each.codec
+def _old_offsets(entry: SegmentEntry, options: Options) -> Iterator[tuple[int, bool]]:
+    """Print the entry. Yields offsets, and whether each must follow the one before (not if compressed)."""
+    for message in entry.inner() if options.has("deep-iteration") else (entry,):
+        _print_old(message, options)
+        yield message.offset, not message.codec
 
 
-def _print_old(one: Entry, options: Options) -> None:
-    key, payload = one.key_and_value
-    crc = struct.unpack_from(">I", one.data, 12)[0]
+def _print_old(entry: SegmentEntry, options: Options) -> None:
+    key, payload = entry.key_and_value
     size = -1 if payload is None else len(payload)
-    text = f"offset: {one.offset} position: {one.position} isvalid: {str(one.is_valid).lower()} "
-    text += f"payloadsize: {size} magic: {one.magic} compresscodec: {_OLD_CODECS[one.codec]} crc: {crc}"
+    text = f"offset: {entry.offset} position: {entry.position} isvalid: {str(entry.is_valid).lower()} "
+    text += (
+        f"payloadsize: {size} magic: {entry.magic} compresscodec: {_OLD_CODECS[entry.codec]} crc: {entry.crc}"
+    )
     if key is not None:
         text += f" keysize: {len(key)}"
     # Of a message without a payload Kafka 0.9 does not print the key either.
@@ -108,32 +119,44 @@ def _print_old(one: Entry, options: Options) -> None:
 # --- batches
 
 
-def _batch_offsets(one: Entry, options: Options) -> Iterator[tuple[int, bool]]:
-    """Print; the offsets of the records if they are printed."""
-    base, size, epoch, magic, crc, attributes, last, _, newest, producer, producer_epoch, sequence, count = (
-        _BATCH.unpack_from(one.data)
-    )
+def _batch_offsets(entry: SegmentEntry, options: Options) -> Iterator[tuple[int, bool]]:
+    """Print the batch. Yields the offsets of the records if they are printed."""
+    (
+        base,
+        size,
+        epoch,
+        magic,
+        crc,
+        attributes,
+        last,
+        base_time,
+        newest,
+        producer,
+        producer_epoch,
+        sequence,
+        count,
+    ) = BATCH.unpack_from(entry.data)
     kind = _TIMES[attributes >> 3 & 1]
     last_sequence = -1 if sequence < 0 else sequence + last
     horizon = "OptionalLong.empty"
-    if attributes & 64:
-        horizon = f"OptionalLong[{struct.unpack_from('>q', one.data, 27)[0]}]"
+    if attributes & DELETE_HORIZON:
+        horizon = f"OptionalLong[{base_time}]"
     show(
         f"baseOffset: {base} lastOffset: {base + last} count: {count} baseSequence: {sequence} "
         f"lastSequence: {last_sequence} producerId: {producer} producerEpoch: {producer_epoch} "
-        f"partitionLeaderEpoch: {epoch} isTransactional: {_flag(attributes, 16)} "
-        f"isControl: {_flag(attributes, _CONTROL)} deleteHorizonMs: {horizon} position: {one.position} "
-        f"{kind}: {newest} size: {size + 12} magic: {magic} compresscodec: {_CODECS[attributes & 7]} "
-        f"crc: {crc} isvalid: {str(one.is_valid).lower()}"
+        f"partitionLeaderEpoch: {epoch} isTransactional: {_flag(attributes, TRANSACTIONAL)} "
+        f"isControl: {_flag(attributes, CONTROL)} deleteHorizonMs: {horizon} position: {entry.position} "
+        f"{kind}: {newest} size: {size + ENTRY_OVERHEAD} magic: {magic} "
+        f"compresscodec: {_CODECS[attributes & CODEC_MASK]} crc: {crc} isvalid: {str(entry.is_valid).lower()}"
     )
-    if options.any_of("print-data-log", "deep-iteration", *_DECODERS) and one.is_valid:
-        for record in one.records():
+    if options.any_of("print-data-log", "deep-iteration", *_DECODERS) and entry.is_valid:
+        for record in entry.records():
             number_ = -1 if sequence < 0 else sequence + record.offset - base
             parts = []
             if not options.has("skip-record-metadata"):
                 parts += _metadata(record, kind, number_)
-                parts += _marker(record) if attributes & _CONTROL else []
-            if not attributes & _CONTROL and options.any_of("print-data-log", *_DECODERS):
+                parts += _marker(record) if attributes & CONTROL else []
+            if not attributes & CONTROL and options.any_of("print-data-log", *_DECODERS):
                 parts += _contents(record, options)
             show(" ".join(["|", *parts]) if parts else "")
             yield record.offset, True
@@ -141,7 +164,7 @@ def _batch_offsets(one: Entry, options: Options) -> Iterator[tuple[int, bool]]:
 
 def _metadata(record: MessageAndOffset, kind: str, sequence: int) -> list[str]:
     message = record.message
-    key_size, value_size = (-1 if one is None else len(one) for one in (message.key, message.value))
+    key_size, value_size = (-1 if data is None else len(data) for data in (message.key, message.value))
     names = ",".join(name for name, _ in message.headers)
     return [
         f"offset: {record.offset} {kind}: {message.timestamp_ms} keySize: {key_size} "
@@ -150,7 +173,7 @@ def _metadata(record: MessageAndOffset, kind: str, sequence: int) -> list[str]:
 
 
 def _marker(record: MessageAndOffset) -> list[str]:
-    """The end of a transaction."""
+    """The text for a transaction marker."""
     key, value = record.message.key or b"", record.message.value or b""
     kind = int.from_bytes(key[2:4], "big")
     if kind >= len(_MARKERS):

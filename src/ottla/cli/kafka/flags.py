@@ -1,9 +1,9 @@
-"""Command lines as Kafka's tools take them, which is as joptsimple reads them.
+"""Parses command lines as Kafka's tools do, which use joptsimple.
 
 --topic orders   --topic=orders   -topic orders   --to orders (if only one flag begins so)
 --time -1        what follows a flag that needs a value is its value, whatever it looks like
 --state          a value that may be left out is taken if it does not begin with a dash
---               behind it are no flags
+--               the words after it are no flags
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Value(Enum):
-    """Whether a flag has a value."""
+    """Whether a flag takes a value."""
 
     NONE = "none"
     NEEDED = "needed"
@@ -24,7 +24,7 @@ class Value(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag, without its dashes. Values are whole numbers if `is_number`."""
+    """A flag, without its dashes. With `is_number` values are whole numbers."""
 
     name: str
     doc: str
@@ -33,7 +33,7 @@ class Flag:
 
 
 class Usage(NamedTuple):
-    """What help says of a tool, its flags, and how its errors begin."""
+    """A tool's description, its flags, and the beginning of its error messages."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ class WrongFlags(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was given. Names that are no flag of the tool are a mistake of the tool, and raise KeyError."""
+    """The parsed command line. Asking for a flag that the tool does not declare raises KeyError."""
 
     given: dict[str, list[str]]
     known: dict[str, Flag]
@@ -68,7 +68,7 @@ class Options:
         return self.known[name].name in self.given
 
     def any_of(self, *names: str) -> list[str]:
-        """Those of the flags that were given."""
+        """The flags among these that were given."""
         return [name for name in names if self.has(name)]
 
     def values(self, name: str) -> list[str]:
@@ -77,20 +77,20 @@ class Options:
 
     def value(self, name: str) -> str | None:
         """The only value of a flag; None if there is none."""
-        found = self.values(name)
-        if len(found) > 1:
+        values = self.values(name)
+        if len(values) > 1:
             raise WrongFlags(f"Found multiple arguments for option {name}, but you asked for only one")
-        return found[0] if found else None
+        return values[0] if values else None
 
     def text(self, name: str, default: str = "") -> str:
-        """The value, or what it is if it is not given."""
-        found = self.value(name)
-        return default if found is None else found
+        """The value, or the default."""
+        value = self.value(name)
+        return default if value is None else value
 
     def whole(self, name: str, default: int = -1) -> int:
         """The value of a flag that takes a number."""
-        found = self.value(name)
-        return default if found is None else int(found)
+        value = self.value(name)
+        return default if value is None else int(value)
 
 
 def parse(flags: Iterable[Flag], arguments: Sequence[str]) -> Options:
@@ -107,7 +107,7 @@ def parse(flags: Iterable[Flag], arguments: Sequence[str]) -> Options:
             options.rest.append(word)
             continue
         name, separator, value = word.lstrip("-").partition("=")
-        flag = _found(name, known)
+        flag = _flag_named(name, known)
         values = options.given.setdefault(flag.name, [])
         if separator:
             values.append(_checked(flag, value))
@@ -120,10 +120,10 @@ def parse(flags: Iterable[Flag], arguments: Sequence[str]) -> Options:
     return options
 
 
-def _found(name: str, known: dict[str, Flag]) -> Flag:
+def _flag_named(name: str, known: dict[str, Flag]) -> Flag:
     if name in known:
         return known[name]
-    begun = [one for one in known if name and one.startswith(name)]
+    begun = [flag for flag in known if name and flag.startswith(name)]
     if len(begun) != 1:
         raise WrongFlags(f"{name} is not a recognized option")
     return known[begun[0]]

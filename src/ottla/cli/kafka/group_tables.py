@@ -1,4 +1,4 @@
-"""The tables of kafka-consumer-groups, as Kafka 4 prints them: every row begins with the end of a line."""
+"""The tables of kafka-consumer-groups, as Kafka 4 prints them: every row begins with a line feed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NARROW = 15
 
 
 def rows_text(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """Rows with columns of at least these widths; a width of 0 is not padded, and ends the row."""
+    """Rows padded to these column widths; a column of width 0 is the last one and not padded."""
     lines = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -30,16 +30,16 @@ def rows_text(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def _width(rows: Iterable[Sequence[str]], column: int, least: int = _NARROW) -> int:
-    """Of a column, without its title."""
+    """The width of a column, without its title."""
     return max([least, *(len(row[column]) for row in rows)])
 
 
 def _host(member: GroupMember) -> str:
-    """As Java writes an address."""
+    """A member's host as Java prints an address."""
     return f"/{member.host.removeprefix('/')}"
 
 
-def _told(value: object) -> str:
+def _cell_text(value: object) -> str:
     return MISSING if value is None or value == "" else str(value)
 
 
@@ -48,7 +48,7 @@ def _told(value: object) -> str:
 
 def listing_text(groups: Sequence[GroupListing], *, has_type: bool, has_state: bool) -> str:
     """Groups with their types or states."""
-    width = max([_NARROW, *(len(one.group_id) for one in groups)]) + 10
+    width = max([_NARROW, *(len(group.group_id) for group in groups)]) + 10
 
     def line(*cells: str) -> str:
         wanted = [cells[0].ljust(width)]
@@ -57,11 +57,13 @@ def listing_text(groups: Sequence[GroupListing], *, has_type: bool, has_state: b
         return " ".join(wanted)
 
     head = line("GROUP", "TYPE", "STATE")
-    return "\n".join([head, *(line(one.group_id, _type(one), one.state or "Unknown") for one in groups)])
+    return "\n".join(
+        [head, *(line(group.group_id, _type(group), group.state or "Unknown") for group in groups)]
+    )
 
 
-def _type(one: GroupListing) -> str:
-    return one.group_type.capitalize() or "Unknown"
+def _type(group_listing: GroupListing) -> str:
+    return group_listing.group_type.capitalize() or "Unknown"
 
 
 # --- --describe
@@ -70,9 +72,9 @@ def _type(one: GroupListing) -> str:
 def offsets_text(
     lag: GroupLag, committed: Mapping[TopicAndPartition, CommittedOffset], *, is_verbose: bool
 ) -> str:
-    """Where a group is: what members read first, those with most partitions before others."""
+    """The offsets of a group: partitions with a member first, members with most partitions before others."""
     group = lag.group.group_id
-    rows = [_offset_row(group, one, committed) for one in _in_order(lag)]
+    rows = [_offset_row(group, partition, committed) for partition in _in_order(lag)]
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     head += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
     widths = [_width(rows, 0), _width(rows, 1), 10, 15, 15, 15, 15, _width(rows, 7), _width(rows, 8), 0]
@@ -87,40 +89,44 @@ def offsets_text(
 
 def _in_order(lag: GroupLag) -> list[PartitionLag]:
     sizes: dict[str, int] = defaultdict(int)
-    for one in lag.partitions:
-        if one.member is not None:
-            sizes[one.member.member_id] += 1
-    places = {member.member_id: number for number, member in enumerate(lag.group.members)}
+    for partition in lag.partitions:
+        if partition.member is not None:
+            sizes[partition.member.member_id] += 1
+    positions = {member.member_id: number for number, member in enumerate(lag.group.members)}
 
-    def rank(one: PartitionLag) -> tuple[int, int, TopicAndPartition]:
-        name = one.member.member_id if one.member is not None else ""
-        return (-sizes[name], places.get(name, len(places)), one.topic_partition)
+    def rank(partition_lag: PartitionLag) -> tuple[int, int, TopicAndPartition]:
+        name = partition_lag.member.member_id if partition_lag.member is not None else ""
+        return (-sizes[name], positions.get(name, len(positions)), partition_lag.topic_partition)
 
     return sorted(lag.partitions, key=rank)
 
 
 def _offset_row(
-    group: str, one: PartitionLag, committed: Mapping[TopicAndPartition, CommittedOffset]
+    group: str, partition_lag: PartitionLag, committed: Mapping[TopicAndPartition, CommittedOffset]
 ) -> list[str]:
-    member = one.member
-    kept = committed.get(one.topic_partition)
+    member = partition_lag.member
+    kept = committed.get(partition_lag.topic_partition)
     # Kafka does not hide that a group is ahead of its log.
-    behind = None if one.committed is None or one.end is None else one.end - one.committed
+    behind = (
+        None
+        if partition_lag.committed is None or partition_lag.end is None
+        else partition_lag.end - partition_lag.committed
+    )
     return [
         group,
-        one.topic_partition.topic,
-        str(one.topic_partition.partition),
-        _told(kept.leader_epoch if kept is not None else None),
-        _told(one.committed),
-        _told(one.end),
-        _told(behind),
+        partition_lag.topic_partition.topic,
+        str(partition_lag.topic_partition.partition),
+        _cell_text(kept.leader_epoch if kept is not None else None),
+        _cell_text(partition_lag.committed),
+        _cell_text(partition_lag.end),
+        _cell_text(behind),
         *([member.member_id, _host(member), member.client_id] if member is not None else [MISSING] * 3),
     ]
 
 
 def members_text(group: GroupDescription, *, is_verbose: bool) -> str:
-    """Who is in a group."""
-    rows = [_member_row(group.group_id, one) for one in group.members]
+    """The members of a group."""
+    rows = [_member_row(group.group_id, member) for member in group.members]
     head = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
     widths = [_width(rows, 0), _width(rows, 1), _width(rows, 2, 17), _width(rows, 3), _width(rows, 4), 15]
@@ -133,23 +139,30 @@ def members_text(group: GroupDescription, *, is_verbose: bool) -> str:
     return text.replace("\n", f"{ending}\n").removeprefix(ending) + f"{ending}\n"
 
 
-def _member_row(group: str, one: GroupMember) -> list[str]:
+def _member_row(group: str, group_member: GroupMember) -> list[str]:
     topics: dict[str, list[str]] = defaultdict(list)
-    for topic, partition in sorted(one.assignment):
+    for topic, partition in sorted(group_member.assignment):
         topics[topic].append(str(partition))
     assignment = ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
-    counted = [str(len(one.assignment)), MISSING, assignment or MISSING, MISSING, MISSING]
-    return [group, one.member_id, one.instance_id or "", _host(one), one.client_id, *counted]
+    counted = [str(len(group_member.assignment)), MISSING, assignment or MISSING, MISSING, MISSING]
+    return [
+        group,
+        group_member.member_id,
+        group_member.instance_id or "",
+        _host(group_member),
+        group_member.client_id,
+        *counted,
+    ]
 
 
 def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
-    """What state a group is in, and who coordinates it."""
+    """The state and the coordinator of a group."""
     node = group.coordinator
     coordinator = f"{node.host}:{node.port}  ({node.broker_id})" if node is not None else MISSING
     row = [
         group.group_id,
         coordinator,
-        _told(group.assignor),
+        _cell_text(group.assignor),
         group.state,
         MISSING,
         MISSING,
@@ -159,7 +172,7 @@ def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
     head += ["TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
     widths = [max(_NARROW, len(row[0])), max(25, len(coordinator)), 20, 20, 15, 25, 0]
     if not is_verbose:
-        head, row, widths = (one[:4] + one[6:] for one in (head, row, widths))  # type: ignore[assignment]
+        head, row, widths = (cells[:4] + cells[6:] for cells in (head, row, widths))  # type: ignore[assignment]
     return rows_text([head, row], widths) + "\n"
 
 
@@ -169,18 +182,22 @@ def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
 def resets_text(plans: Mapping[str, Mapping[TopicAndPartition, int]]) -> str:
     """The new offsets of all groups."""
     rows = [
-        [group, place.topic, str(place.partition), str(plan[place])]
+        [group, topic_partition.topic, str(topic_partition.partition), str(plan[topic_partition])]
         for group, plan in plans.items()
-        for place in java_partition_order(plan)
+        for topic_partition in java_partition_order(plan)
     ]
     head = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]
     return rows_text([head, *rows], [_width(rows, 0), _width(rows, 1), 10, 0]) + "\n"
 
 
 def deletions_text(outcomes: Mapping[TopicAndPartition, str]) -> str:
-    """What became of each partition's offset; a partition below 0 is a topic that is not there."""
+    """The result for each partition's offset; a partition below 0 stands for a topic that does not exist."""
     rows = [
-        [place.topic, "-" if place.partition < 0 else str(place.partition), status]
-        for place, status in sorted(outcomes.items())
+        [
+            topic_partition.topic,
+            "-" if topic_partition.partition < 0 else str(topic_partition.partition),
+            status,
+        ]
+        for topic_partition, status in sorted(outcomes.items())
     ]
     return rows_text([["TOPIC", "PARTITION", "STATUS"], *rows], [_width(rows, 0), 10, 15]) + "\n"

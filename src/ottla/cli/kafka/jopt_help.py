@@ -1,4 +1,4 @@
-"""Help as joptsimple prints it, which Kafka's tools are written with: two columns, filled with blanks.
+"""Help in the layout of joptsimple, the library of Kafka's tools: two columns, padded with blanks.
 
 --num.streams <Integer: Number of       Number of consumption streams.
   threads>                                (default: 1)
@@ -16,7 +16,7 @@ _INDENT = "  "
 
 
 class Row(NamedTuple):
-    """A flag as help shows it: what its value is, if it takes one, what it does, and its default."""
+    """A flag in the help: its value's name, if it takes one, its description and its default."""
 
     name: str
     value: str
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 
 def help_text(rows: Iterable[Row]) -> str:
-    """All flags by name."""
+    """The help text with all flags, by name."""
     lines = [_line("Option", "Description"), _line("------", "-----------")]
     for row in sorted(rows):
         flag = f"--{row.name} <{row.value}>" if row.value else f"--{row.name}"

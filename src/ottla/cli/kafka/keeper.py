@@ -1,4 +1,4 @@
-"""A session with ZooKeeper for the length of a command."""
+"""A ZooKeeper session for the duration of a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_MS = 30_000
 
 @contextmanager
 def keeper(connect: str) -> Iterator[ZooKeeperSession]:
-    """Connected; raises ConnectionLost if ZooKeeper does not answer."""
+    """A connected session. Raises ZooKeeperConnectionLost if ZooKeeper does not answer."""
     settings = KazooSettings(connect, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS)
     session = KazooZooKeeperSession(settings)
     try:

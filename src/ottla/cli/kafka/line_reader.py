@@ -1,4 +1,4 @@
-"""Lines of standard input as records: headers, key and value apart, as Kafka's LineMessageReader does."""
+"""Lines of standard input as records: split into headers, key and value as Kafka's LineMessageReader does."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Line(NamedTuple):
 
 
 class LineReader:
-    """Takes lines apart by properties: parse.key, key.separator, parse.headers, null.marker, and so on.
+    """Splits lines as properties say: parse.key, key.separator, parse.headers, null.marker and others.
 
-    `is_old`: with Kafka 0.9's words about a line without a key.
+    With `is_old`, a line without a key gets the error message of Kafka 0.9.
     """
 
     def __init__(self, properties: Mapping[str, str], *, is_old: bool) -> None:
@@ -53,7 +53,7 @@ class LineReader:
                 raise Refused(f"{JAVA_ERROR}null.marker and {name} may not be equal")
 
     def read(self, line: str) -> Line:
-        """One line without its end. Raises Refused where something is missing that should be there."""
+        """Parse one line, given without its line end. Raises Refused if a key or header is missing."""
         self._number += 1
         headers = (
             self._part(line, 0, self._headers_delimiter, "headers delimiter")
@@ -77,7 +77,7 @@ class LineReader:
         raise Refused(f"{JAVA_ERROR}No {name} found on line number {self._number}: '{line}'")
 
     def _headers(self, text: str) -> tuple[tuple[str, bytes | None], ...]:
-        found: list[tuple[str, bytes | None]] = []
+        headers: list[tuple[str, bytes | None]] = []
         for pair in re.split(self._headers_separator, text):
             name, separator, value = pair.partition(self._header_separator)
             if not separator and not self._ignores_errors:
@@ -90,8 +90,8 @@ class LineReader:
                     f"{JAVA_ERROR}Header keys should not be equal to the null marker '{self._null}' as they "
                     "can't be null"
                 )
-            found.append((name, self._bytes(value) if separator else None))
-        return tuple(found)
+            headers.append((name, self._bytes(value) if separator else None))
+        return tuple(headers)
 
     def _bytes(self, text: str | None) -> bytes | None:
         # Bytes that are no UTF-8 come as lone surrogates, and leave as they came.

@@ -1,4 +1,4 @@
-"""How kafka-console-consumer writes a record: Kafka's formatters, by the names of their classes."""
+"""The record formatters of kafka-console-consumer, by the names of Kafka's classes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 class DefaultFormatter:
-    """Time, partition, offset, headers and key where they are asked for, and the value."""
+    """Prints the value, and on request time, partition, offset, headers and key."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         def wants(name: str, default: str = "false") -> bool:
@@ -57,20 +57,20 @@ class DefaultFormatter:
         )
         columns = (
             ("timestamp", _timestamp),
-            ("partition", lambda one: b"Partition:%d" % one.partition),
-            ("offset", lambda one: b"Offset:%d" % one.offset),
+            ("partition", lambda record: b"Partition:%d" % record.partition),
+            ("offset", lambda record: b"Offset:%d" % record.offset),
             ("delivery", lambda _: b"Delivery:" + _NOT_PRESENT),
             ("epoch", lambda _: b"Epoch:" + _NOT_PRESENT),
             ("headers", self._headers),
-            ("key", lambda one: self._decoded(self._key, one.raw_key)),
-            ("value", lambda one: self._decoded(self._value, one.raw_value)),
+            ("key", lambda record: self._decoded(self._key, record.raw_key)),
+            ("value", lambda record: self._decoded(self._value, record.raw_value)),
         )
         self._columns: list[Formatter] = [
             column for name, column in columns if wants(name, "true" if name == "value" else "false")
         ]
 
     def write(self, record: Record) -> bytes:
-        """A line."""
+        """Write the record as a line."""
         if not self._columns:
             return b""
         return self._column_end.join(column(record) for column in self._columns) + self._line_end
@@ -92,9 +92,9 @@ def _timestamp(record: Record) -> bytes:
 
 
 def _checksum(record: Record) -> int:
-    """Of a message of format 0: what Kafka 0.9 prints, whatever the format of the log."""
-    parts = (b"" if one is None else one for one in (record.raw_key, record.raw_value))
-    sizes = (-1 if one is None else len(one) for one in (record.raw_key, record.raw_value))
+    """The checksum of the record as a message of format 0, which Kafka 0.9 prints for every format."""
+    parts = (b"" if data is None else data for data in (record.raw_key, record.raw_value))
+    sizes = (-1 if data is None else len(data) for data in (record.raw_key, record.raw_value))
     sized = b"".join(struct.pack(">i", size) + part for size, part in zip(sizes, parts, strict=True))
     return zlib.crc32(b"\0\0" + sized)
 

@@ -1,7 +1,7 @@
-"""kafka-mirror-maker: topics of one cluster into another, by the flags of Kafka 0.8.2 to 3.x.
+"""kafka-mirror-maker: copies topics of one cluster into another, with the flags of Kafka 0.8.2 to 3.x.
 
-A message handler or a rebalance listener is MODULE:NAME of a function, or of a class, which is made with the
-text of --message.handler.args or --rebalance.listener.args if that is given.
+A message handler or rebalance listener is given as MODULE:NAME of a function or class. A class is
+instantiated with the text of --message.handler.args or --rebalance.listener.args, if given.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _act(options: Options) -> int:
-    from ottla.classic import Blacklist, Whitelist
     from ottla.cli.kafka.producer_file import is_sync, understood
-    from ottla.mirror import Mirror, Placement, same_partition
+    from ottla.consumer.classic import Blacklist, Whitelist
+    from ottla.mirror import Mirror, MirrorPlacement, same_partition
 
     for name in ("consumer.config", "producer.config"):
         if not options.has(name):
@@ -117,10 +117,10 @@ def _act(options: Options) -> int:
         {**profile_properties(), **understood(producer)},
         (Blacklist if lists == ["blacklist"] else Whitelist)(options.text(lists[0])),
         streams=options.whole("num.streams", 1),
-        placement=Placement.SAME if is_same else Placement.BY_KEY,
+        placement=MirrorPlacement.SAME if is_same else MirrorPlacement.BY_KEY,
         handler=None if is_same else handler,
         listener=_made(options, "consumer.rebalance.listener", "rebalance.listener.args"),
-        commit_interval_ms=options.whole("offset.commit.interval.ms", 60_000),
+        offset_commit_interval=options.whole("offset.commit.interval.ms", 60_000) / 1000,
         aborts_on_failure=_is_true(options, "abort.on.send.failure"),
         follows_topics=False,
         waits_for_each=is_sync(producer),
@@ -146,19 +146,19 @@ def _is_true(options: Options, name: str) -> bool:
 
 
 def _made(options: Options, name: str, arguments: str, method: str = "") -> Any:
-    """What a flag names, None without it."""
+    """The object that a flag names; None without the flag."""
     if not options.has(name):
         return None
-    found = named(options.text(name))
+    handler = named(options.text(name))
     if options.has(arguments):
-        found = found(options.text(arguments))
-    elif isinstance(found, type):
-        found = found()
-    return getattr(found, method, found) if method else found
+        handler = handler(options.text(arguments))
+    elif isinstance(handler, type):
+        handler = handler()
+    return getattr(handler, method, handler) if method else handler
 
 
 def named(text: str) -> Any:
-    """What MODULE:NAME is. Raises ConfigError."""
+    """Import MODULE:NAME. Raises ConfigError."""
     module, separator, attribute = text.partition(":")
     if not separator:
         raise ConfigError(f"{text!r} is no MODULE:NAME of Python; Java classes cannot be loaded here")
@@ -170,7 +170,7 @@ def named(text: str) -> Any:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within it, SIGINT and SIGTERM call `stop`; the second one ends the process where it is."""
+    """Within the block, SIGINT and SIGTERM call `stop`; a second signal ends the process at once."""
 
     def stopped(*_: object) -> None:
         for which in _SIGNALS:

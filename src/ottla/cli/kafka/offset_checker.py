@@ -36,7 +36,7 @@ def _act(options: Options) -> int:
 
 
 def _print(session: ZooKeeperSession, admin: Admin, options: Options) -> str:
-    """The znode that should be there and is not, or ""."""
+    """Print the rows. Returns the path of a missing znode, or ""."""
     group = options.text("group")
     offsets = ClassicOffsets(session, admin)
     if options.has("topic"):
@@ -46,28 +46,40 @@ def _print(session: ZooKeeperSession, admin: Admin, options: Options) -> str:
     else:
         topics = offsets.owned_topics(group)
     rows = offsets.of_topics(group, topics)
-    for one in rows:
-        if one.offset is None and session.exists(paths.topic_offsets(group, one.place.topic)) is None:
-            return paths.offset(group, *one.place)
+    for row in rows:
+        if (
+            row.offset is None
+            and session.exists(paths.topic_offsets(group, row.topic_partition.topic)) is None
+        ):
+            return paths.offset(group, *row.topic_partition)
     show(_ROW.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"))
-    for one in rows:
-        _print_row(group, one)
+    for row in rows:
+        _print_row(group, row)
     if options.has("broker-info"):
         show("BROKER INFO")
-        asked = {one.leader for one in rows}
+        leaders = {row.leader for row in rows}
         for number_, node in ZooKeeperMetadata(session).brokers().items():
-            if number_ in asked:
+            if number_ in leaders:
                 show(f"{number_} -> {node.host}:{node.port}")
     return ""
 
 
-def _print_row(group: str, one: ClassicOffset) -> None:
-    if one.leader is None:
-        show(f"No broker for partition {one.place.topic} - {one.place.partition}")
-    elif one.end is not None:
-        offset = -1 if one.offset is None else one.offset
-        lag = "unknown" if one.lag is None else one.lag
-        show(_ROW.format(group, *one.place, offset, one.end, lag, one.owner or "none"))
+def _print_row(group: str, row: ClassicOffset) -> None:
+    if row.leader is None:
+        show(f"No broker for partition {row.topic_partition.topic} - {row.topic_partition.partition}")
+    elif row.end is not None:
+        offset = -1 if row.offset is None else row.offset
+        lag = "unknown" if row.lag is None else row.lag
+        show(
+            _ROW.format(
+                group,
+                *row.topic_partition,
+                offset,
+                row.end,
+                lag,
+                row.owner or "none",
+            )
+        )
 
 
 TOOL = tool_of(USAGE, _act)

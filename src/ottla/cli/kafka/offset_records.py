@@ -1,8 +1,7 @@
 """Records of `__consumer_offsets` as Kafka's tools print them: the formatters of the console consumer, and
 the offsets decoder of kafka-dump-log.
 
-Kafka 4 prints JSON, and so did the new classes of 3.9; before that it was Scala's own text, which was
-another one in 0.9.
+Kafka 4 and the new classes of 3.9 print JSON; older versions print Scala's text, and 0.9 yet another one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.broker.groups.records import (
+from ottla.broker.groups.coordinator.records import (
     GroupKey,
     GroupValue,
     Key,
@@ -23,20 +22,19 @@ from ottla.broker.groups.records import (
     read,
     read_key,
 )
-from ottla.grouped.consumer_protocol import decode_assignment, decode_subscription
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.compiler import Struct
-from ottla.wire.primitives import Place
+from ottla.wire.consumer_protocol import CONSUMER, decode_assignment, decode_subscription
+from ottla.wire.primitives import FieldContext
 from ottla.wire.schema import field, int32, int64, string, uuid, value
 
-CONSUMER = "consumer"
 _NO_ID = bytes(16)
 _WITH_TOPIC_ID = 4
 
 
 class Entry(NamedTuple):
-    """A record that was read: of an offset or of a group, and which version its value has."""
+    """A decoded record, of an offset or of a group, with the version of its value."""
 
     key_version: int
     key: Key
@@ -47,7 +45,7 @@ class Entry(NamedTuple):
 
 @value
 class _OffsetWithTopicId:
-    """What Kafka 4 stores; our broker has no use for the id."""
+    """The value that Kafka 4 stores; our broker does not use the topic's id."""
 
     offset: int = field(int64)
     leader_epoch: int = field(int32)
@@ -57,13 +55,13 @@ class _OffsetWithTopicId:
 
 
 def read_entry(key: bytes | None, data: bytes | None) -> Entry | None:
-    """None for a record of another kind, or without a key. Raises RemoteProtocolError."""
+    """Decode a record; None for another kind, or without a key. Raises RemoteProtocolError."""
     if key is None or read_key(key) is None:
         return None
-    found = read(Record(key, data))
-    assert found is not None
+    node = read(Record(key, data))
+    assert node is not None
     version = -1 if data is None else int.from_bytes(data[:2], "big", signed=True)
-    return Entry(int.from_bytes(key[:2], "big", signed=True), found[0], version, found[1], data)
+    return Entry(int.from_bytes(key[:2], "big", signed=True), node[0], version, node[1], data)
 
 
 def compact(node: object) -> str:
@@ -75,14 +73,14 @@ def compact(node: object) -> str:
 
 
 def key_node(key: Key) -> dict[str, object]:
-    """A key."""
+    """A key as JSON."""
     if isinstance(key, OffsetKey):
         return {"group": key.group, "topic": key.topic, "partition": key.partition}
     return {"group": key.group}
 
 
 def value_node(entry: Entry, *, opens_members: bool = False) -> dict[str, object] | None:
-    """A value, with the fields of its version. `opens_members` reads what consumers tell each other too."""
+    """A value as JSON, with the fields of its version. `opens_members` also decodes the members' metadata."""
     if isinstance(entry.value, OffsetValue):
         return _offset_node(entry, entry.value)
     return None if entry.value is None else _group_node(entry.version, entry.value, opens=opens_members)
@@ -103,10 +101,10 @@ def _offset_node(entry: Entry, stored: OffsetValue) -> dict[str, object]:
 
 
 def _topic_id(data: bytes, version: int) -> bytes:
-    found: list[Any] = []
-    place = Place("OffsetCommitValue", version, flexible=True)
-    Struct(_OffsetWithTopicId).decoder(place)(memoryview(data), 2, found)
-    topic_id: bytes = found[0].topic_id
+    decoded: list[Any] = []
+    context = FieldContext("OffsetCommitValue", version, flexible=True)
+    Struct(_OffsetWithTopicId).decoder(context)(memoryview(data), 2, decoded)
+    topic_id: bytes = decoded[0].topic_id
     return topic_id
 
 
@@ -120,7 +118,7 @@ def _group_node(version: int, group: GroupValue, *, opens: bool) -> dict[str, ob
     if version >= 2:
         node["currentStateTimestamp"] = group.current_state_timestamp
     opens = opens and group.protocol_type == CONSUMER
-    node["members"] = [_member_node(version, one, opens=opens) for one in group.members]
+    node["members"] = [_member_node(version, member, opens=opens) for member in group.members]
     return node
 
 
@@ -138,7 +136,7 @@ def _member_node(version: int, member: MemberValue, *, opens: bool) -> dict[str,
 
 
 def _opened(data: bytes, read_node: Callable[[bytes], dict[str, object]] | None) -> object:
-    """What cannot be read stays bytes, as in Kafka."""
+    """The decoded metadata; what cannot be decoded stays bytes, as in Kafka."""
     if read_node is not None:
         try:
             return read_node(data)
@@ -149,26 +147,29 @@ def _opened(data: bytes, read_node: Callable[[bytes], dict[str, object]] | None)
 
 def _subscription_node(data: bytes) -> dict[str, object]:
     version = int.from_bytes(data[:2], "big", signed=True)
-    found = decode_subscription(data)
-    node: dict[str, object] = {"topics": list(found.topics), "userData": _base64(found.user_data)}
+    subscription = decode_subscription(data)
+    node: dict[str, object] = {
+        "topics": list(subscription.topics),
+        "userData": _base64(subscription.user_data),
+    }
     if version >= 1:
-        node["ownedPartitions"] = _by_topic(found.owned)
+        node["ownedPartitions"] = _by_topic(subscription.owned)
     if version >= 2:
-        node["generationId"] = found.generation
+        node["generationId"] = subscription.generation
     if version >= 3:
-        node["rackId"] = found.rack
+        node["rackId"] = subscription.rack
     return node
 
 
 def _assignment_node(data: bytes) -> dict[str, object]:
-    found = decode_assignment(data)
-    return {"assignedPartitions": _by_topic(found.partitions), "userData": _base64(found.user_data)}
+    assignment = decode_assignment(data)
+    return {"assignedPartitions": _by_topic(assignment.partitions), "userData": _base64(assignment.user_data)}
 
 
-def _by_topic(places: Iterable[TopicAndPartition]) -> list[dict[str, object]]:
+def _by_topic(partitions: Iterable[TopicAndPartition]) -> list[dict[str, object]]:
     topics: dict[str, list[int]] = {}
-    for one in places:
-        topics.setdefault(one.topic, []).append(one.partition)
+    for topic_partition in partitions:
+        topics.setdefault(topic_partition.topic, []).append(topic_partition.partition)
     return [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
 
 
@@ -215,11 +216,12 @@ def _group_3(entry: Entry) -> str:
         return "NULL"
     kind = f"Some({group.protocol_type})" if group.protocol_type else "None"
     members = ", ".join(
-        f"{one.member_id} -> MemberMetadata(memberId={one.member_id}, "
-        f"groupInstanceId={'None' if one.group_instance_id is None else f'Some({one.group_instance_id})'}, "
-        f"clientId={one.client_id}, clientHost={one.client_host}, sessionTimeoutMs={one.session_timeout}, "
-        f"rebalanceTimeoutMs={one.rebalance_timeout}, supportedProtocols=List({group.protocol}))"
-        for one in group.members
+        f"{member.member_id} -> MemberMetadata(memberId={member.member_id}, "
+        f"groupInstanceId={_scala_option(member.group_instance_id)}, "
+        f"clientId={member.client_id}, clientHost={member.client_host}, "
+        f"sessionTimeoutMs={member.session_timeout}, "
+        f"rebalanceTimeoutMs={member.rebalance_timeout}, supportedProtocols=List({group.protocol}))"
+        for member in group.members
     )
     return (
         f"GroupMetadata(groupId={entry.key.group}, generation={group.generation}, protocolType={kind}, "
@@ -227,19 +229,24 @@ def _group_3(entry: Entry) -> str:
     )
 
 
+def _scala_option(value: str | None) -> str:
+    return "None" if value is None else f"Some({value})"
+
+
 def _group_0_9(entry: Entry) -> str:
     group = entry.value
     if not isinstance(group, GroupValue):
         return "NULL"
     members = ", ".join(
-        f"{one.member_id} -> [{one.member_id},{one.client_id},{one.client_host},{one.session_timeout}]"
-        for one in group.members
+        f"{member.member_id} -> "
+        f"[{member.member_id},{member.client_id},{member.client_host},{member.session_timeout}]"
+        for member in group.members
     )
     return f"[{entry.key.group},{group.protocol_type},Stable,Map({members})]"
 
 
 def _scala(write: _Write) -> _Write:
-    """A line: the key as Scala prints it, and the value."""
+    """A line with the key as Scala prints it, and the value."""
 
     def line(entry: Entry) -> str:
         key = entry.key
@@ -263,7 +270,7 @@ FORMATTERS: Mapping[str, tuple[type[Any], _Write]] = {
 
 
 def formatted(class_name: str, key: bytes | None, data: bytes | None) -> bytes:
-    """A record as one of FORMATTERS prints it; nothing if it is not one of its kind."""
+    """The record as one of FORMATTERS prints it; None if it is of another kind."""
     kind, write = FORMATTERS[class_name]
     entry = read_entry(key, data)
     return write(entry).encode() if entry is not None and isinstance(entry.key, kind) else b""
@@ -297,7 +304,7 @@ def decoded_0_9(key: bytes | None, data: bytes) -> tuple[str, str]:
         return f"offset::{where.group}:{where.topic}:{where.partition}", f"{stored.offset}{more}"
     if entry is not None and isinstance(entry.value, GroupValue):
         group = entry.value
-        members = ",".join(f"{one.member_id}={_assigned_0_9(group, one)}" for one in group.members)
+        members = ",".join(f"{member.member_id}={_assigned_0_9(group, member)}" for member in group.members)
         head = f"{group.protocol_type}:{group.protocol}:{group.generation}"
         return f"metadata::{entry.key.group}", f"{head}:{{{members}}}"
     raise OttlaError("Failed to decode message using offset topic decoder (message had an invalid key)")
@@ -306,7 +313,7 @@ def decoded_0_9(key: bytes | None, data: bytes) -> tuple[str, str]:
 def _assigned_0_9(group: GroupValue, member: MemberValue) -> str:
     if group.protocol_type != CONSUMER:
         return member.assignment.hex().upper().lstrip("0")
-    found = decode_assignment(member.assignment)
-    places = ", ".join(f"{one.topic}-{one.partition}" for one in found.partitions)
-    data = (found.user_data or b"").hex().upper().lstrip("0")
-    return f"[{places}]:{data}" if data else f"[{places}]"
+    assignment = decode_assignment(member.assignment)
+    names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in assignment.partitions)
+    data = (assignment.user_data or b"").hex().upper().lstrip("0")
+    return f"[{names}]:{data}" if data else f"[{names}]"

@@ -1,7 +1,7 @@
-"""A producer's properties file of any age as our producer takes it.
+"""Translates a producer's properties file of any Kafka version for our producer.
 
-Kafka's producers warn of names that they do not know and go on. So do we; names of the producer of 0.8 that
-have a counterpart are translated.
+Kafka's producers log a warning for unknown names and continue, and so does this tool. Names of the 0.8
+producer that have a counterpart are translated.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ottla.client.config import FOREIGN_PROPERTIES
-from ottla.client.properties import snake
-from ottla.producer.config import PRODUCER_PROPERTIES
+from ottla.client.client_config import FOREIGN_PROPERTIES
+from ottla.model.property_table import snake
+from ottla.producer.producer_config import PRODUCER_PROPERTIES
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +28,20 @@ _TOLD_OTHERWISE = {snake(name) for name in FOREIGN_PROPERTIES}
 
 
 def is_sync(given: Mapping[str, str]) -> bool:
-    """Whether each send is to be waited for."""
+    """Whether to wait for each send."""
     return given.get(SYNC) == "sync"
 
 
 def understood(given: Mapping[str, str]) -> dict[str, str]:
-    """What our producer knows of it. Logs what it does not."""
-    found: dict[str, str] = {}
+    """The properties that our producer knows. Logs the others."""
+    properties: dict[str, str] = {}
     for name, value in given.items():
         name, value = _translated(name, value)
         if snake(name) in _KNOWN or snake(name) in _TOLD_OTHERWISE:
-            found.setdefault(name, value)
+            properties.setdefault(name, value)
         elif name != SYNC:
             log.warning("The configuration %s = %s was supplied but isn't a known config.", name, value)
-    return found
+    return properties
 
 
 def _translated(name: str, value: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test: how many records a second a topic takes, and how long each of them takes."""
+"""kafka-producer-perf-test: how many records per second a topic accepts, and their latency."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _DEPRECATED = {"producer-props": "command-property", "producer.config": "command
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Send and report."""
+    """Send and print the rates."""
     return run_tool(TOOL, arguments)
 
 
 class Stats:
-    """Latencies and counts, of a window and of everything. Deliveries come from the producer's threads."""
+    """Counts and latencies, of a window and in total. Called from the producer's threads."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -36,7 +36,7 @@ class Stats:
         self._window_bytes = 0
 
     def record(self, latency_ms: int, size: int) -> None:
-        """One record is stored."""
+        """Count a stored record."""
         self._latencies.append(latency_ms)
         self._bytes += size
         self._window_bytes += size
@@ -114,7 +114,7 @@ def _payloads(options: Options, count: int) -> Iterator[bytes]:
 
 def _properties(options: Options) -> dict[str, object]:
     given = [*options.values("producer-props"), *options.values("command-property")]
-    found: dict[str, object] = {
+    properties: dict[str, object] = {
         "client.id": "perf-producer-client",
         **profile_properties(),
         **file_properties(options.value("producer.config")),
@@ -123,8 +123,8 @@ def _properties(options: Options) -> dict[str, object]:
         **pairs([*given, *options.rest]),
     }
     if options.has("bootstrap-server"):
-        found["bootstrap.servers"] = options.text("bootstrap-server")
-    return found
+        properties["bootstrap.servers"] = options.text("bootstrap-server")
+    return properties
 
 
 TOOL = tool_of(USAGE, _act)

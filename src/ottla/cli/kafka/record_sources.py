@@ -1,24 +1,35 @@
-"""Where kafka-console-consumer has its records from: a partition, or a group of either kind."""
+"""The sources of kafka-console-consumer: a partition, or a group of either kind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ottla.classic.java_regex import compile_java
-from ottla.classic.topic_count import Blacklist, TopicFilter, Whitelist
 from ottla.cli.kafka.message_formatters import Record
 from ottla.cli.kafka.tool import Refused
-from ottla.client.properties import snake
-from ottla.grouped.config import GROUP_PROPERTIES
+from ottla.consumer.classic.java_regex import compile_java
+from ottla.consumer.classic.topic_count import Blacklist, TopicFilter, Whitelist
+from ottla.consumer.coordinated.group_consumer_config import GROUP_PROPERTIES
+from ottla.model.offset_spec import OffsetSpec
+from ottla.model.property_table import snake
 
+if TYPE_CHECKING:
+    from ottla.consumer.coordinated import GroupConsumer
+    from ottla.consumer.partition import PartitionConsumer
+
+FIRST_CONTACT_S = 5.0
 _RESETS = {"earliest": "smallest", "latest": "largest"}
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be read: `topic`, `pattern` or `excluded`. A `timeout_ms` below 0 is without end."""
+    """What to read: `topic`, `pattern` or `excluded`. A negative `timeout_ms` means to wait for ever.
+
+    Without a `group` the partitions that exist are read; only so there are a `start` by time, and `starts` of
+    single partitions that count instead of it.
+    """
 
     properties: dict[str, object]
     topic: str | None
@@ -27,54 +38,59 @@ class Wish:
     group: str
     is_group_made_up: bool
     partition: int | None
-    start: int | str
+    start: OffsetSpec
     timeout_ms: int
     deletes_group: bool
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 @contextmanager
 def records(wish: Wish) -> Iterator[Iterator[Record]]:
-    """The records, while the block lasts."""
+    """Iterate over the records within the block."""
     if "zookeeper.connect" in wish.properties:
         source = _of_classic_group
-    elif wish.partition is not None:
-        source = _of_partition
+    elif wish.partition is not None or not wish.group:
+        source = _of_partitions
     else:
         source = _of_group
-    with source(wish) as found:
-        yield found
+    with source(wish) as records_read:
+        yield records_read
 
 
 @contextmanager
-def _of_partition(wish: Wish) -> Iterator[Iterator[Record]]:
-    from ottla.partition import PartitionConsumer
-    from ottla.partition.config import PARTITION_PROPERTIES
+def _of_partitions(wish: Wish) -> Iterator[Iterator[Record]]:
+    from ottla.consumer.partition import PartitionConsumer
+    from ottla.consumer.partition.partition_config import PARTITION_PROPERTIES
 
     known = {name for row in PARTITION_PROPERTIES for name in row.names}
     for_groups = {name for row in GROUP_PROPERTIES for name in row.names} - known
     properties = {name: value for name, value in wish.properties.items() if snake(name) not in for_groups}
     properties["auto.offset.reset"] = _RESETS.get(str(wish.start), "smallest")
+    topic = wish.topic or ""
     with PartitionConsumer(properties) as consumer:
-        consumer.consume_partition(wish.topic or "", wish.partition or 0, wish.start)
-        yield consumer.messages(wish.timeout_ms)
+        consumer.check_brokers(_first_contact(wish))
+        for partition in consumer.partitions(topic) if wish.partition is None else [wish.partition]:
+            consumer.consume_partition(topic, partition, wish.starts.get(partition, wish.start))
+        yield _explained(consumer, consumer.messages(_seconds(wish)))
 
 
 @contextmanager
 def _of_group(wish: Wish) -> Iterator[Iterator[Record]]:
-    from ottla.grouped import GroupConsumer
+    from ottla.consumer.coordinated import GroupConsumer
 
     properties = {"auto.offset.reset": _RESETS[str(wish.start)], **wish.properties}
     if wish.is_group_made_up:
         properties.setdefault("enable.auto.commit", "false")
     topics = compile_java(wish.pattern) if wish.pattern is not None else wish.topic or ""
-    with GroupConsumer(topics, wish.group, properties) as consumer:
-        yield consumer.messages(wish.timeout_ms if wish.timeout_ms >= 0 else None)
+    with GroupConsumer(topics, properties, group_id=wish.group) as consumer:
+        consumer.check_brokers(_first_contact(wish))
+        yield _explained(consumer, consumer.messages(_seconds(wish)))
 
 
 @contextmanager
 def _of_classic_group(wish: Wish) -> Iterator[Iterator[Record]]:
-    from ottla.classic import ConsumerConnector
     from ottla.cli.kafka.keeper import keeper
+    from ottla.consumer.classic import ConsumerConnector
     from ottla.zookeeper import paths
     from ottla.zookeeper.recipes import delete_tree
 
@@ -98,10 +114,28 @@ def _of_classic_group(wish: Wish) -> Iterator[Iterator[Record]]:
         try:
             with ConsumerConnector(properties) as connector:
                 (stream,) = connector.create_message_streams_by_filter(_filter(wish))
+                connector.check_brokers(_first_contact(wish))
                 yield _until_timeout(stream)
         finally:
             if wish.is_group_made_up:
                 delete_tree(session, group)
+
+
+def _seconds(wish: Wish) -> float | None:
+    return wish.timeout_ms / 1000 if wish.timeout_ms >= 0 else None
+
+
+def _first_contact(wish: Wish) -> float | None:
+    """How long the first answer of a broker may take. A short time between records says nothing about it."""
+    return max(wish.timeout_ms / 1000, FIRST_CONTACT_S) if wish.timeout_ms >= 0 else None
+
+
+def _explained(consumer: GroupConsumer | PartitionConsumer, messages: Iterator[Record]) -> Iterator[Record]:
+    """The messages; raises at their end if it came because brokers give no usable answers."""
+    yield from messages
+    error = consumer.network_error
+    if error is not None:
+        raise error
 
 
 def _filter(wish: Wish) -> TopicFilter:
@@ -110,10 +144,14 @@ def _filter(wish: Wish) -> TopicFilter:
 
 
 def _until_timeout(stream: Iterator[Record]) -> Iterator[Record]:
-    from ottla.classic.errors import ConsumerTimeout
+    from ottla.model.errors import ConsumerTimeout
 
     while True:
         try:
             yield next(stream)
-        except (StopIteration, ConsumerTimeout):
+        except StopIteration:
+            return
+        except ConsumerTimeout as error:
+            if error.__cause__ is not None:
+                raise
             return

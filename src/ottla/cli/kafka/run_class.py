@@ -1,12 +1,12 @@
-"""kafka-run-class: a tool by the name of its Java class, in whatever package a version of Kafka has it."""
+"""kafka-run-class: runs a tool by the name of its Java class, in any package that it ever had."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib import import_module
 
 from ottla.cli.kafka.tool import show
+from ottla.model.did_you_mean import did_you_mean
 
 CLASSES = {
     "BrokerApiVersionsCommand": "broker_api_versions",
@@ -24,6 +24,7 @@ CLASSES = {
     "MirrorMaker": "mirror_maker",
     "ProducerPerformance": "producer_perf_test",
     "TopicCommand": "topics",
+    "TransactionsCommand": "transactions",
     "UpdateOffsetsInZK": "zookeeper_offsets:update",
     "VerifiableConsumer": "verifiable_consumer",
     "VerifiableProducer": "verifiable_producer",
@@ -33,7 +34,7 @@ CLASSES = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the class with the arguments behind its name."""
+    """Run the class with the arguments that follow its name."""
     words = list(arguments)
     if not words or words[0] in ("-h", "--help"):
         lines = ["usage: kafka-run-class CLASS [options]", "", "The classes, with or without a package:"]
@@ -41,8 +42,8 @@ def run(arguments: Sequence[str]) -> int:
         raise SystemExit(0 if words else 1)
     name = words[0].rpartition(".")[2]
     if name not in CLASSES:
-        near = difflib.get_close_matches(name, CLASSES, 1)
-        hint = f", but there is {near[0]}" if near else ""
+        near = did_you_mean(name, CLASSES)
+        hint = "" if near is None else f", but there is {near}"
         show(f"Error: Could not find or load main class {words[0]}{hint}", is_error=True)
         return 1
     module, _, function = CLASSES[name].partition(":")

@@ -1,104 +1,129 @@
-"""What is in a segment's log: batches, or messages of the old formats, and where each of them lies."""
+"""The entries of a segment: batches, or messages of the old formats, with their positions."""
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import crc32c
 
+from ottla.model.record_layout import (
+    BATCH_ATTRIBUTES,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    CODEC_MASK,
+    CONTROL,
+    CRC,
+    ENTRY_OVERHEAD,
+    LAST_OFFSET_DELTA,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_BODY_AT,
+    LEGACY_CRC_AT,
+    LENGTH,
+    LENGTH_BYTES,
+    MAGIC_AT,
+    OFFSET,
+    OFFSET_AT,
+    SIZE,
+    SIZE_AT,
+    SIZE_MIN_V0,
+)
 from ottla.records.compression import Codec, decompress
 from ottla.records.messages import MessageAndOffset, MessageSet
 
-_HEAD = struct.Struct(">qi")
-_OLD_BODY = 18
-_CRC_FROM, _CRC_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT = 21, 17, 21, 23
-_CONTROL = 32
 _INFLATED_MAX = 1 << 30
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
-class Entry(NamedTuple):
-    """A batch, or a message of the old formats, and where it lies."""
+class SegmentEntry(NamedTuple):
+    """A batch, or a message of the old formats, with its position."""
 
     position: int
     data: memoryview
 
     @property
     def magic(self) -> int:
-        """The format."""
-        return int(self.data[16])
+        """The message format."""
+        return int(self.data[MAGIC_AT])
 
     @property
     def offset(self) -> int:
-        """The first offset of a batch, that of a message."""
-        offset: int = _HEAD.unpack_from(self.data)[0]
+        """The first offset of a batch, or the offset of a message."""
+        offset: int = OFFSET.unpack_from(self.data)[0]
         return offset
 
     @property
     def last_offset(self) -> int:
-        """Of a batch; of a message its own."""
+        """The last offset of a batch, or the offset of a message."""
         if self.magic < 2:
             return self.offset
-        return self.offset + int(struct.unpack_from(">i", self.data, _LAST_DELTA_AT)[0])
+        return self.offset + int(LAST_OFFSET_DELTA.unpack_from(self.data, BATCH_LAST_OFFSET_DELTA_AT)[0])
 
     @property
     def is_valid(self) -> bool:
         """Whether the checksum is right."""
+        data = self.data
         if self.magic < 2:
-            return bool(zlib.crc32(self.data[16:]) == struct.unpack_from(">I", self.data, 12)[0])
-        return bool(crc32c.crc32c(self.data[_CRC_FROM:]) == struct.unpack_from(">I", self.data, _CRC_AT)[0])
+            return bool(zlib.crc32(data[MAGIC_AT:]) == self.crc)
+        return bool(crc32c.crc32c(data[BATCH_ATTRIBUTES_AT:]) == self.crc)
+
+    @property
+    def crc(self) -> int:
+        """The checksum that is stored."""
+        crc: int = CRC.unpack_from(self.data, BATCH_CRC_AT if self.magic == 2 else LEGACY_CRC_AT)[0]
+        return crc
 
     @property
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """Of a message of an old format; what is compressed stays so."""
-        at = _OLD_BODY + (8 if self.magic == 1 else 0)
-        key, at = _sized(self.data, at)
+        """Key and value of a message of an old format, still compressed if it is."""
+        key, at = _sized(self.data, LEGACY_BODY_AT[self.magic])
         return key, _sized(self.data, at)[0]
 
     @property
     def codec(self) -> int:
-        """Its number, of a message of an old format."""
-        return int(self.data[17]) & 7
+        """The codec's number in a message of an old format."""
+        return int(self.data[LEGACY_ATTRIBUTES_AT]) & CODEC_MASK
 
     def records(self) -> Iterator[MessageAndOffset]:
-        """The records of a batch, those of control batches too, which readers do not get to see."""
+        """The records of a batch, also of control batches, which consumers never see."""
         data = bytearray(self.data)
-        attributes = struct.unpack_from(">h", data, _ATTRIBUTES_AT)[0]
-        struct.pack_into(">h", data, _ATTRIBUTES_AT, attributes & ~_CONTROL)
-        struct.pack_into(">I", data, _CRC_AT, crc32c.crc32c(memoryview(data)[_CRC_FROM:]))
+        (attributes,) = BATCH_ATTRIBUTES.unpack_from(data, BATCH_ATTRIBUTES_AT)
+        BATCH_ATTRIBUTES.pack_into(data, BATCH_ATTRIBUTES_AT, attributes & ~CONTROL)
+        CRC.pack_into(data, BATCH_CRC_AT, crc32c.crc32c(memoryview(data)[BATCH_ATTRIBUTES_AT:]))
         yield from MessageSet(data)
 
-    def inner(self) -> Iterator[Entry]:
-        """The messages within a compressed message of an old format. They lie where it lies."""
+    def inner(self) -> Iterator[SegmentEntry]:
+        """The messages within a compressed message of an old format; they have its position."""
         _, value = self.key_and_value
         if not self.codec or value is None:
             yield self
             return
         raw = decompress(CODECS[self.codec], value, limit=_INFLATED_MAX, magic=self.magic)
-        found = list(entries(bytes(raw)))
+        messages = list(entries(bytes(raw)))
         # From format 1 on they count from 0, and the message around them has the last one's offset.
-        shift = self.offset - found[-1].offset if self.magic and found else 0
-        for one in found:
-            data = _HEAD.pack(one.offset + shift, len(one.data) - _HEAD.size) + bytes(one.data[_HEAD.size :])
-            yield Entry(self.position, memoryview(data))
+        shift = self.offset - messages[-1].offset if self.magic and messages else 0
+        for message in messages:
+            data = bytearray(message.data)
+            OFFSET.pack_into(data, OFFSET_AT, message.offset + shift)
+            yield SegmentEntry(self.position, memoryview(data))
 
 
 def _sized(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    (size,) = struct.unpack_from(">i", data, at)
-    end = at + 4 + max(0, size)
-    return (None if size < 0 else bytes(data[at + 4 : end])), end
+    (size,) = LENGTH.unpack_from(data, at)
+    start = at + LENGTH_BYTES
+    end = start + max(0, size)
+    return (None if size < 0 else bytes(data[start:end])), end
 
 
-def entries(data: bytes) -> Iterator[Entry]:
-    """One after another, up to the first that is not whole."""
+def entries(data: bytes) -> Iterator[SegmentEntry]:
+    """Yield the entries up to the first incomplete one."""
     view, at = memoryview(data), 0
-    while at + 17 <= len(data):
-        _, size = _HEAD.unpack_from(view, at)
-        end = at + _HEAD.size + size
-        if size < 14 or end > len(data):
+    while at + MAGIC_AT < len(data):
+        (size,) = SIZE.unpack_from(view, at + SIZE_AT)
+        end = at + ENTRY_OVERHEAD + size
+        if size < SIZE_MIN_V0 or end > len(data):
             return
-        yield Entry(at, view[at:end])
+        yield SegmentEntry(at, view[at:end])
         at = end

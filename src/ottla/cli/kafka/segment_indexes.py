@@ -1,4 +1,4 @@
-"""The indexes of a segment for kafka-dump-log: printed, and held against the log beside them."""
+"""The indexes of a segment for kafka-dump-log: printed, and compared with the log beside them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.cli.kafka.segment_entries import Entry, entries
+from ottla.cli.kafka.segment_entries import SegmentEntry, entries
 from ottla.cli.kafka.tool import Refused, show
 
 _CORRUPT = "org.apache.kafka.storage.internals.log.CorruptIndexException: "
@@ -17,28 +17,28 @@ Pair = tuple[int, int]
 
 
 @dataclass
-class Faults:
-    """What is wrong with files, told when all of them are read. By file, and in Kafka's order."""
+class IndexFaults:
+    """Mismatches by file, printed at the end in Kafka's order."""
 
     mismatches: dict[str, list[Pair]] = field(default_factory=dict)
     timestamps: dict[str, list[Pair]] = field(default_factory=dict)
     disorder: dict[str, list[Pair]] = field(default_factory=dict)
-    not_found: dict[str, list[Pair]] = field(default_factory=dict)
+    missing: dict[str, list[Pair]] = field(default_factory=dict)
     gaps: dict[str, list[Pair]] = field(default_factory=dict)
     is_old: bool = False
 
-    def tell(self) -> None:
-        """On standard error. Mismatches and gaps are told backwards, as Kafka does."""
+    def print_all(self) -> None:
+        """Print to standard error; mismatches and gaps in reverse order, as Kafka does."""
         gap = "Non-secutive offsets in :{}" if self.is_old else "Non-consecutive offsets in {}"
         log, before = "  Index offset: {}, log offset: {}", "  {} is followed by {}"
         time = "  Index timestamp: {}, log timestamp: {}"
         order = "  Index timestamp: {}, Previously indexed timestamp: {}"
-        found = "Indexed offset: {}, found log offset: {}"
+        text = "Indexed offset: {}, found log offset: {}"
         for head, faults, line, step in (
             ("Mismatches in :{}", self.mismatches, log, -1),
             ("Found timestamp mismatch in :{}", self.timestamps, time, 1),
             ("Found out of order timestamp in :{}", self.disorder, order, 1),
-            ("The following indexed offsets are not found in :{}", self.not_found, found, 1),
+            ("The following indexed offsets are not found in :{}", self.missing, text, 1),
             (gap, self.gaps, before, -1),
         ):
             for path, pairs in faults.items():
@@ -48,9 +48,9 @@ class Faults:
 
 
 def dump_index(
-    path: Path, data: bytes, faults: Faults, *, only_verifies: bool, only_checks_sanity: bool
+    path: Path, data: bytes, faults: IndexFaults, *, only_verifies: bool, only_checks_sanity: bool
 ) -> None:
-    """Offsets and positions, up to the zeros of a file that is larger than what is in it."""
+    """Print offsets and positions, up to the zeros at the end of a preallocated file."""
     base, log = int(path.stem), _log_of(path)
     rows = [(base + relative, position) for relative, position in _rows(">ii", data)]
     faults.is_old = faults.is_old or (bool(log) and log[0].magic < 2)
@@ -61,7 +61,7 @@ def dump_index(
         if only_checks_sanity:
             show(f"{path} passed sanity check.")
             return
-    positions = {one.position: one for one in log}
+    positions = {entry.position: entry for entry in log}
     for offset, position in _until_zeros(rows, base, lambda row: row[0]):
         entry = positions.get(position)
         there = _NONE if entry is None else _indexed_offset(entry)
@@ -72,9 +72,9 @@ def dump_index(
 
 
 def dump_time_index(
-    path: Path, data: bytes, faults: Faults, *, only_verifies: bool, only_checks_sanity: bool
+    path: Path, data: bytes, faults: IndexFaults, *, only_verifies: bool, only_checks_sanity: bool
 ) -> None:
-    """Times and offsets."""
+    """Print times and offsets."""
     base, log = int(path.stem), _log_of(path)
     rows = [(timestamp, base + relative) for timestamp, relative in _rows(">qi", data)]
     if only_checks_sanity:
@@ -82,15 +82,15 @@ def dump_time_index(
         show(f"{path} passed sanity check.")
         return
     name = str(path.absolute())
-    last_offsets = [one.last_offset for one in log]
+    last_offsets = [entry.last_offset for entry in log]
     before = _NONE
     for timestamp, offset in _until_zeros(rows, base, lambda row: row[1]):
         at = bisect.bisect_left(last_offsets, offset)
         if at == len(log) or last_offsets[at] != offset:
             there = _NONE if at == len(log) else last_offsets[at]
-            faults.not_found.setdefault(name, []).append((offset, there))
+            faults.missing.setdefault(name, []).append((offset, there))
         else:
-            newest = max((one.message.timestamp_ms for one in log[at].records()), default=_NONE)
+            newest = max((record.message.timestamp_ms for record in log[at].records()), default=_NONE)
             if newest != timestamp:
                 faults.timestamps.setdefault(name, []).append((timestamp, newest))
             if before >= timestamp:
@@ -101,8 +101,7 @@ def dump_time_index(
 
 
 def _check_time_index(path: Path, base: int, rows: Sequence[Pair]) -> None:
-    """What a broker checks when it starts; a file with zeros behind its entries, as one that is written to
-    has them, is not sound in this sense."""
+    """Make the checks of a broker's start. A preallocated file, with zeros after its entries, fails them."""
     if not rows:
         return
     (first, _), (last, last_offset) = rows[0], rows[-1]
@@ -115,12 +114,12 @@ def _check_time_index(path: Path, base: int, rows: Sequence[Pair]) -> None:
         raise Refused(f"{head}last offset is {last_offset} which is less than the first offset {base}")
 
 
-def _indexed_offset(entry: Entry) -> int:
-    """Of a batch its last offset, of a message of an old format that of the first within."""
+def _indexed_offset(entry: SegmentEntry) -> int:
+    """The offset to compare: the last one of a batch, the first inner one of a message of an old format."""
     return entry.last_offset if entry.magic >= 2 else next(entry.inner()).offset
 
 
-def _log_of(path: Path) -> list[Entry]:
+def _log_of(path: Path) -> list[SegmentEntry]:
     log = path.with_suffix(".log")
     try:
         return list(entries(log.read_bytes()))

@@ -1,7 +1,7 @@
-"""Properties for our clients, from what Kafka's tools are given: addresses, files, key=value.
+"""Properties for our clients from the arguments of Kafka's tools: addresses, files, key=value.
 
-Under all of these are the settings of the profile that OTTLA_PROFILE names, but for its addresses: Kafka's
-tools are told whom to talk to.
+They win over the profile that OTTLA_PROFILE names. Its addresses are not used: Kafka's tools get theirs as
+flags.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ottla.broker.settings.java_properties import read_properties
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.tool import Refused
 from ottla.cli.profile import chosen_profile
-from ottla.client.config import CLIENT_PROPERTIES
-from ottla.client.properties import snake
+from ottla.client.client_config import CLIENT_PROPERTIES
+from ottla.model.java_properties import read_properties
+from ottla.model.property_table import snake
 
 _ADDRESS = re.compile(r"\[?[0-9A-Za-z\-%._:]*\]?:[0-9]+")
 _FOR_JAVA = re.compile(
@@ -25,48 +25,48 @@ _TOLD_BY_FLAGS = {"bootstrap_servers", "client_id"}
 
 
 def check_addresses(addresses: str) -> str:
-    """HOST:PORT,HOST:PORT, or Kafka's words about what is not."""
-    if not all(_ADDRESS.fullmatch(one.strip()) for one in addresses.split(",")):
+    """Raise WrongFlags with Kafka's message unless this is HOST:PORT,HOST:PORT."""
+    if not all(_ADDRESS.fullmatch(part.strip()) for part in addresses.split(",")):
         raise WrongFlags("Please provide valid host:port like host1:9091,host2:9092\n")
     return addresses
 
 
 def file_properties(path: str | None) -> dict[str, str]:
-    """A properties file for Java's clients; what names Java classes, and their metrics, is left out."""
+    """Read a properties file for Java's clients, without settings that name Java classes or their metrics."""
     if not path:
         return {}
     return {name: value for name, value in read_properties(path).items() if not _FOR_JAVA.fullmatch(name)}
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Of key=value."""
-    found = {}
+    """Parse key=value."""
+    properties = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise Refused(f"Invalid command line properties: {' '.join(texts)}")
-        found[name] = value
-    return found
+        properties[name] = value
+    return properties
 
 
 def profile_properties() -> dict[str, str]:
-    """Of the profile in the environment, what every client understands."""
+    """The settings of the profile in OTTLA_PROFILE that every client understands."""
     known = {name for row in CLIENT_PROPERTIES for name in row.names} - _TOLD_BY_FLAGS
     return {name: value for name, value in chosen_profile().items() if snake(name) in known}
 
 
 def admin_properties(options: Options, client_id: str = "") -> dict[str, object]:
-    """For an Admin: --bootstrap-server or --broker-list or --zookeeper, and --command-config."""
-    found: dict[str, object] = {**profile_properties()}
+    """Settings for an Admin: --bootstrap-server, --broker-list or --zookeeper, and --command-config."""
+    properties: dict[str, object] = {**profile_properties()}
     if "command-config" in options.known:
-        found |= file_properties(options.value("command-config"))
+        properties |= file_properties(options.value("command-config"))
     for flag, name in (
         ("broker-list", "bootstrap.servers"),
         ("bootstrap-server", "bootstrap.servers"),
         ("zookeeper", "zookeeper.connect"),
     ):
         if flag in options.known and options.has(flag):
-            found[name] = options.text(flag)
+            properties[name] = options.text(flag)
     if client_id:
-        found["client.id"] = client_id
-    return found
+        properties["client.id"] = client_id
+    return properties

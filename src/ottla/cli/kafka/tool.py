@@ -1,4 +1,4 @@
-"""How a tool runs: its flags are read, its work is done, and what is wrong is told as Kafka tells it."""
+"""Runs a tool: parses its flags, does its work, and reports errors as Kafka does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = switch("version", "Display Kafka version.")
 
 
 class Tool(NamedTuple):
-    """A tool: what help says of it, its flags, what it does with them, and how its errors begin."""
+    """A tool: its description, flags, action, and the beginning of its error messages."""
 
     name: str
     about: str
@@ -33,7 +33,7 @@ def tool_of(usage: Usage, act: Callable[[Options], int]) -> Tool:
 
 
 class Refused(OttlaError):
-    """A tool ends with a text of Kafka's on standard error, and an exit code."""
+    """Ends a tool with a message of Kafka's on standard error and an exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class Refused(OttlaError):
 
 
 def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
-    """Run a tool; its exit code."""
+    """Run a tool and return its exit code."""
     show_help(tool, arguments)
     try:
         options = parse((*tool.flags, _HELP, _VERSION), arguments)
@@ -55,16 +55,16 @@ def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
 
 
 def show_help(tool: Tool | Usage, arguments: Sequence[str]) -> None:
-    """If there are no arguments, or --help is one of them, that is all: SystemExit."""
+    """Print the help and raise SystemExit if there are no arguments or --help is one of them."""
     if not arguments or {"--help", "-help"} & set(arguments):
         show(usage(tool), is_error=not arguments)
         raise SystemExit(0 if arguments else 1)
 
 
 def usage(tool: Tool | Usage) -> str:
-    """All flags with their meaning."""
+    """The help text: all flags with their meaning."""
     lines = [f"usage: {tool.name} [options]", "", tool.about, ""]
-    for flag in sorted((*tool.flags, _HELP), key=lambda one: one.name):
+    for flag in sorted((*tool.flags, _HELP), key=lambda flag: flag.name):
         wanted = {Value.NONE: "", Value.NEEDED: " <value>", Value.OPTIONAL: " [value]"}[flag.value]
         head = f"  --{flag.name}{wanted}"
         doc = textwrap.wrap(flag.doc, _DOC_WIDTH) or [""]
@@ -77,14 +77,14 @@ def usage(tool: Tool | Usage) -> str:
 
 
 def require(options: Options, *names: str) -> None:
-    """Raise WrongFlags for a flag that must be there and is not."""
+    """Raise WrongFlags if a required flag is missing."""
     for name in names:
         if not options.has(name):
             raise WrongFlags(f'Missing required argument "[{name}]"')
 
 
 def one_action(options: Options, names: Iterable[str], message: str) -> str:
-    """The one of several flags that was given. Raises WrongFlags with the message if it is not just one."""
+    """The only one of these flags that was given. Raises WrongFlags if there is none or several."""
     given = options.any_of(*names)
     if len(given) != 1:
         raise WrongFlags(message)
@@ -93,7 +93,9 @@ def one_action(options: Options, names: Iterable[str], message: str) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what is open is closed, and counts are told."""
+    """Within the block, SIGTERM acts like Ctrl-C, so that everything is closed and final counts are
+    printed.
+    """
 
     def leave(*_: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -106,5 +108,5 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def show(text: str, *, is_error: bool = False, ends_line: bool = True) -> None:
-    """A line of output, or a part of one."""
+    """Print a line, or a part of one."""
     print(text, file=sys.stderr if is_error else sys.stdout, end="\n" if ends_line else "")

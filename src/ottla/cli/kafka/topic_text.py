@@ -1,4 +1,4 @@
-"""What both kinds of kafka-topics say, and how they read assignments and settings."""
+"""Text and parsing that both kinds of kafka-topics share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SUCH_TOPIC = "Topic '{}' does not exist as expected"
 
 
 def configs_to_add(texts: Iterable[str]) -> dict[str, str]:
-    """Of name=value."""
+    """Parse name=value."""
     pairs = [re.split(r"\s*=\s*", text, maxsplit=1) for text in texts]
     if any(len(pair) != 2 for pair in pairs):
         raise WrongFlags(
@@ -30,10 +30,10 @@ def configs_to_add(texts: Iterable[str]) -> dict[str, str]:
 
 
 def replica_assignment(text: str) -> dict[int, list[int]]:
-    """`1:2,2:1` as the brokers of each partition."""
+    """Parse `1:2,2:1` into the brokers of each partition."""
     try:
         return {
-            partition: [int(one) for one in brokers.split(":")]
+            partition: [int(part) for part in brokers.split(":")]
             for partition, brokers in enumerate(text.split(","))
         }
     except ValueError:
@@ -42,14 +42,14 @@ def replica_assignment(text: str) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class TopicText:
-    """The first line of a description by Kafka 4. `entries` are all settings, for their order."""
+    """The first line of a topic's description in Kafka 4. `entries` are all settings, in order."""
 
     topic: TopicDescription
     entries: Mapping[str, ConfigEntry]
     overrides: Mapping[str, str | None]
 
     def line(self) -> str:
-        """Tab by tab."""
+        """The line, with tabs."""
         ordered = [name for name in java_order(self.entries) if name in self.overrides]
         configs = ",".join(f"{name}={self.overrides[name]}" for name in ordered)
         named = [f"Topic: {self.topic.name}"]
@@ -64,10 +64,10 @@ class TopicText:
 
 @dataclass(frozen=True)
 class PartitionText:
-    """A partition's line by Kafka 4.
+    """A partition's line in Kafka 4.
 
-    `has_elr`: the brokers keep eligible leader replicas. There are none while enough copies are in sync;
-    beyond that they are not asked for, and N/A is printed.
+    `has_elr` says that the brokers keep eligible leader replicas. There are none while enough copies are in
+    sync; else they are not requested, and N/A is printed.
     """
 
     topic: str
@@ -76,23 +76,23 @@ class PartitionText:
     has_elr: bool
 
     def line(self) -> str:
-        """Tab by tab."""
-        one = self.partition
-        leader = "none" if one.leader is None else one.leader
-        elr = "" if self.has_elr and len(one.isr) >= self.least_isr else "N/A"
+        """The line, with tabs."""
+        partition = self.partition
+        leader = "none" if partition.leader is None else partition.leader
+        elr = "" if self.has_elr and len(partition.isr) >= self.least_isr else "N/A"
         return (
-            f"\tTopic: {self.topic}\tPartition: {one.partition}\tLeader: {leader}\tReplicas: "
-            f"{_joined(one.replicas)}\tIsr: {_joined(one.isr)}\tElr: {elr}\tLastKnownElr: {elr}"
+            f"\tTopic: {self.topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: "
+            f"{_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}\tElr: {elr}\tLastKnownElr: {elr}"
         )
 
-    def is_so(self, which: str, live: set[int]) -> bool:
-        """Whether a filter of --describe lets it through."""
-        one = self.partition
+    def passes(self, which: str, live: set[int]) -> bool:
+        """Whether a filter of --describe accepts the partition."""
+        partition = self.partition
         return {
-            "under-replicated-partitions": len(one.isr) < len(one.replicas),
-            "unavailable-partitions": one.leader is None or one.leader not in live,
-            "under-min-isr-partitions": one.leader is None or len(one.isr) < self.least_isr,
-            "at-min-isr-partitions": len(one.isr) == self.least_isr,
+            "under-replicated-partitions": len(partition.isr) < len(partition.replicas),
+            "unavailable-partitions": partition.leader is None or partition.leader not in live,
+            "under-min-isr-partitions": partition.leader is None or len(partition.isr) < self.least_isr,
+            "at-min-isr-partitions": len(partition.isr) == self.least_isr,
         }[which]
 
 

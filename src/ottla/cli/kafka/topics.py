@@ -1,14 +1,13 @@
-"""kafka-topics: made, listed, described, grown, deleted.
+"""kafka-topics: creates, lists, describes, alters and deletes topics.
 
-With --zookeeper everything is done in ZooKeeper, as Kafka 0.9 does it, and no broker is asked.
+With --zookeeper everything is done in ZooKeeper, as in Kafka 0.9, and no broker is contacted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.admin import Admin, AdminErrors, NewPartitions, NewTopic, TopicDescription, topic_resource
-from ottla.classic.topic_count import Whitelist
+from ottla.admin import Admin, NewPartitions, NewTopic, TopicDescription, topic_resource
 from ottla.cli.kafka import zookeeper_topics
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.broker_links import DESCRIBE_TOPIC_PARTITIONS, has_api
@@ -25,8 +24,9 @@ from ottla.cli.kafka.topic_text import (
     replica_assignment,
 )
 from ottla.cli.kafka.usage.topics import ACTIONS, USAGE
+from ottla.consumer.classic.topic_count import Whitelist
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import AdminErrors, KafkaError, OttlaError
 
 FAILED = "Error while executing topic command : "
 MIN_ISR = "min.insync.replicas"
@@ -39,7 +39,7 @@ _FILTERS = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One action."""
+    """Run the action."""
     return run_tool(TOOL, arguments)
 
 
@@ -67,17 +67,17 @@ def _act(options: Options) -> int:
 
 
 def _chosen(admin: Admin, options: Options, *, is_needed: bool) -> list[str]:
-    """The topics that are meant, in order. Raises if there should be one and is none."""
+    """The chosen topics, in order. Raises if none exists and one has to."""
     pattern = options.value("topic")
     hides = options.has("exclude-internal")
     names = admin.list_topics(include_internal=not hides)
     if pattern is None:
         return list(names)
     wanted = Whitelist(pattern)
-    found = [one for one in names if wanted.is_topic_allowed(one, exclude_internal_topics=hides)]
-    if not found and is_needed and not options.has("if-exists"):
+    chosen = [name for name in names if wanted.is_topic_allowed(name, exclude_internal_topics=hides)]
+    if not chosen and is_needed and not options.has("if-exists"):
         raise OttlaError(NO_SUCH_TOPIC.format(pattern))
-    return found
+    return chosen
 
 
 def _create(admin: Admin, options: Options) -> None:
@@ -112,11 +112,11 @@ def _alter(admin: Admin, options: Options) -> None:
     described = admin.describe_topics(names) if assignment else {}
     grown = []
     for name in names:
-        placed = None
+        new_replicas = None
         if assignment:
             every = replica_assignment(assignment)
-            placed = [every[one] for one in sorted(every)][len(described[name].partitions) :]
-        grown.append(NewPartitions(name, total, placed))
+            new_replicas = [every[number] for number in sorted(every)][len(described[name].partitions) :]
+        grown.append(NewPartitions(name, total, new_replicas))
     admin.create_partitions(grown)
 
 
@@ -127,20 +127,20 @@ def _delete(admin: Admin, options: Options) -> None:
 def _describe(admin: Admin, options: Options) -> None:
     topics = _described(admin, options)
     configs = admin.describe_configs([topic_resource(name) for name in topics]) if topics else {}
-    live = {one.broker_id for one in admin.describe_cluster().brokers}
+    live = {broker.broker_id for broker in admin.describe_cluster().brokers}
     has_elr = bool(topics) and has_api(_client(options), DESCRIBE_TOPIC_PARTITIONS)
     filters = options.any_of(*_FILTERS)
     for name, topic in topics.items():
         entries = configs[topic_resource(name)]
-        overrides = {one.name: one.value for one in entries.values() if not one.is_default}
+        overrides = {entry.name: entry.value for entry in entries.values() if not entry.is_default}
         if not filters and (overrides or not options.has("topics-with-overrides")):
             show(TopicText(topic, entries, overrides).line())
         if options.has("topics-with-overrides"):
             continue
         least = int(entries[MIN_ISR].value or 1) if MIN_ISR in entries else 1
-        for one in topic.partitions:
-            partition = PartitionText(name, one, least, has_elr=has_elr)
-            if not filters or any(partition.is_so(which, live) for which in filters):
+        for described_partition in topic.partitions:
+            partition = PartitionText(name, described_partition, least, has_elr=has_elr)
+            if not filters or any(partition.passes(which, live) for which in filters):
                 show(partition.line())
 
 
@@ -150,14 +150,14 @@ def _described(admin: Admin, options: Options) -> dict[str, TopicDescription]:
         names = _chosen(admin, options, is_needed=True)
         return admin.describe_topics(names) if names else {}
     every = admin.describe_topics(admin.list_topics())
-    found = {name: one for name, one in every.items() if one.topic_id == wanted}
-    if not found and not options.has("if-exists"):
+    matching = {name: description for name, description in every.items() if description.topic_id == wanted}
+    if not matching and not options.has("if-exists"):
         raise OttlaError(f"TopicId '{wanted}' does not exist as expected")
-    return found
+    return matching
 
 
 def _client(options: Options) -> dict[str, object]:
-    """For a bare connection: without what only an Admin knows."""
+    """Settings for a bare connection, without those that only an Admin knows."""
     return {
         name: value for name, value in admin_properties(options).items() if name != "default.api.timeout.ms"
     }

@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: a member of a group, and an event for all that happens to it."""
+"""kafka-verifiable-consumer: reads as a member of a group and prints an event for everything that happens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ottla.cli.kafka.settings import file_properties, profile_properties
 from ottla.cli.kafka.tool import Refused, ended_by_signals, run_tool, tool_of
 from ottla.cli.kafka.usage.verifiable_consumer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
-from ottla.fetching import FetchedDataChunk
-from ottla.grouped import GroupConsumer, RebalanceListener
+from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
+from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 
@@ -19,12 +19,12 @@ _POLICIES = ("earliest", "latest", "none")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Read until there are enough records, or the process is ended."""
+    """Read until --max-messages is reached or the process is ended."""
     return run_tool(TOOL, arguments)
 
 
-class _Told(RebalanceListener):
-    """Tells what the group does."""
+class _RebalanceEvents(RebalanceListener):
+    """Prints an event for each rebalance."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -32,48 +32,51 @@ class _Told(RebalanceListener):
         self.is_leaving = False
 
     def on_revoked(self, partitions: Iterable[TopicAndPartition]) -> None:
-        """Partitions go. Kafka 0.9 does not tell of it when the member leaves."""
+        """Print the revoked partitions; with Kafka 0.9's events not when the member leaves."""
         if not (self._events.is_old and self.is_leaving):
-            self._events.tell("partitions_revoked", partitions=_listed(partitions))
+            self._events.emit("partitions_revoked", partitions=_listed(partitions))
 
     def on_assigned(self, partitions: Iterable[TopicAndPartition]) -> None:
-        """Partitions come. In Kafka 0.9 none go before the first come."""
+        """Print the assigned partitions."""
         if self._events.is_old and not self._was_assigned:
             self.on_revoked(())
         self._was_assigned = True
-        self._events.tell("partitions_assigned", partitions=_listed(partitions))
+        self._events.emit("partitions_assigned", partitions=_listed(partitions))
 
 
 def _listed(partitions: Iterable[TopicAndPartition]) -> list[dict[str, object]]:
-    return [_place(one) for one in sorted(partitions)]
+    return [_partition_node(partition) for partition in sorted(partitions)]
 
 
-def _place(one: TopicAndPartition) -> dict[str, object]:
-    return {"topic": one.topic, "partition": one.partition}
+def _partition_node(topic_partition: TopicAndPartition) -> dict[str, object]:
+    return {"topic": topic_partition.topic, "partition": topic_partition.partition}
 
 
 def _act(options: Options) -> int:
     properties = _properties(options)
     events = Events("VerifiableConsumer", is_old=not options.has("bootstrap-server"))
     if not events.is_old:
-        events.tell("startup_complete")
-    told = _Told(events)
+        events.emit("startup_complete")
+    listener = _RebalanceEvents(events)
     topic, group = options.text("topic"), options.text("group-id")
     try:
-        with ended_by_signals(), GroupConsumer(topic, group, properties, listener=told) as consumer:
+        with (
+            ended_by_signals(),
+            GroupConsumer(topic, properties, group_id=group, listener=listener) as consumer,
+        ):
             try:
                 _read(consumer, options, events)
             except (KeyboardInterrupt, SystemExit):
                 if not events.is_old:
-                    events.tell("shutdown_requested")
+                    events.emit("shutdown_requested")
                 raise
             finally:
-                told.is_leaving = True
+                listener.is_leaving = True
     finally:
-        events.tell("shutdown_complete")
+        events.emit("shutdown_complete")
     if not events.is_old:
-        # Kafka tells it whenever its process ends, and that is then.
-        events.tell("shutdown_requested")
+        # Kafka prints it whenever its process ends, which is here.
+        events.emit("shutdown_requested")
     return 0
 
 
@@ -87,38 +90,38 @@ def _read(consumer: GroupConsumer, options: Options, events: Events) -> None:
         rows = chunk.batch.num_rows if most < 0 else min(chunk.batch.num_rows, most - count)
         offsets = chunk.batch.column("offset")
         first, last = offsets[0].as_py(), offsets[rows - 1].as_py()
-        place = _place(chunk.topic_partition)
+        node = _partition_node(chunk.topic_partition)
         if options.has("verbose"):
-            _tell_records(chunk, rows, events)
-        summary = {**place, "count": rows, "minOffset": first, "maxOffset": last}
-        events.tell("records_consumed", count=chunk.batch.num_rows, partitions=[summary])
+            _emit_records(chunk, rows, events)
+        summary = {**node, "count": rows, "minOffset": first, "maxOffset": last}
+        events.emit("records_consumed", count=chunk.batch.num_rows, partitions=[summary])
         count += rows
         if not options.has("enable-autocommit"):
             _commit(consumer, chunk.topic_partition, last + 1, events)
 
 
-def _tell_records(chunk: FetchedDataChunk, rows: int, events: Events) -> None:
-    place = _place(chunk.topic_partition)
+def _emit_records(chunk: FetchedDataChunk, rows: int, events: Events) -> None:
+    node = _partition_node(chunk.topic_partition)
     columns = chunk.batch.select(["offset", "key", "value"]).slice(0, rows).to_pydict()
     for offset, key, value in zip(columns["offset"], columns["key"], columns["value"], strict=True):
         if events.is_old:
-            events.tell("record_data", **place, value=_text(value), offset=offset, key=_text(key))
+            events.emit("record_data", **node, value=_text(value), offset=offset, key=_text(key))
         else:
-            events.tell("record_data", key=_text(key), value=_text(value), **place, offset=offset)
+            events.emit("record_data", key=_text(key), value=_text(value), **node, offset=offset)
 
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-def _commit(consumer: GroupConsumer, place: TopicAndPartition, offset: int, events: Events) -> None:
-    told = {"offsets": [{**_place(place), "offset": offset}]}
+def _commit(consumer: GroupConsumer, topic_partition: TopicAndPartition, offset: int, events: Events) -> None:
+    event = {"offsets": [{**_partition_node(topic_partition), "offset": offset}]}
     try:
-        consumer.commit({place: offset})
+        consumer.commit({topic_partition: offset})
     except OttlaError as error:
-        events.tell("offsets_committed", **told, error=broker_message(error), success=False)
+        events.emit("offsets_committed", **event, error=broker_message(error), success=False)
     else:
-        events.tell("offsets_committed", **told, success=True)
+        events.emit("offsets_committed", **event, success=True)
 
 
 def _properties(options: Options) -> dict[str, object]:
@@ -136,7 +139,7 @@ def _properties(options: Options) -> dict[str, object]:
     policy = options.text("reset-policy", "earliest")
     if policy not in _POLICIES:
         raise WrongFlags(f"argument --reset-policy: {policy} is none of earliest, latest, none")
-    found: dict[str, object] = {
+    properties: dict[str, object] = {
         **profile_properties(),
         **file_properties(options.value("consumer.config")),
         **file_properties(options.value("command-config")),
@@ -145,12 +148,12 @@ def _properties(options: Options) -> dict[str, object]:
         "auto.offset.reset": policy,
         "partition.assignment.strategy": options.text("assignment-strategy", "range"),
     }
-    found.pop("group.id", None)
+    properties.pop("group.id", None)
     if options.has("group-instance-id"):
-        found["group.instance.id"] = options.text("group-instance-id")
+        properties["group.instance.id"] = options.text("group-instance-id")
     if options.has("session-timeout"):
-        found["session.timeout.ms"] = options.text("session-timeout")
-    return found
+        properties["session.timeout.ms"] = options.text("session-timeout")
+    return properties
 
 
 TOOL = tool_of(USAGE, _act)

@@ -1,7 +1,7 @@
-"""What the verifiable producer and consumer tell: an event a line, as JSON.
+"""The events of the verifiable producer and consumer: JSON, one per line.
 
-Kafka 4 begins each with its time and its name. Kafka 0.9 names the Java class in it, and has the fields of
-the producer in the order of a hash map.
+In Kafka 4 an event begins with its time and name. In Kafka 0.9 it has the name of the Java class, and the
+producer's fields are in the order of a hash map.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ PACKAGE = "org.apache.kafka.tools."
 
 
 class Events:
-    """Tells events, from any thread."""
+    """Prints events, from any thread."""
 
     def __init__(self, class_name: str, *, is_old: bool) -> None:
         self._class_name = f"{PACKAGE}{class_name}"
         self.is_old = is_old
         self._lock = threading.Lock()
 
-    def tell(self, name: str, **fields: object) -> None:
-        """One event."""
+    def emit(self, name: str, **fields: object) -> None:
+        """Print an event."""
         with self._lock:
             show(json.dumps(self._event(name, fields), ensure_ascii=False, separators=(",", ":")))
             sys.stdout.flush()

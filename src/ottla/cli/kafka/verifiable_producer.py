@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer: numbers into a topic, and an event for each that is stored or is not."""
+"""kafka-verifiable-producer: sends numbers to a topic and prints an event for each of them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LONGEST_SLEEP_S = 1.0
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Send numbers until there are enough of them, or the process is ended."""
+    """Send numbers until --max-messages is reached or the process is ended."""
     return run_tool(TOOL, arguments)
 
 
 class _Sending:
-    """Counts what was sent and what is stored. Deliveries come from the producer's threads, one a broker."""
+    """Counts sent and stored records. Deliveries come from the producer's threads, one per broker."""
 
     def __init__(self, events: Events, topic: str) -> None:
         self._events = events
@@ -36,7 +36,7 @@ class _Sending:
         self._lock = threading.Lock()
 
     def send(self, producer: Producer, key: str | None, value: str, created_ms: int | None) -> None:
-        """One record."""
+        """Send one record."""
 
         def note(delivery: Delivery) -> None:
             error = delivery.exception(0)
@@ -44,7 +44,7 @@ class _Sending:
                 with self._lock:
                     self.acked += 1
                 stored = delivery.result(0)
-                self._events.tell(
+                self._events.emit(
                     "producer_send_success",
                     key=key,
                     value=value,
@@ -64,7 +64,7 @@ class _Sending:
 
     def _failed(self, key: str | None, value: str, error: Exception) -> None:
         text = broker_message(error) if isinstance(error, OttlaError) else str(error)
-        self._events.tell(
+        self._events.emit(
             "producer_send_error",
             topic=self._topic,
             key=key,
@@ -83,15 +83,15 @@ def _act(options: Options) -> int:
     try:
         with ended_by_signals(), Producer(properties) as producer:
             if not events.is_old:
-                events.tell("startup_complete")
+                events.emit("startup_complete")
             for (key, value), created_ms in zip(_records(options, most), _times(options), strict=False):
                 _throttle(sending.sent, rate, begun)
                 sending.send(producer, key, value, created_ms)
     finally:
         if not events.is_old:
-            events.tell("shutdown_complete")
+            events.emit("shutdown_complete")
         average = sending.acked / max(time.monotonic() - begun, 1e-3)
-        events.tell(
+        events.emit(
             "tool_data",
             sent=sending.sent,
             acked=sending.acked,
@@ -102,7 +102,7 @@ def _act(options: Options) -> int:
 
 
 def _throttle(sent: int, rate: int, begun: float) -> None:
-    """A rate of 0 lets one record through, as in Kafka."""
+    """Limit the rate. A rate of 0 lets one record through, as in Kafka."""
     while sent and rate >= 0:
         due_s = sent / rate if rate else math.inf
         ahead_s = due_s - (time.monotonic() - begun)
@@ -119,7 +119,7 @@ def _records(options: Options, most: int) -> Iterator[tuple[str | None, str]]:
 
 
 def _times(options: Options) -> Iterator[int | None]:
-    """Each is later by as long as sending has taken, as in Kafka."""
+    """Timestamps that advance with the time that sending takes, as in Kafka."""
     created_ms = options.whole("message-create-time")
     begun = time.monotonic()
     while True:

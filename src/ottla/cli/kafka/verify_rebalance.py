@@ -1,4 +1,4 @@
-"""kafka.tools.VerifyConsumerRebalance: whether every partition of a classic group has one of its members."""
+"""kafka.tools.VerifyConsumerRebalance: checks that a live member owns every partition of a classic group."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ottla.classic.topic_count import topic_count_of
 from ottla.cli.kafka.flags import Flag, Options
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.tool import Tool, require, run_tool, show
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.consumer.classic.topic_count import topic_count_of
 from ottla.zookeeper import paths
 from ottla.zookeeper.consumer_znodes import decode_registration
 from ottla.zookeeper.recipes import children_if_present, read_if_present
@@ -25,7 +25,7 @@ FLAGS = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Say whether it is so."""
+    """Print whether every partition has an owner."""
     return run_tool(TOOL, arguments)
 
 
@@ -40,27 +40,27 @@ def _act(options: Options) -> int:
 
 
 def unowned(session: ZooKeeperSession, group: str) -> list[str]:
-    """What is wrong, partition by partition."""
+    """A message for each partition without a valid owner."""
     problems = []
     metadata = ZooKeeperMetadata(session)
     for topic, threads in sorted(_threads(session, group).items()):
-        for one in metadata.topic(topic).partitions:
-            found = read_if_present(session, paths.owner(group, topic, one.index))
-            owner = "" if found is None else found.data.decode()
+        for partition in metadata.topic(topic).partitions:
+            stored = read_if_present(session, paths.owner(group, topic, partition.index))
+            owner = "" if stored is None else stored.data.decode()
             if not owner:
-                problems.append(f"No owner for partition [{topic},{one.index}]")
+                problems.append(f"No owner for partition [{topic},{partition.index}]")
             elif owner not in threads:
                 problems.append(
-                    f"Owner {owner} for partition [{topic},{one.index}] is not a valid member of consumer "
-                    f"group {group}"
+                    f"Owner {owner} for partition [{topic},{partition.index}] is not a valid member of "
+                    f"consumer group {group}"
                 )
     return problems
 
 
 def _threads(session: ZooKeeperSession, group: str) -> dict[str, set[str]]:
-    """The threads of all members that read a topic."""
+    """The thread ids of all members, by topic."""
     topics = children_if_present(session, paths.TOPICS)
-    found: dict[str, set[str]] = defaultdict(set)
+    threads: dict[str, set[str]] = defaultdict(set)
     for name in children_if_present(session, paths.consumer_ids(group)):
         path = paths.consumer(group, name)
         node = read_if_present(session, path)
@@ -68,8 +68,8 @@ def _threads(session: ZooKeeperSession, group: str) -> dict[str, set[str]]:
             continue  # it has left meanwhile
         counts = topic_count_of(decode_registration(path, node.data))
         for topic, count in counts.stream_counts(topics, exclude_internal_topics=False).items():
-            found[topic] |= {f"{name}-{number}" for number in range(count)}
-    return found
+            threads[topic] |= {f"{name}-{number}" for number in range(count)}
+    return threads
 
 
 TOOL = Tool("VerifyConsumerRebalance", "Verify that every partition has an owner.", FLAGS, _act)

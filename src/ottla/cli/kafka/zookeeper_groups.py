@@ -1,4 +1,4 @@
-"""kafka-consumer-groups --zookeeper: classic groups, in the words of Kafka 0.9."""
+"""kafka-consumer-groups --zookeeper: classic groups, in the text of Kafka 0.9."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACTIONS = ("list", "describe", "delete")
 
 
 def act(options: Options) -> int:
-    """One action; its exit code."""
+    """Run the action and return the exit code."""
     message = "Command must include exactly one action: --list, --describe, --delete"
     action = one_action(options, _ACTIONS, message)
     if action == "describe":
@@ -45,15 +45,16 @@ def _describe(session: ZooKeeperSession, options: Options) -> None:
             show("No topic available for consumer group provided")
         rows = offsets.of_topics(group, topics)
     show(_HEAD)
-    for one in rows:
-        if one.offset is None:
+    for row in rows:
+        if row.offset is None:
             show(
                 f"Could not fetch offset from zookeeper for group {group} partition "
-                f"[{one.place.topic},{one.place.partition}] due to missing offset data in zookeeper."
+                f"[{row.topic_partition.topic},{row.topic_partition.partition}] "
+                "due to missing offset data in zookeeper."
             )
-    for one in rows:
-        cells = [*("unknown" if value is None else value for value in (one.offset, one.end, one.lag))]
-        show(", ".join(map(str, [group, *one.place, *cells, one.owner or "none"])))
+    for row in rows:
+        cells = [*("unknown" if value is None else value for value in (row.offset, row.end, row.lag))]
+        show(", ".join(map(str, [group, *row.topic_partition, *cells, row.owner or "none"])))
 
 
 def _delete(session: ZooKeeperSession, options: Options) -> None:
@@ -81,7 +82,7 @@ def _delete(session: ZooKeeperSession, options: Options) -> None:
 
 
 def _delete_one(session: ZooKeeperSession, groups: ZooKeeperGroups, group: str, topic: str | None) -> bool:
-    """Whether the group, or its part of one topic, is gone: it stays while it has members."""
+    """Delete the group, or its part of one topic, unless it has members. Returns whether it is gone."""
     if groups.member_ids(group):
         return False
     owned = children_if_present(session, paths.owners(group))

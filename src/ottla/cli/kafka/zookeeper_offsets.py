@@ -1,11 +1,11 @@
-"""Kafka's small tools for offsets of classic groups: export, import, and setting all of a topic's."""
+"""Kafka's small tools for offsets of classic groups: export, import, and setting all offsets of a topic."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.admin import Admin, At
+from ottla.admin import Admin
 from ottla.cli.kafka.flags import Flag, Options
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
@@ -33,9 +33,9 @@ def _export(options: Options) -> int:
             for topic in children_if_present(session, paths.offsets(group)):
                 for name in children_if_present(session, paths.topic_offsets(group, topic)):
                     path = paths.child(paths.topic_offsets(group, topic), name)
-                    found = read_if_present(session, path)
-                    if found is not None:
-                        lines.append(export_line(path, found.data.decode()))
+                    stored = read_if_present(session, path)
+                    if stored is not None:
+                        lines.append(export_line(path, stored.data.decode()))
     Path(options.text("output-file")).write_text("".join(lines))
     return 0
 
@@ -73,9 +73,9 @@ def update(arguments: Sequence[str]) -> int:
 
 
 def _update(where: str, path: str, topic: str) -> int:
-    from ottla.broker.settings.java_properties import read_properties
+    from ottla.model.java_properties import read_properties
 
-    moments = {"earliest": At.EARLIEST, "latest": At.LATEST}
+    moments = {"earliest": "earliest", "latest": "latest"}
     if where not in moments:
         raise Refused(_USAGE)
     properties = read_properties(path)
@@ -83,11 +83,11 @@ def _update(where: str, path: str, topic: str) -> int:
     if not group or not connect:
         raise ConfigError(f"{path}: group.id and zookeeper.connect are wanted")
     with keeper(connect) as session, Admin({**profile_properties(), "zookeeper.connect": connect}) as admin:
-        found = admin.list_offsets(topic, moments[where])
-        for place, one in sorted(found.items()):
-            show(f"updating partition {place.partition} with new offset: {one.offset}")
-            write_persistent(session, paths.offset(group, *place), str(one.offset).encode())
-    show(f"updated the offset for {len(found)} partitions")
+        offsets = admin.list_offsets(topic, moments[where])
+        for topic_partition, log_offset in sorted(offsets.items()):
+            show(f"updating partition {topic_partition.partition} with new offset: {log_offset.offset}")
+            write_persistent(session, paths.offset(group, *topic_partition), str(log_offset.offset).encode())
+    show(f"updated the offset for {len(offsets)} partitions")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""zookeeper-shell: look at and change znodes, one command or line by line. The text is ZooKeeper 3.8's."""
+"""zookeeper-shell: shows and changes znodes, by one command or line by line, in the text of ZooKeeper 3.8."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ottla.cli.kafka.tool import show
 from ottla.model.errors import ConfigError
-from ottla.zookeeper.errors import BadVersion, NodeError, NodeExists, NoNode, NotEmpty
 from ottla.zookeeper.recipes import delete_tree
 from ottla.zookeeper.session import CreateMode, ZnodeStat, ZooKeeperSession
+from ottla.zookeeper.zookeeper_errors import BadVersion, NodeError, NodeExists, NoNode, NotEmpty
 
 USAGE = """usage: zookeeper-shell HOST:PORT[/path] [command]
 
@@ -33,7 +33,7 @@ _ERRORS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command, or those of standard input."""
+    """Run one command, or those of standard input."""
     words = list(arguments)
     if not words or words[0] in ("-h", "--help"):
         show(USAGE, is_error=not words)
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def execute(session: ZooKeeperSession, words: list[str]) -> int:
-    """Do a command; 1 if it fails."""
+    """Run a command; returns 1 if it fails."""
     name, *arguments = words
     act = _COMMANDS.get(name)
     if act is None:
@@ -93,7 +93,7 @@ def _flagged(words: list[str], *flags: str) -> tuple[set[str], list[str]]:
 
 
 def _versioned(words: list[str]) -> tuple[list[str], list[int]]:
-    """Without `-v VERSION`, and the version, if there is one."""
+    """The arguments without `-v VERSION`, and the version if it is given."""
     if "-v" not in words:
         return words, []
     at = words.index("-v")
@@ -130,7 +130,7 @@ def _stat(session: ZooKeeperSession, words: list[str]) -> None:
 
 
 def stat_text(stat: ZnodeStat) -> str:
-    """A line for each that we know of a znode: no times, no ACLs."""
+    """The known fields of a znode's state, one per line; without times and ACLs."""
     return (
         f"cZxid = {stat.created_zxid:#x}\nmZxid = {stat.modified_zxid:#x}\n"
         f"cversion = {stat.children_version}\ndataVersion = {stat.version}\n"

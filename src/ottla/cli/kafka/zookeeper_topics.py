@@ -1,4 +1,4 @@
-"""kafka-topics --zookeeper: as Kafka 0.9 does it, znode by znode."""
+"""kafka-topics --zookeeper: as in Kafka 0.9, znode by znode."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 from ottla.admin import NewPartitions, NewTopic
 from ottla.admin.zookeeper_topics import TOPICS, ZooKeeperTopics
-from ottla.classic.topic_count import Whitelist
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.java_order import java_order
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.tool import require, show
 from ottla.cli.kafka.topic_text import COLLISIONS, configs_to_add, replica_assignment
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
+from ottla.consumer.classic.topic_count import Whitelist
 from ottla.model.cluster_view import NO_LEADER, PartitionView
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError
@@ -31,7 +31,7 @@ _KEYS_MOVE = (
 
 
 def act(action: str, options: Options) -> int:
-    """One action; its exit code."""
+    """Run the action and return the exit code."""
     if action in ("create", "delete", "alter"):
         require(options, "topic")
     if action == "create" and not options.has("replica-assignment"):
@@ -60,15 +60,15 @@ class _Work:
         if pattern is None:
             return names
         wanted = Whitelist(pattern)
-        return [one for one in names if wanted.is_topic_allowed(one, exclude_internal_topics=False)]
+        return [name for name in names if wanted.is_topic_allowed(name, exclude_internal_topics=False)]
 
     def chosen_or_error(self) -> list[str]:
-        """The same, of which there must be one."""
-        found = self.chosen()
-        if not found:
+        """The topics that match. Raises if there are none."""
+        chosen = self.chosen()
+        if not chosen:
             at = self.options.text("zookeeper")
             raise OttlaError(f"Topic {self.options.text('topic')} does not exist on ZK path {at}")
-        return found
+        return chosen
 
 
 def _create(work: _Work) -> None:
@@ -111,7 +111,7 @@ def _alter(work: _Work) -> None:
     for name in work.chosen_or_error():
         if options.any_of("config", "delete-config"):
             show(_DEPRECATED)
-            removed = dict.fromkeys((one.strip() for one in options.values("delete-config")), None)
+            removed = dict.fromkeys((option.strip() for option in options.values("delete-config")), None)
             changes: dict[str, str | None] = {**configs_to_add(options.values("config")), **removed}
             work.topics.alter_configs(TOPICS, name, changes, validate_only=False)
             show(f'Updated config for topic "{name}".')
@@ -126,9 +126,9 @@ def _grow(work: _Work, name: str) -> None:
     text = work.options.value("replica-assignment")
     every = replica_assignment(text) if text else None
     present = len(work.metadata.topic(name).partitions)
-    placed = None if every is None else [every[one] for one in sorted(every)][present:]
+    assignment = None if every is None else [every[number] for number in sorted(every)][present:]
     try:
-        wanted = NewPartitions(name, work.options.whole("partitions"), placed)
+        wanted = NewPartitions(name, work.options.whole("partitions"), assignment)
         work.topics.add_partitions(wanted, validate_only=False)
     except KafkaError as error:
         only_more = "The number of partitions for a topic can only be increased"
@@ -166,15 +166,18 @@ def _describe(work: _Work) -> None:
                 f"Topic:{name}\tPartitionCount:{len(partitions)}\tReplicationFactor:{replicas}"
                 f"\tConfigs:{settings}"
             )
-        for one in () if is_short else partitions:
-            if not filters or any(_FILTERS[which](one, live) for which in filters):
-                show(_partition_line(name, one))
+        for partition in () if is_short else partitions:
+            if not filters or any(_FILTERS[which](partition, live) for which in filters):
+                show(_partition_line(name, partition))
 
 
-def _partition_line(name: str, one: PartitionView) -> str:
-    leader = "none" if one.leader == NO_LEADER else one.leader
-    replicas, isr = (",".join(map(str, numbers)) for numbers in (one.replicas, one.isr))
-    return f"\tTopic: {name}\tPartition: {one.index}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
+def _partition_line(name: str, partition_view: PartitionView) -> str:
+    leader = "none" if partition_view.leader == NO_LEADER else partition_view.leader
+    replicas, isr = (",".join(map(str, numbers)) for numbers in (partition_view.replicas, partition_view.isr))
+    return (
+        f"\tTopic: {name}\tPartition: {partition_view.index}\tLeader: {leader}"
+        f"\tReplicas: {replicas}\tIsr: {isr}"
+    )
 
 
 def _in_words(error: KafkaError, words: Mapping[int, str]) -> OttlaError:
@@ -182,7 +185,7 @@ def _in_words(error: KafkaError, words: Mapping[int, str]) -> OttlaError:
 
 
 _FILTERS: dict[str, Callable[[PartitionView, set[int]], bool]] = {
-    "under-replicated-partitions": lambda one, _: len(one.isr) < len(one.replicas),
-    "unavailable-partitions": lambda one, live: one.leader not in live,
+    "under-replicated-partitions": lambda partition, _: len(partition.isr) < len(partition.replicas),
+    "unavailable-partitions": lambda partition, live: partition.leader not in live,
 }
 _ACTS = {"create": _create, "list": _list, "describe": _describe, "alter": _alter, "delete": _delete}

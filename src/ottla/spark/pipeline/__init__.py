@@ -1,8 +1,8 @@
-"""Pipelines: topics in, tables and topics out, declared once, run online and offline with the same result.
+"""Pipelines: from topics to tables and topics, declared once, run online and offline with the same result.
 
-Decided without Spark or a file: `form` and its `sections` (what a TOML file may say), `ranges` (from where to
-where), `spans` (which records something holds). What is done to a record: `decoding`, `functions`, `windows`.
-Where rows go: `sinks` chooses, `tables` is parquet whose `units` say which records they hold, `aggregates` is
-parquet that is updated, `delta` is Delta Lake. What survives a restart: `state`. `run` is a stream that runs,
-`offsets` what would be read, `pipeline` puts it together.
+Pure, without Spark or files: `form` and its `sections` (what a TOML file may contain), `ranges` (from where
+to where), `spans` (sets of offsets). Processing: `decoding`, `functions`, `windows`. Output: `sinks`
+chooses; `tables` writes parquet in `units` that know their offsets, `aggregates` parquet that is updated,
+`delta` Delta Lake. `state` survives a restart. `run` is a running stream, `offsets` says what a run reads,
+`pipeline` puts everything together.
 """

@@ -1,10 +1,10 @@
-"""A parquet table of windows' totals, which change as records come: a file for each partition of the table.
+"""A parquet table of window totals, updated as records arrive: one file for each partition of the table.
 
     PATH/date=2026-01-31/totals.parquet
 
-A row is known by its window and its groups, and a batch brings the new totals of the rows that it changed. So
-a batch that is repeated changes nothing, and a file is the old one or the new one whenever the driver dies.
-The table is as large as there are windows and groups, and is written by the driver.
+Window and groups identify a row; a batch brings the new totals of the rows that it changed. So repeating a
+batch changes nothing, and if the driver dies a file is either the old or the new one. The table has one row
+per window and group, and the driver writes it.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Windows that begin from one time to before another; None is without a bound."""
+    """Windows that begin between `start` and before `end`; None means unbounded."""
 
     start: datetime | None = None
     end: datetime | None = None
 
     @property
     def is_all(self) -> bool:
-        """Whether every window is meant."""
+        """Whether both bounds are open."""
         return self.start is None and self.end is None
 
     def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which of these times are within."""
+        """Which of the times lie within the bounds."""
         kind = column.type
-        found = pc.is_valid(column)
+        mask = pc.is_valid(column)
         if self.start is not None:
-            found = pc.and_(found, pc.greater_equal(column, pa.scalar(self.start, kind)))
+            mask = pc.and_(mask, pc.greater_equal(column, pa.scalar(self.start, kind)))
         if self.end is not None:
-            found = pc.and_(found, pc.less(column, pa.scalar(self.end, kind)))
-        return found
+            mask = pc.and_(mask, pc.less(column, pa.scalar(self.end, kind)))
+        return mask
 
 
 class TotalsTable:
-    """Belongs to one thread of the driver."""
+    """For one thread of the driver."""
 
     def __init__(self, path: str, keys: Sequence[str], partition_by: Sequence[str]) -> None:
         self._root = Path(path.removeprefix("file:"))
@@ -63,7 +63,7 @@ class TotalsTable:
         self._partition_by = tuple(partition_by)
 
     def merge(self, news: pa.Table) -> None:
-        """Rows of a batch take the place of those with their keys."""
+        """Replace the rows that have the same keys as rows of the batch; add the others."""
         with table_lock(self._root):
             for directory, rows in self._parts(news).items():
                 old = self._read(directory)
@@ -71,7 +71,7 @@ class TotalsTable:
                 self._write(directory, pa.concat_tables([*kept, rows], promote_options="default"))
 
     def replace(self, rows: pa.Table, times: Times) -> None:
-        """Rows take the place of all those of the windows that begin within."""
+        """Replace all rows of the windows that begin within `times`."""
         with table_lock(self._root):
             self._replace(rows, times)
         log.info("%d rows of windows into %s", rows.num_rows, self._root)
@@ -82,7 +82,7 @@ class TotalsTable:
         for directory in sorted(there | parts.keys()):
             old = self._read(directory)
             left = [] if old is None else [old.filter(pc.invert(times.mask(old.column(WINDOW_START))))]
-            both = [one for one in (*left, parts.get(directory)) if one is not None and one.num_rows]
+            both = [table for table in (*left, parts.get(directory)) if table is not None and table.num_rows]
             if both:
                 self._write(directory, pa.concat_tables(both, promote_options="default"))
             else:
@@ -93,7 +93,7 @@ class TotalsTable:
             return {}
         if not self._partition_by:
             return {Path(): rows}
-        found = {}
+        parts = {}
         groups = rows.select(self._partition_by).group_by(self._partition_by).aggregate([])
         for group in groups.to_pylist():
             chosen = pa.array([True] * rows.num_rows)
@@ -101,8 +101,8 @@ class TotalsTable:
                 column = rows.column(name)
                 same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)  # noqa: FBT003
                 chosen = pc.and_(chosen, same)
-            found[directory_of(group)] = rows.filter(chosen).drop_columns(self._partition_by)
-        return found
+            parts[directory_of(group)] = rows.filter(chosen).drop_columns(self._partition_by)
+        return parts
 
     def _read(self, directory: Path) -> pa.Table | None:
         try:
@@ -111,16 +111,16 @@ class TotalsTable:
             return None
 
     def _write(self, directory: Path, rows: pa.Table) -> None:
-        place = self._root / directory / NAME
-        place.parent.mkdir(parents=True, exist_ok=True)
+        path = self._root / directory / NAME
+        path.parent.mkdir(parents=True, exist_ok=True)
         hidden = self._root / OWN / uuid.uuid4().hex
         keys = [key for key in self._keys if key in rows.column_names]
         pq.write_table(rows.sort_by([(key, "ascending") for key in keys]), hidden)
-        appear(hidden, place)
+        appear(hidden, path)
 
 
 def without(old: pa.Table, news: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Rows whose keys are not among the new ones."""
+    """The old rows whose keys are not among the new rows."""
     names = [key for key in keys if key in old.column_names]
     new_keys = set(_tuples(news, names))
     return old.filter(pa.array([row not in new_keys for row in _tuples(old, names)], pa.bool_()))
@@ -131,7 +131,7 @@ def _tuples(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...]]:
 
 
 def directory_of(values: dict[str, object]) -> Path:
-    """Where rows with these values of partition columns are, as all readers of such tables know it."""
+    """The directory of rows with these values of the partition columns, in Hive's form."""
     parts = (
         f"{name}={NULL_DIRECTORY if value is None or value == '' else quote(str(value), safe=' ')}"
         for name, value in values.items()

@@ -1,7 +1,7 @@
-"""What values are: bytes → text, or a struct; and which records cannot be decoded.
+"""Decodes values: bytes → text or a struct; and marks records that cannot be decoded.
 
-Decoded rows have two more columns until they are split: RAW, the value as it came, and REASON, which is null
-for a row that decodes.
+Until they are split off, decoded rows have two more columns: RAW, the original value, and REASON, which is
+null for a row that was decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.form import CAN_FAIL, Decode, Decoding, PipelineForm
-from ottla.spark.pipeline.state import State
+from ottla.spark.pipeline.state import PipelineState
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +34,10 @@ _CLASSES = {
 
 
 def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataFrame:
-    """Rows with their values decoded. Unless refused ones are kept, one of them ends the query."""
+    """The rows with decoded values.
+
+    A record that cannot be decoded ends the query, unless refused ones are kept.
+    """
     rows = records.withColumn(RAW, F.col("value")).withColumn(REASON, F.lit(None).cast("string"))
     if decode.format is Decoding.BINARY:
         return rows
@@ -61,8 +64,8 @@ def _with_json(rows: DataFrame, schema: str, mode: str) -> DataFrame:
     text = F.col(RAW).cast("string")
     if mode == "FAILFAST":
         return rows.withColumn("value", F.from_json(text, schema, {"mode": mode}))
-    told = {"mode": mode, "columnNameOfCorruptRecord": _CORRUPT}
-    made = rows.withColumn("value", F.from_json(text, f"{schema}, {_CORRUPT} string", told))
+    options = {"mode": mode, "columnNameOfCorruptRecord": _CORRUPT}
+    made = rows.withColumn("value", F.from_json(text, f"{schema}, {_CORRUPT} string", options))
     refused = F.col(RAW).isNotNull() & (F.col("value").isNull() | F.col(f"value.{_CORRUPT}").isNotNull())
     reason = F.when(refused, F.lit(f"not JSON with the fields {schema}"))
     return made.withColumn(REASON, reason).withColumn("value", F.col("value").dropFields(_CORRUPT))
@@ -81,14 +84,14 @@ def _from_bytes(value: Column, decode: Decode, mode: str) -> Column:
 
 
 def marked(schema: str) -> str:
-    """An Avro schema for reading, with one more field whose default is true. Raises ConfigError."""
+    """The Avro reader schema with one more field, whose default is true. Raises ConfigError."""
     try:
-        told = json.loads(schema)
+        schema_json = json.loads(schema)
     except ValueError as error:
         raise ConfigError(f"[decode] schema of avro: JSON is wanted; {error}") from None
-    if isinstance(told, dict) and told.get("type") == "record":
-        told["fields"] = [*told["fields"], {"name": _SOUND, "type": "boolean", "default": True}]
-    return json.dumps(told)
+    if isinstance(schema_json, dict) and schema_json.get("type") == "record":
+        schema_json["fields"] = [*schema_json["fields"], {"name": _SOUND, "type": "boolean", "default": True}]
+    return json.dumps(schema_json)
 
 
 def _file(path: str) -> bytes:
@@ -99,7 +102,7 @@ def _file(path: str) -> bytes:
 
 
 def check_class_path(spark: SparkSession, decoding: Decoding) -> None:
-    """Raise ConfigError that names the package that Spark lacks: its wheel comes without this one."""
+    """Raise ConfigError that names the missing Spark package: PySpark's wheel does not contain it."""
     jvm: Any = spark._jvm  # there is no other way to ask
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
@@ -116,8 +119,8 @@ def check_class_path(spark: SparkSession, decoding: Decoding) -> None:
 # --- JSON whose schema is not given
 
 
-def with_schema(form: PipelineForm, spark: SparkSession, state: State | None) -> Decode:
-    """What values are, with a schema: the given one, the pinned one, or one that is inferred and pinned now.
+def with_schema(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> Decode:
+    """The decoding with its schema: the given one, the one in the checkpoint, or one inferred and stored now.
 
     Raises ConfigError.
     """
@@ -144,13 +147,13 @@ def _inferred(form: PipelineForm, spark: SparkSession) -> str:
     records = spark.read.format("ottla").options(**options).option("columns", "value").load()
     rows = records.where("value is not null").limit(_SAMPLED).selectExpr("cast(value as string)").collect()
     texts = spark.createDataFrame([(row[0],) for row in rows], "value string")
-    found = spark.read.json(texts.rdd.map(lambda row: row[0])).schema
-    fields = [field for field in found.fields if field.name != _CORRUPT]
+    inferred = spark.read.json(texts.rdd.map(lambda row: row[0])).schema
+    fields = [field for field in inferred.fields if field.name != _CORRUPT]
     if not fields:
         raise ConfigError(f"[decode] json: none of {len(rows)} records tells a schema; give [decode] schema")
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in StructType(fields).fields)
 
 
 def can_be_refused(form: PipelineForm) -> bool:
-    """Whether there are records that are kept apart."""
+    """Whether a record may fail to decode."""
     return form.dead_letters is not None and (form.decode.format in CAN_FAIL or bool(form.transform.arrow))

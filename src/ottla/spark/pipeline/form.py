@@ -1,4 +1,4 @@
-"""What a pipeline is declared by: a TOML file or a dictionary, checked once. Pure.
+"""The declaration of a pipeline: a TOML file or a dictionary, checked once. Pure.
 
 checkpoint = "state/orders"           what survives a restart: offsets, an inferred schema, progress
 
@@ -60,7 +60,7 @@ COMPACT_AFTER = 16
 
 
 class Decoding(StrEnum):
-    """What values are."""
+    """How values are encoded."""
 
     BINARY = "binary"
     STRING = "string"
@@ -103,13 +103,13 @@ class Decode:
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the schema is to be found out."""
+        """Whether the schema has to be inferred."""
         return self.format is Decoding.JSON and not self.schema
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What becomes of rows."""
+    """[transform]: what is done with rows."""
 
     arrow: str = ""
     arrow_schema: str = ""
@@ -119,7 +119,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Totals by time."""
+    """[window]: totals by time."""
 
     time: str
     duration: str
@@ -131,7 +131,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class SinkForm:
     """Where rows go."""
 
     format: SinkFormat
@@ -143,19 +143,19 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class PipelineForm:
-    """Checked. Empty texts are what was not given."""
+    """A checked declaration. An empty text means that the setting was not given."""
 
     source: Mapping[str, str]
-    sink: Sink
+    sink: SinkForm
     decode: Decode = Decode()
     transform: Transform = Transform()
     window: Window | None = None
-    dead_letters: Sink | None = None
+    dead_letters: SinkForm | None = None
     checkpoint: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Of a TOML file. Raises ConfigError with its name."""
+        """Read a TOML file. Raises ConfigError with its name."""
         try:
             return cls.of(tomllib.loads(Path(path).read_text()))
         except (OSError, tomllib.TOMLDecodeError, ConfigError) as error:
@@ -163,7 +163,7 @@ class PipelineForm:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Of what such a file holds. Raises ConfigError."""
+        """From a dictionary with the content of such a file. Raises ConfigError."""
         top = Section("the pipeline", given)
         sections = {name: top.section(name) for name in _SECTIONS}
         sink = _sink(sections["sink"])
@@ -176,13 +176,13 @@ class PipelineForm:
             sink=sink,
             dead_letters=_dead_letters(sections["dead_letters"], sink) if "dead_letters" in given else None,
         )
-        for one in (top, *sections.values()):
-            one.check_all_known()
+        for section in (top, *sections.values()):
+            section.check_all_known()
         form.check()
         return form
 
     def check(self) -> None:
-        """Raise ConfigError for what does not fit together."""
+        """Raise ConfigError for settings that contradict each other."""
         if not self.source:
             raise ConfigError("[source] is empty: give bootstrap and topics")
         if (self.sink.format in _WITH_PATH) != bool(self.sink.path):
@@ -214,7 +214,7 @@ class PipelineForm:
                 )
 
     def steps(self) -> list[str]:
-        """What it does, a line each."""
+        """A line for each thing that the pipeline does."""
         what = {k: v for k, v in self.source.items() if "password" not in k and "jaas" not in k}
         lines = [f"read     {', '.join(f'{name}={value}' for name, value in what.items())}"]
         decode, transform, window = self.decode, self.transform, self.window
@@ -229,13 +229,13 @@ class PipelineForm:
             by = f" by {', '.join(window.group_by)}" if window.group_by else ""
             late = f", rows up to {window.watermark} late" if window.watermark else ""
             lines.append(f"window   {window.duration}{slide} of {window.time}{by}{late}, {window.emit}")
-            lines += [f"         {one}" for one in window.aggregates]
+            lines += [f"         {aggregate}" for aggregate in window.aggregates]
         lines.append(f"write    {_where(self.sink)}")
         lines += [f"refused  {_where(self.dead_letters)}"] if self.dead_letters else []
         return lines
 
 
-def _where(sink: Sink) -> str:
+def _where(sink: SinkForm) -> str:
     by = f" by {', '.join(sink.partition_by)}" if sink.partition_by else ""
     return f"{sink.format} {sink.path or sink.options.get('topic', '')}{by}".rstrip()
 
@@ -247,7 +247,7 @@ _WILDCARD = re.compile(r"[*?]")
 
 
 def source_options(given: Section) -> dict[str, str]:
-    """Options of format("ottla"): our short names are put into its words. Raises ConfigError."""
+    """[source] as options of format("ottla"). Raises ConfigError."""
     options = texts(given.others("bootstrap", "topics", "start"))
     bootstrap, start = given.text("bootstrap"), given.text("start")
     if bootstrap:
@@ -263,7 +263,7 @@ def source_options(given: Section) -> dict[str, str]:
 def _pattern(name: str) -> str:
     """A regular expression for a wildcard: * stands for anything, ? for one character."""
     parts = {"*": ".*", "?": ".", ".": r"\."}
-    return "".join(parts.get(one, one) for one in name)
+    return "".join(parts.get(letter, letter) for letter in name)
 
 
 def _decode(given: Section) -> Decode:
@@ -313,8 +313,8 @@ def _window(given: Section) -> Window:
     return made
 
 
-def _sink(given: Section) -> Sink:
-    return Sink(
+def _sink(given: Section) -> SinkForm:
+    return SinkForm(
         choice(SinkFormat, given.text("format"), "[sink] format"),
         given.text("path"),
         given.names("partition_by"),
@@ -323,11 +323,11 @@ def _sink(given: Section) -> Sink:
     )
 
 
-def _dead_letters(given: Section, sink: Sink) -> Sink:
+def _dead_letters(given: Section, sink: SinkForm) -> SinkForm:
     path, topic = given.text("path"), given.text("topic")
     if bool(path) == bool(topic):
         raise ConfigError("[dead_letters] needs a path or a topic, one of them")
     if topic:
-        return Sink(SinkFormat.TOPIC, options={"topic": topic})
+        return SinkForm(SinkFormat.TOPIC, options={"topic": topic})
     kind = sink.format if sink.format in TABLES else SinkFormat.PARQUET
-    return Sink(kind, path, compact_after=sink.compact_after)
+    return SinkForm(kind, path, compact_after=sink.compact_after)

@@ -1,7 +1,7 @@
-"""Users' functions over rows: of a DataFrame, and of Arrow batches in the executors.
+"""The user's functions: over a DataFrame, and over Arrow batches in the executors.
 
-A function over batches that fails is called again for each row of the batch alone: rows that it fails for are
-refused, with its error, and the others are kept.
+If a function fails for a batch, it is called again for each row alone. Rows that it fails for are refused
+with its error; the others are kept.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ LETTER = ("key", "topic", "partition", "offset", "timestamp", RAW)
 
 
 def loaded(name: str) -> Function:
-    """The function module:function. Raises ConfigError."""
+    """Import the function named "module:function". Raises ConfigError."""
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"[transform] {name}: {error}; is it on PYTHONPATH?") from error
-    if not callable(found):
+    if not callable(function):
         raise ConfigError(f"[transform] {name} is no function")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def with_arrow(rows: DataFrame, name: str, schema: str, *, keeps_refused: bool) -> DataFrame:
-    """Rows as the function makes them, in a column MADE; with RAW and REASON of what it refused."""
+    """The function's rows in a column MADE, and RAW and REASON of refused rows."""
     loaded(name)  # raises here and not in the executors
     made = _parse_datatype_string(schema)
     letters = [field for field in rows.schema.fields if field.name in LETTER]
@@ -59,7 +59,7 @@ def with_arrow(rows: DataFrame, name: str, schema: str, *, keeps_refused: bool) 
 def _mapped(
     rows: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """rows.mapInArrow(run, schema), which asks for pandas without a need."""
+    """Like rows.mapInArrow(run, schema), which demands pandas without using it."""
     from pyspark.sql.classic.dataframe import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
@@ -73,13 +73,13 @@ def _mapped(
 def applied(
     function: Function, batch: pa.RecordBatch, schema: pa.Schema, *, keeps_refused: bool
 ) -> Iterator[pa.RecordBatch]:
-    """What the function makes of a batch, and what is refused in it."""
+    """Apply the function to a batch: its rows, and the refused ones."""
     is_good = pc.is_null(batch.column(REASON))
     bad = batch.filter(pc.invert(is_good))
     if bad.num_rows:
         yield _letters(bad, schema)
     good = batch.filter(is_good)
-    given = good.select([one for one in good.schema.names if one not in {RAW, REASON}])
+    given = good.select([name for name in good.schema.names if name not in {RAW, REASON}])
     if not given.num_rows:
         return
     try:
@@ -101,9 +101,9 @@ def applied(
                 )
 
 
-def _made(found: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _made(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     fields = list(schema.field(MADE).type)
-    arrays = [found.column(field.name).cast(field.type) for field in fields]
+    arrays = [batch.column(field.name).cast(field.type) for field in fields]
     made = pa.StructArray.from_arrays(arrays, fields=fields)
     nulls = [pa.nulls(len(made), field.type) for field in list(schema)[1:]]
     return pa.RecordBatch.from_arrays([made, *nulls], schema=schema)
@@ -116,7 +116,7 @@ def _letters(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def split(rows: DataFrame, *, keeps_refused: bool) -> tuple[DataFrame, DataFrame | None]:
-    """Rows that are good, and the records that are refused with the reason; None if they are not kept."""
+    """The good rows, and the refused records with their reasons (None if they are not kept)."""
     good = rows.where(F.col(REASON).isNull()) if keeps_refused else rows
     good = good.select(f"{MADE}.*") if MADE in rows.columns else good.drop(RAW, REASON)
     if not keeps_refused:

@@ -1,4 +1,4 @@
-"""What a run reads: from where to where, of each partition. Asks brokers, and needs no Spark."""
+"""Which offsets of each partition a run reads. Asks brokers; needs no Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark.cluster import SparkCluster
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets
 from ottla.spark.pipeline.spans import Spans, begins, ends, spans_between
-from ottla.spark.pipeline.state import State, shown_offsets
+from ottla.spark.pipeline.state import PipelineState, shown_offsets
 from ottla.spark.source_options import Mode, SourceOptions, source_options
 from ottla.spark.stream_planner import starting_offsets
 
@@ -24,15 +24,18 @@ _WHERE = ("starting", "ending", "subscribe", "assign")
 
 
 class Reach(NamedTuple):
-    """What is to be read of one partition."""
+    """The offsets to read from one partition."""
 
-    place: TopicAndPartition
+    topic_partition: TopicAndPartition
     start: int
     end: int
 
 
 def bounded(source: Mapping[str, str], bounds: Mapping[str, str]) -> dict[str, str]:
-    """The options of a run over a range. It begins where a new stream does, unless `bounds` say otherwise."""
+    """The options of a run over a range.
+
+    It begins where a new stream would, unless `bounds` say otherwise.
+    """
     options = {name: value for name, value in source.items() if name.lower() not in _ONLINE_ONLY}
     if source.get("startingOffsets", "") in _MOVING:
         options.pop("startingOffsets", None)
@@ -42,11 +45,11 @@ def bounded(source: Mapping[str, str], bounds: Mapping[str, str]) -> dict[str, s
 
 
 def exactly(source: Mapping[str, str], spans: Spans) -> dict[str, str]:
-    """The options that read these spans and nothing else."""
+    """Options that read exactly these spans."""
     kept = {name: value for name, value in bounded(source, {}).items() if not name.lower().startswith(_WHERE)}
     assigned: dict[str, list[int]] = {}
-    for place in spans:
-        assigned.setdefault(place.topic, []).append(place.partition)
+    for span in spans:
+        assigned.setdefault(span.topic, []).append(span.partition)
     return {
         **kept,
         "assign": str(assigned).replace("'", '"'),
@@ -56,72 +59,83 @@ def exactly(source: Mapping[str, str], spans: Spans) -> dict[str, str]:
 
 
 @contextmanager
-def _asked(options: SourceOptions) -> Iterator[tuple[SparkCluster, GroupOffsets, set[TopicAndPartition]]]:
+def _opened_cluster(
+    options: SourceOptions,
+) -> Iterator[tuple[SparkCluster, GroupOffsets, set[TopicAndPartition]]]:
     cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
     group = GroupOffsets(options.group_id, options.client, options.zookeeper_connect)
     try:
-        places = cluster.partitions(options.subscription)
-        cluster.check_all_exist(options.subscription, places)
-        yield cluster, group, places
+        partitions = cluster.partitions(options.subscription)
+        cluster.check_all_exist(options.subscription, partitions)
+        yield cluster, group, partitions
     finally:
         cluster.close()
         group.close()
 
 
 def of_range(source: Mapping[str, str], bounds: Mapping[str, str]) -> Spans:
-    """What a run over a range reads."""
+    """The offsets that a run over a range reads."""
     options = source_options(bounded(source, bounds), Mode.BATCH)
-    with _asked(options) as (cluster, group, places):
-        begin = starting_offsets(options, cluster, group, places)
-        return spans_between(begin, cluster.resolve("endingOffsets", options.ending, places))
+    with _opened_cluster(options) as (cluster, group, partitions):
+        begin = starting_offsets(options, cluster, group, partitions)
+        return spans_between(begin, cluster.resolve("endingOffsets", options.ending, partitions))
 
 
-def of_stream(source: Mapping[str, str], state: State | None) -> list[Reach]:
-    """What a stream reads until it has all that there is now; empty ones too."""
+def of_stream(source: Mapping[str, str], state: PipelineState | None) -> list[Reach]:
+    """The offsets that a stream would read up to now, with empty ranges."""
     options = source_options(source, Mode.STREAM)
     done = state.committed() if state is not None else None
-    with _asked(options) as (cluster, group, places):
-        begin = starting_offsets(options, cluster, group, places) if done is None else done.offsets
-        begin |= cluster.earliest(places - begin.keys())
-        latest = cluster.latest(places)
-    return [Reach(place, begin[place], latest[place]) for place in sorted(places)]
+    with _opened_cluster(options) as (cluster, group, partitions):
+        begin = starting_offsets(options, cluster, group, partitions) if done is None else done.offsets
+        begin |= cluster.earliest(partitions - begin.keys())
+        latest = cluster.latest(partitions)
+    return [
+        Reach(topic_partition, begin[topic_partition], latest[topic_partition])
+        for topic_partition in sorted(partitions)
+    ]
 
 
-def pinned(source: Mapping[str, str], state: State) -> dict[str, str]:
-    """The source with its beginning as offsets, so that two new queries begin at the same."""
+def pinned(source: Mapping[str, str], state: PipelineState) -> dict[str, str]:
+    """The source with its start as offsets, so that two new queries begin at the same records."""
     if state.committed() is not None:
         return dict(source)
     kept = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
-    begin = {one.place: one.start for one in of_stream(source, None)}
+    begin = {reach.topic_partition: reach.start for reach in of_stream(source, None)}
     return {**kept, "startingOffsets": shown_offsets(begin)} if begin else dict(source)
 
 
 def silent(source: Mapping[str, str]) -> dict[str, str]:
-    """The source for a query beside another, which has nothing to do with a group."""
+    """The source for a second query beside the first: without a group."""
     kept = {name: value for name, value in source.items() if name not in {"group.id", "zookeeper.connect"}}
     if kept.get("startingOffsets") == "group":
-        del kept["startingOffsets"]  # a query that is there already: it goes on by its checkpoint
+        del kept["startingOffsets"]  # a query that is there already: it continues by its checkpoint
     return kept
 
 
-def latest_of(source: Mapping[str, str], places: Iterable[TopicAndPartition]) -> Offsets:
-    """Where logs end now; partitions that are gone are left out."""
+def latest_of(source: Mapping[str, str], partitions: Iterable[TopicAndPartition]) -> Offsets:
+    """The current ends of the logs, without partitions that no longer exist."""
     options = source_options(source, Mode.STREAM)
-    with _asked(options) as (cluster, _, there):
-        return cluster.latest(there.intersection(places))
+    with _opened_cluster(options) as (cluster, _, there):
+        return cluster.latest(there.intersection(partitions))
 
 
-def check_still_there(source: Mapping[str, str], wanted: Spans, told: Spans) -> None:
-    """Raise ConfigError if a range was widened to records that its log has lost."""
-    widened = {place for place, spans in wanted.items() if spans != told.get(place)}
+def check_still_there(source: Mapping[str, str], wanted: Spans, recorded: Spans) -> None:
+    """Raise ConfigError if the widened range contains records that the log no longer has."""
+    widened = {
+        topic_partition for topic_partition, spans in wanted.items() if spans != recorded.get(topic_partition)
+    }
     if not widened:
         return
     options = source_options(exactly(source, wanted), Mode.BATCH)
-    with _asked(options) as (cluster, _, places):
-        earliest = cluster.earliest(places)
-    lost = {place for place in widened if wanted[place][0][0] < earliest.get(place, 0)}
+    with _opened_cluster(options) as (cluster, _, partitions):
+        earliest = cluster.earliest(partitions)
+    lost = {
+        topic_partition
+        for topic_partition in widened
+        if wanted[topic_partition][0][0] < earliest.get(topic_partition, 0)
+    }
     if lost:
-        later: Offsets = {place: wanted[place][0][1] for place in lost}
+        later: Offsets = {topic_partition: wanted[topic_partition][0][1] for topic_partition in lost}
         raise ConfigError(
             "the table has batches that are partly within the range, and their first records are gone from"
             f" the log: choose a range that does not touch what lies before {shown_offsets(later)}"

@@ -1,12 +1,12 @@
-"""Pipeline: topics in, tables and topics out, declared once and run in two ways.
+"""Pipeline: from topics to tables and topics, declared once and run in two ways.
 
     pipeline = Pipeline.read("orders.toml")
     pipeline.online(spark, trigger={"availableNow": True}).awaitTermination()
     pipeline.offline(spark, start="2026-01-31", end="2026-02-01")
 
-Online is a stream: every record once, from where the checkpoint is. Offline is a bounded range, by offset or
-time, and may be run again: it replaces what it covers. Both do the same to a record, so they give the same
-table.
+Online is a stream: every record once, starting at the checkpoint. Offline is a bounded range, by offset or
+time. It may be run again: it replaces what it wrote. Both process a record in the same way, so they give the
+same table.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ottla.spark.pipeline.ranges import ending, starting
 from ottla.spark.pipeline.run import PipelineRun, Recorder
 from ottla.spark.pipeline.sinks import RowSink, as_records, letter_sink, row_sink, topic_options, totals_sink
 from ottla.spark.pipeline.spans import Spans
-from ottla.spark.pipeline.state import State
+from ottla.spark.pipeline.state import PipelineState
 from ottla.spark.pipeline.status import PipelineStatus, status_of
-from ottla.spark.pipeline.tables import Batch
+from ottla.spark.pipeline.tables import TableBatch
 from ottla.spark.pipeline.units import Unit, extended
 from ottla.spark.pipeline.windows import aggregated, keys_of, with_date, within
 
@@ -52,28 +52,35 @@ Write = Callable[["DataFrame", int], None]
 
 
 class Pipeline:
-    """Made of a form; holds nothing that is open."""
+    """A pipeline made from a PipelineForm. It holds nothing open between calls.
+
+    >>> from ottla.spark import Pipeline
+    >>> source = {"bootstrap": "127.0.0.1:9092", "topics": ["orders"], "start": "earliest"}
+    >>> pipeline = Pipeline.of({"source": source, "sink": {"format": "landing", "path": "tables/orders"}})
+    >>> [(str(part.topic_partition), part.start, part.end) for part in pipeline.reach(is_online=False)]
+    [('orders-0', 0, 3)]
+    """
 
     def __init__(self, form: PipelineForm) -> None:
         self.form = form
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Of a TOML file. Raises ConfigError."""
+        """From a TOML file. Raises ConfigError."""
         return cls(PipelineForm.read(path))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Of a dictionary as such a file holds it. Raises ConfigError."""
+        """From a dictionary with the content of such a file. Raises ConfigError."""
         return cls(PipelineForm.of(given))
 
     def __str__(self) -> str:
         return "\n".join(self.form.steps())
 
-    def state(self, checkpoint: str | Path | None = None) -> State | None:
-        """What survives a restart, if there is a place for it."""
-        place = checkpoint or self.form.checkpoint
-        return State(place) if place else None
+    def state(self, checkpoint: str | Path | None = None) -> PipelineState | None:
+        """The stored state, or None without a checkpoint."""
+        checkpoint_dir = checkpoint or self.form.checkpoint
+        return PipelineState(checkpoint_dir) if checkpoint_dir else None
 
     def reach(
         self,
@@ -83,15 +90,17 @@ class Pipeline:
         start: str = "",
         end: str = "",
     ) -> list[offsets.Reach]:
-        """What a run would read now, without running it. Needs no Spark."""
+        """The offsets that a run would read now. Needs no Spark."""
         if is_online:
             return offsets.of_stream(self.form.source, self.state(checkpoint))
         bounds = {**(starting(start, "start") if start else {}), **(ending(end, "end") if end else {})}
         spans = offsets.of_range(self.form.source, bounds)
-        return [offsets.Reach(place, one, last) for place, ((one, last),) in spans.items()]
+        return [
+            offsets.Reach(topic_partition, first, last) for topic_partition, ((first, last),) in spans.items()
+        ]
 
     def status(self, checkpoint: str | Path | None = None) -> PipelineStatus:
-        """How far it is: offsets, lag, the last batches. Needs no Spark. Raises ConfigError."""
+        """Offsets, lag and the last batches. Needs no Spark. Raises ConfigError."""
         state = self.state(checkpoint)
         if state is None:
             raise ConfigError("which checkpoint? Give one")
@@ -126,28 +135,29 @@ class Pipeline:
         end: str = "",
         **bounds: str,
     ) -> Spans:
-        """Run over a bounded range, and return it.
+        """Process a bounded range, and return its offsets.
 
-        `start` and `end` are as people write them (`ranges`); `bounds` are options such as startingOffsets.
+        `start` and `end` are a time, "earliest", "latest" or offsets as JSON (see `ranges`); `bounds` are
+        options such as startingOffsets.
         """
         form = self.form
         bounds |= starting(start, "start") if start else {}
         bounds |= ending(end, "end") if end else {}
         if form.window:
             return self._offline_windows(spark, checkpoint, bounds)
-        told = offsets.of_range(form.source, bounds)
-        if not told:
+        reach = offsets.of_range(form.source, bounds)
+        if not reach:
             log.info("there is nothing to read")
-            return told
+            return reach
         if form.sink.format is SinkFormat.LANDING:
-            covered = extended(told, landed_units(form.sink.path, told))
-            offsets.check_still_there(form.source, covered, told)
+            covered = extended(reach, landed_units(form.sink.path, reach))
+            offsets.check_still_there(form.source, covered, reach)
             land(spark, {**offsets.exactly(form.source, covered), **form.sink.options}, form.sink.path)
             return covered
         sinks = [row_sink(form.sink, form.source)]
         sinks += [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
-        covered = covered_by(sinks, told)
-        offsets.check_still_there(form.source, covered, told)
+        covered = covered_by(sinks, reach)
+        offsets.check_still_there(form.source, covered, reach)
         decode = with_schema(form, spark, self.state(checkpoint))
         rows = rows_of(form, self._records(spark, covered), decode)
         for sink, part in zip(sinks, rows, strict=False):
@@ -165,26 +175,26 @@ class Pipeline:
         assert form.window is not None
         times = times_of(bounds)
         # Rows of a window may come long after its end: only the beginning of what is read is bounded.
-        told = offsets.of_range(form.source, {k: v for k, v in bounds.items() if not k.startswith("ending")})
-        if not told:
+        reach = offsets.of_range(form.source, {k: v for k, v in bounds.items() if not k.startswith("ending")})
+        if not reach:
             log.info("there is nothing to read")
-            return told
+            return reach
         decode = with_schema(form, spark, self.state(checkpoint))
-        good, _ = rows_of(form, self._records(spark, told), decode)
+        good, _ = rows_of(form, self._records(spark, reach), decode)
         rows = within(with_date(aggregated(good, form.window), form.sink.partition_by), times)
         totals_sink(form.sink, form.source, form.window).replace(rows, times)
         if form.dead_letters:
             sink = letter_sink(form.dead_letters, form.source)
-            covered = covered_by([sink], told)
-            offsets.check_still_there(form.source, covered, told)
+            covered = covered_by([sink], reach)
+            offsets.check_still_there(form.source, covered, reach)
             _, bad = rows_of(form, self._records(spark, covered), decode)
             if bad is not None:
                 sink.replace(bad, covered, is_all=times.is_all)
-        return told
+        return reach
 
 
 def covered_by(sinks: Sequence[RowSink], spans: Spans) -> Spans:
-    """A range that none of the tables has only a part of a unit in."""
+    """The range, widened until it cuts no unit of any table."""
     while True:
         wider = spans
         for sink in sinks:
@@ -195,17 +205,17 @@ def covered_by(sinks: Sequence[RowSink], spans: Spans) -> Spans:
 
 
 def landed_units(path: str, spans: Spans) -> list[Unit]:
-    """Landed files of these partitions, a unit each."""
+    """The landed files of these partitions as units, one per file."""
     root = Path(path.removeprefix("file:"))
     return [
-        Unit(str(file.path), {place: [(file.start, file.end)]})
-        for place in spans
-        for file in landed(root, place)
+        Unit(str(file.path), {span: [(file.start, file.end)]})
+        for span in spans
+        for file in landed(root, span)
     ]
 
 
 def times_of(bounds: Mapping[str, str]) -> Times:
-    """Which windows a range is about. Raises ConfigError for offsets: they cut windows."""
+    """The windows that a range covers. Raises ConfigError for a range of offsets: it would cut windows."""
     known = {"startingTimestamp", "startingOffsetsByTimestampStrategy", "endingTimestamp"}
     if bounds.keys() - known:
         raise ConfigError(
@@ -219,7 +229,7 @@ def times_of(bounds: Mapping[str, str]) -> Times:
 
 
 def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[DataFrame, DataFrame | None]:
-    """What is done to records, of a stream or a range: rows, and what is refused."""
+    """Process records, of a stream or a range: the rows, and the refused records."""
     keeps = can_be_refused(form)
     rows = decoded(records, decode, keeps_refused=keeps)
     transform = form.transform
@@ -235,15 +245,15 @@ def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[Dat
 
 
 def only(rows: DataFrame, wanted: Spans) -> DataFrame:
-    """The rows of some of the records."""
+    """Only the rows of these records."""
     return rows.where(records_predicate(wanted))
 
 
 class _Stream:
-    """The queries of a pipeline, being started."""
+    """Starts the queries of a pipeline."""
 
     def __init__(
-        self, form: PipelineForm, spark: SparkSession, state: State, trigger: Trigger | None
+        self, form: PipelineForm, spark: SparkSession, state: PipelineState, trigger: Trigger | None
     ) -> None:
         self.name = f"ottla-{uuid.uuid4().hex}"
         self.busy = threading.Lock()
@@ -270,7 +280,7 @@ class _Stream:
         if form.window is None and form.sink.format is not SinkFormat.TOPIC:
             return [self._started(self._records(form.source), self._write_rows, self._state)]
         # The stream itself is transformed, so what it refuses needs a query of its own.
-        state = State(self._state.path / REFUSED)
+        state = PipelineState(self._state.path / REFUSED)
         source = offsets.pinned(form.source, self._state) if can_be_refused(form) else form.source
         rows, _ = rows_of(form, self._records(source), self._decode)
         queries = [self._totals(rows) if form.window else self._sent(rows)]
@@ -302,7 +312,7 @@ class _Stream:
         finally:
             records.unpersist()
 
-    def _keep_bad(self, rows: DataFrame, number: int, state: State) -> None:
+    def _keep_bad(self, rows: DataFrame, number: int, state: PipelineState) -> None:
         assert self._form.dead_letters
         sink = letter_sink(self._form.dead_letters, self._form.source)
         batch = self._batch(state, number)
@@ -331,7 +341,9 @@ class _Stream:
         writer = writer.options(**topic_options(self._form.sink, self._form.source))
         return self._triggered(writer, self._state)
 
-    def _started(self, rows: DataFrame, write: Write, state: State, mode: str = "append") -> StreamingQuery:
+    def _started(
+        self, rows: DataFrame, write: Write, state: PipelineState, mode: str = "append"
+    ) -> StreamingQuery:
         def guarded(batch: DataFrame, number: int) -> None:
             with self.busy:
                 write(batch, number)
@@ -339,12 +351,12 @@ class _Stream:
         writer = rows.writeStream.foreachBatch(guarded).outputMode(mode)
         return self._triggered(writer.queryName(self.name) if state is self._state else writer, state)
 
-    def _triggered(self, writer: Any, state: State) -> StreamingQuery:
+    def _triggered(self, writer: Any, state: PipelineState) -> StreamingQuery:
         if self._trigger is not None:
             writer = writer.trigger(**self._trigger)
         query: StreamingQuery = writer.option("checkpointLocation", str(state.path)).start()
         return query
 
     @staticmethod
-    def _batch(state: State, number: int) -> Batch:
-        return Batch(state.query_id(), number, state.spans(number))
+    def _batch(state: PipelineState, number: int) -> TableBatch:
+        return TableBatch(state.query_id(), number, state.spans(number))

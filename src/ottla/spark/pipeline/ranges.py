@@ -1,6 +1,6 @@
-"""From where to where, as people write it, into the options of a query. Pure.
+"""Start and end of a range as users write them → options of a query. Pure.
 
-earliest, latest, group             where logs begin and end, where a group is
+earliest, latest, group             start or end of the logs, the group's committed offsets
 {"orders": {"0": 23}}               offsets
 2026-01-31, 2026-01-31T12:00:00Z    a time; without a zone it is UTC
 1767225600000                       a time in milliseconds
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 def time_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of a time; None if it is none."""
+    """A time as milliseconds since 1970; None if the text is not a time."""
     if _NUMBER.fullmatch(text):
         return int(text)
     try:
@@ -29,7 +29,7 @@ def time_ms(text: str) -> int | None:
 
 
 def starting(text: str, what: str = "--from") -> dict[str, str]:
-    """The options that let a query begin there. Raises ConfigError."""
+    """The options for a query's start. Raises ConfigError."""
     at = time_ms(text.strip())
     if at is not None:
         return {"startingTimestamp": str(at), "startingOffsetsByTimestampStrategy": "latest"}
@@ -37,7 +37,7 @@ def starting(text: str, what: str = "--from") -> dict[str, str]:
 
 
 def ending(text: str, what: str = "--to") -> dict[str, str]:
-    """The options that let a query end before that. Raises ConfigError."""
+    """The options for a query's end, which is excluded. Raises ConfigError."""
     at = time_ms(text.strip())
     return {"endingOffsets": _offsets(text.strip(), what)} if at is None else {"endingTimestamp": str(at)}
 

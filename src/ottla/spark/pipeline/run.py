@@ -1,4 +1,4 @@
-"""A pipeline that runs online: its queries as one, and what they tell kept for `ottla pipeline status`."""
+"""A running online pipeline: its queries as one, with their progress stored for `ottla pipeline status`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ottla.spark.pipeline.state import BatchDone, State, records_between
+from ottla.spark.pipeline.state import BatchDone, PipelineState, records_between
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,38 +30,38 @@ _LAST_EVENTS_S = 10.0
 
 
 class Recorder(StreamingQueryListener):
-    """Keeps what one query tells after each batch. Spark calls it in a thread of its own."""
+    """Stores the progress of one query after each batch. Spark calls it in a thread of its own."""
 
-    def __init__(self, name: str, state: State) -> None:
+    def __init__(self, name: str, state: PipelineState) -> None:
         self.name = name
         self.ended = threading.Event()
         self._state = state
         self._run_id = ""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name, as all below
-        """Remember which run it is: the end of one tells no name."""
+        """Remember the run's id: its end is reported without a name."""
         if event.name == self.name:
             self._run_id = str(event.runId)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is done, or nothing happens for a while."""
-        told = event.progress
-        if told.name == self.name and told.sources:
-            done = batch_done(json.loads(told.json))
+        """Store a completed batch."""
+        progress = event.progress
+        if progress.name == self.name and progress.sources:
+            done = batch_done(json.loads(progress.json))
             if done is not None:
                 self._state.keep(done)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing is kept."""
+        """Nothing to store."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing comes any more."""
+        """Forget the query."""
         if str(event.runId) == self._run_id:
             self.ended.set()
 
 
 def batch_done(progress: dict[str, Any]) -> BatchDone | None:
-    """Of a query's progress; None if it tells of no records."""
+    """The batch in a query's progress; None if it had no records."""
     source = progress["sources"][0]
     begin, end = (_offsets(source.get(name)) for name in ("startOffset", "endOffset"))
     begin = end.get("@start", {}) if "@start" in end else begin
@@ -77,13 +77,13 @@ def batch_done(progress: dict[str, Any]) -> BatchDone | None:
     )
 
 
-def _offsets(found: Any) -> dict[str, Any]:
-    value = json.loads(found) if isinstance(found, str) else found
+def _offsets(offset: Any) -> dict[str, Any]:
+    value = json.loads(offset) if isinstance(offset, str) else offset
     return value if isinstance(value, dict) else {}
 
 
 class RunProgress(NamedTuple):
-    """A batch that is done. `lag`: how many records were left then."""
+    """A completed batch. `lag` is the number of records that were left then."""
 
     batch: int
     records: int
@@ -91,7 +91,7 @@ class RunProgress(NamedTuple):
 
 
 class PipelineRun:
-    """Looks like a StreamingQuery. Belongs to one thread."""
+    """Has the methods of a StreamingQuery. For one thread."""
 
     def __init__(
         self, spark: SparkSession, queries: Sequence[StreamingQuery], recorder: Recorder, busy: threading.Lock
@@ -104,7 +104,7 @@ class PipelineRun:
 
     @property
     def id(self) -> str:
-        """Of the first query: the same after each restart."""
+        """The first query's id, which is the same after each restart."""
         return str(self.queries[0].id)
 
     @property
@@ -114,26 +114,26 @@ class PipelineRun:
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802
-        """Of the first query."""
+        """The first query's last progress."""
         return self.queries[0].lastProgress
 
     def batches(self, after: int = -1) -> list[RunProgress]:
-        """Batches with records that are done, behind a number; Spark remembers the last 100."""
-        found = []
-        for one in self.queries[0].recentProgress:
-            told = json.loads(one.json)
-            done = batch_done(told)
+        """Completed batches with records, after the given number; Spark remembers the last 100."""
+        reports = []
+        for progress in self.queries[0].recentProgress:
+            report = json.loads(progress.json)
+            done = batch_done(report)
             if done is not None and done.batch > after:
-                end = _offsets(told["sources"][0].get("endOffset"))
-                found.append(RunProgress(done.batch, done.records, records_between(end, done.latest)))
-        return found
+                end = _offsets(report["sources"][0].get("endOffset"))
+                reports.append(RunProgress(done.batch, done.records, records_between(end, done.latest)))
+        return reports
 
     def exception(self) -> Exception | None:
-        """Why it ended, if that was a failure."""
-        return next((found for found in (query.exception() for query in self.queries) if found), None)
+        """The error that ended it, if any."""
+        return next((error for error in (query.exception() for query in self.queries) if error), None)
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
-        """Wait until all queries have ended; whether they have. Raises what one has failed with."""
+        """Wait until all queries have ended; returns whether they have. Raises a query's error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.isActive and self.exception() is None:
             if deadline is not None and time.monotonic() >= deadline:
@@ -148,7 +148,10 @@ class PipelineRun:
         return True
 
     def stop(self) -> None:
-        """End it. A batch that runs is given up, and repeated by the next run; nothing is written half."""
+        """Stop all queries.
+
+        A running batch is abandoned, and the next run repeats it; nothing is written half.
+        """
         for query in self.queries:
             query.stop()
         with self._busy:  # the driver's own part of a batch is done

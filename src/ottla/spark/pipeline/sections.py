@@ -1,19 +1,19 @@
-"""Sections of a TOML file, read by name: what nobody asked for is an error with the nearest name. Pure."""
+"""Sections of a TOML file, read by name. Unknown names are errors that suggest the nearest one. Pure."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError
 
 T = TypeVar("T", bound=StrEnum)
 
 
 class Section:
-    """One section. It notes which names were asked for."""
+    """A section. It remembers which names were read."""
 
     def __init__(self, where: str, given: Mapping[str, Any]) -> None:
         self._where = where
@@ -22,37 +22,37 @@ class Section:
         self._takes_others = False
 
     def section(self, name: str) -> Section:
-        """A section within it; empty if it is not there."""
-        found = self._value(name, {})
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{name}={found!r:.100}: a section [{name}] is wanted")
-        return Section(f"[{name}]", found)
+        """A nested section; empty if it is missing."""
+        value = self._value(name, {})
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{name}={value!r:.100}: a section [{name}] is wanted")
+        return Section(f"[{name}]", value)
 
     def text(self, name: str) -> str:
-        """Empty if it is not there."""
-        found = self._value(name, "")
-        if not isinstance(found, str | int | float):
-            raise ConfigError(f"{self._where} {name}={found!r:.100}: a text is wanted")
-        return str(found)
+        """A text; empty if it is missing."""
+        value = self._value(name, "")
+        if not isinstance(value, str | int | float):
+            raise ConfigError(f"{self._where} {name}={value!r:.100}: a text is wanted")
+        return str(value)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Texts; one text alone is one of them."""
-        found = self._value(name, [])
-        if isinstance(found, str):
-            return (found,)
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise ConfigError(f"{self._where} {name}={found!r:.100}: a list of texts is wanted")
-        return tuple(found)
+        """A list of texts; a single text counts as a list of one."""
+        value = self._value(name, [])
+        if isinstance(value, str):
+            return (value,)
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise ConfigError(f"{self._where} {name}={value!r:.100}: a list of texts is wanted")
+        return tuple(value)
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole number that is not negative."""
-        found = self._value(name, default)
-        if type(found) is not int or found < 0:
-            raise ConfigError(f"{self._where} {name}={found!r:.100}: a whole number from 0 on is wanted")
-        return found
+        """A whole number from 0 on."""
+        value = self._value(name, default)
+        if type(value) is not int or value < 0:
+            raise ConfigError(f"{self._where} {name}={value!r:.100}: a whole number from 0 on is wanted")
+        return value
 
     def others(self, *names: str) -> dict[str, Any]:
-        """What is there besides these; all of it is known then."""
+        """All other settings; they count as read."""
         self._takes_others = True
         return {name: value for name, value in self._given.items() if name not in names}
 
@@ -61,28 +61,26 @@ class Section:
         return self._given.get(name, default)
 
     def check_all_known(self) -> None:
-        """Raise ConfigError for a name that was not asked for."""
+        """Raise ConfigError for a name that was never read."""
         for name in self._given:
             if name not in self._known and not self._takes_others:
-                close = difflib.get_close_matches(name, self._known, n=1)
-                known = ", ".join(sorted(self._known))
-                hint = f"did you mean {close[0]}?" if close else f"there are {known}"
-                raise ConfigError(f"{self._where} has {name}; {hint}")
+                others = f"; there are {', '.join(sorted(self._known))}"
+                raise ConfigError(f"{self._where} has {name}{hint(name, self._known, otherwise=others)}")
 
 
 def texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Options as Spark wants them: true and 5 are texts there, and kafka.acks is one name."""
-    found: dict[str, str] = {}
+    """Options as Spark wants them: values as text, nested tables as dotted names."""
+    flat: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{key}": text for key, text in texts(value).items()}
+            flat |= {f"{name}.{key}": text for key, text in texts(value).items()}
         else:
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+            flat[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return flat
 
 
 def choice(kind: type[T], value: str, what: str) -> T:
-    """One of an enumeration. Raises ConfigError with all of them."""
+    """The member of an enumeration. Raises ConfigError that lists all of them."""
     try:
         return kind(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where rows go. A sink takes batches of a stream and whole ranges; one of totals takes rows that change."""
+"""Sinks: they take batches of a stream and whole ranges; sinks of totals take rows that change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from ottla.spark.pipeline.aggregates import Times, TotalsTable
 from ottla.spark.pipeline.delta import DeltaLakeTable
-from ottla.spark.pipeline.form import Sink, SinkFormat, Window
+from ottla.spark.pipeline.form import SinkForm, SinkFormat, Window
 from ottla.spark.pipeline.spans import Spans
-from ottla.spark.pipeline.tables import Batch, ParquetTable
+from ottla.spark.pipeline.tables import ParquetTable, TableBatch
 from ottla.spark.pipeline.windows import keys_of
 
 if TYPE_CHECKING:
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 
 
 class RowSink(Protocol):
-    """Of rows that stay as they are."""
+    """A sink of rows that never change."""
 
-    def missing(self, batch: Batch) -> Spans:
-        """Which records of a batch are to be written."""
+    def missing(self, batch: TableBatch) -> Spans:
+        """The records of a batch that have to be written."""
 
-    def append(self, rows: DataFrame, batch: Batch) -> None:
-        """The rows of a batch; its spans are what is missing."""
+    def append(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Write the rows of a batch; its spans are what `missing` returned."""
 
     def covered(self, spans: Spans) -> Spans:
-        """What has to be read so that a range can be replaced."""
+        """The records to read so that the range can be replaced."""
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:
-        """The rows of a range, instead of what is there of it."""
+        """Write the rows of a range in place of its old rows."""
 
 
 class TotalsSink(Protocol):
-    """Of windows' rows, which change."""
+    """A sink of window totals, which change."""
 
-    def merge(self, rows: DataFrame, batch: Batch) -> None:
-        """Rows that a batch has changed."""
+    def merge(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Write the rows that a batch has changed."""
 
     def replace(self, rows: DataFrame, times: Times) -> None:
-        """All rows of the windows that begin within."""
+        """Replace all rows of the windows that begin within `times`."""
 
 
 class _Forgetful:
-    """Knows nothing of what it was given."""
+    """A sink that cannot say what it has received."""
 
-    def missing(self, batch: Batch) -> Spans:
-        """All of it."""
+    def missing(self, batch: TableBatch) -> Spans:
+        """All records of the batch."""
         return batch.spans
 
     def covered(self, spans: Spans) -> Spans:
@@ -58,17 +58,17 @@ class _Forgetful:
 
 
 class TopicSink(_Forgetful):
-    """Records: what is written twice is there twice."""
+    """A topic. Rows that are written twice are stored twice."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
-    def append(self, rows: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - a topic keeps no number
-        """Send."""
+    def append(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002 - a topic keeps no number
+        """Send the rows."""
         self._send(rows)
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
-        """Send: a topic forgets nothing."""
+        """Send the rows again: a topic keeps the old ones."""
         self._send(rows)
 
     def _send(self, rows: DataFrame) -> None:
@@ -76,71 +76,71 @@ class TopicSink(_Forgetful):
 
 
 class LetterSink(TopicSink):
-    """Refused records."""
+    """A topic of refused records."""
 
     def _send(self, rows: DataFrame) -> None:
         super()._send(as_letters(rows))
 
 
 class ConsoleSink(_Forgetful):
-    """For eyes."""
+    """Prints some rows."""
 
-    def append(self, rows: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Show some."""
+    def append(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002
+        """Print some rows."""
         rows.show(truncate=False)
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
-        """Show some."""
+        """Print some rows."""
         rows.show(truncate=False)
 
 
 class ParquetTotals:
-    """Windows' rows in parquet."""
+    """Window totals in parquet."""
 
-    def __init__(self, sink: Sink, window: Window) -> None:
+    def __init__(self, sink: SinkForm, window: Window) -> None:
         self._table = TotalsTable(sink.path, keys_of(window), sink.partition_by)
 
-    def merge(self, rows: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - totals replace totals
-        """Rows that a batch has changed."""
+    def merge(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002 - totals replace totals
+        """Write the rows that a batch has changed."""
         self._table.merge(arrow_of(rows))
 
     def replace(self, rows: DataFrame, times: Times) -> None:
-        """All rows of the windows that begin within."""
+        """Replace all rows of the windows that begin within `times`."""
         self._table.replace(arrow_of(rows), times)
 
 
 class DeltaTotals:
-    """Windows' rows in Delta Lake."""
+    """Window totals in Delta Lake."""
 
-    def __init__(self, sink: Sink, window: Window) -> None:
+    def __init__(self, sink: SinkForm, window: Window) -> None:
         self._table = DeltaLakeTable(sink, keys_of(window))
 
-    def merge(self, rows: DataFrame, batch: Batch) -> None:
-        """Rows that a batch has changed."""
+    def merge(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Write the rows that a batch has changed."""
         self._table.merge(arrow_of(rows), batch)
 
     def replace(self, rows: DataFrame, times: Times) -> None:
-        """All rows of the windows that begin within."""
+        """Replace all rows of the windows that begin within `times`."""
         self._table.replace_windows(arrow_of(rows), times)
 
 
 class SentTotals:
-    """Windows' rows on a topic or a console: each change is one more row."""
+    """Window totals on a topic or a console: each change is one more row."""
 
     def __init__(self, sink: RowSink) -> None:
         self._sink = sink
 
-    def merge(self, rows: DataFrame, batch: Batch) -> None:
-        """Rows that a batch has changed."""
+    def merge(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Write the rows that a batch has changed."""
         self._sink.append(rows, batch)
 
     def replace(self, rows: DataFrame, times: Times) -> None:  # noqa: ARG002
-        """All rows."""
+        """Send or print all rows."""
         self._sink.replace(rows, {}, is_all=True)
 
 
-def row_sink(sink: Sink, source: Mapping[str, str]) -> RowSink:
-    """For rows that stay as they are."""
+def row_sink(sink: SinkForm, source: Mapping[str, str]) -> RowSink:
+    """The sink for rows that never change."""
     if sink.format is SinkFormat.PARQUET:
         return ParquetTable(sink)
     if sink.format is SinkFormat.DELTA:
@@ -148,15 +148,15 @@ def row_sink(sink: Sink, source: Mapping[str, str]) -> RowSink:
     return ConsoleSink() if sink.format is SinkFormat.CONSOLE else TopicSink(topic_options(sink, source))
 
 
-def letter_sink(sink: Sink, source: Mapping[str, str]) -> RowSink:
-    """For refused records."""
+def letter_sink(sink: SinkForm, source: Mapping[str, str]) -> RowSink:
+    """The sink for refused records."""
     if sink.format is SinkFormat.TOPIC:
         return LetterSink(topic_options(sink, source))
     return row_sink(sink, source)
 
 
-def totals_sink(sink: Sink, source: Mapping[str, str], window: Window) -> TotalsSink:
-    """For windows' rows."""
+def totals_sink(sink: SinkForm, source: Mapping[str, str], window: Window) -> TotalsSink:
+    """The sink for window totals."""
     if sink.format is SinkFormat.PARQUET:
         return ParquetTotals(sink, window)
     return (
@@ -164,25 +164,25 @@ def totals_sink(sink: Sink, source: Mapping[str, str], window: Window) -> Totals
     )
 
 
-def topic_options(sink: Sink, source: Mapping[str, str]) -> dict[str, str]:
-    """Of format("ottla"): the source's cluster, unless the sink names another."""
+def topic_options(sink: SinkForm, source: Mapping[str, str]) -> dict[str, str]:
+    """Options of format("ottla"): the source's cluster, unless the sink names another one."""
     return {name: value for name, value in source.items() if name.startswith("kafka.")} | dict(sink.options)
 
 
 def as_letters(rows: DataFrame) -> DataFrame:
-    """Refused records as they came; why, and where from, is in their headers."""
-    told = [
+    """Refused records unchanged, with the reason and their origin in headers."""
+    headers = [
         F.struct(
             F.lit(f"ottla-{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value")
         )
         for name in ("reason", "topic", "partition", "offset")
         if name in rows.columns
     ]
-    return rows.select("key", "value", F.array(*told).alias("headers"))
+    return rows.select("key", "value", F.array(*headers).alias("headers"))
 
 
 def as_records(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
-    """Rows that have no column value, as JSON; `keys` are the record's key then."""
+    """Rows without a column `value` as JSON; `keys` then become the record's key."""
     if "value" in rows.columns and not keys:
         return rows
     value = F.to_json(F.struct(*rows.columns)).alias("value")
@@ -190,7 +190,7 @@ def as_records(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
 
 
 def arrow_of(rows: DataFrame) -> pa.Table:
-    """All rows, on the driver, with times in UTC."""
+    """All rows as Arrow, on the driver, with times in UTC."""
     table = rows.toArrow()
     fields = [
         field.with_type(pa.timestamp("us", "UTC"))

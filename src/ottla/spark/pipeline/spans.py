@@ -1,4 +1,4 @@
-"""Which records something holds: offsets from a start to before an end, of each partition. Pure."""
+"""Sets of records: by partition, spans of offsets from a start to before an end. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ Spans = dict[TopicAndPartition, list[Span]]
 
 
 def spans_between(begin: Offsets, end: Offsets) -> Spans:
-    """From one to the other; a partition that is new begins at 0."""
-    found = {place: (begin.get(place, 0), offset) for place, offset in end.items()}
-    return {place: [span] for place, span in sorted(found.items()) if span[0] < span[1]}
+    """The spans from `begin` to `end`; a new partition begins at 0."""
+    bounds = {
+        topic_partition: (begin.get(topic_partition, 0), offset) for topic_partition, offset in end.items()
+    }
+    return {topic_partition: [span] for topic_partition, span in sorted(bounds.items()) if span[0] < span[1]}
 
 
 def united(many: Iterable[Spans]) -> Spans:
-    """What at least one of them has."""
+    """The union."""
     gathered: dict[TopicAndPartition, list[Span]] = {}
     for spans in many:
-        for place, more in spans.items():
-            gathered.setdefault(place, []).extend(more)
-    return {place: _merged(spans) for place, spans in sorted(gathered.items())}
+        for topic_partition, more in spans.items():
+            gathered.setdefault(topic_partition, []).extend(more)
+    return {topic_partition: _merged(spans) for topic_partition, spans in sorted(gathered.items())}
 
 
 def _merged(spans: list[Span]) -> list[Span]:
@@ -39,26 +41,26 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def hull(spans: Spans) -> Spans:
-    """One span a partition: from its first to its last."""
-    return {place: [(many[0][0], many[-1][1])] for place, many in spans.items() if many}
+    """One span for each partition, from its first to its last offset."""
+    return {topic_partition: [(many[0][0], many[-1][1])] for topic_partition, many in spans.items() if many}
 
 
-def is_overlap(one: Spans, other: Spans) -> bool:
+def is_overlap(left: Spans, other: Spans) -> bool:
     """Whether they have a record in common."""
     return any(
         start < last and first < end
-        for place, spans in one.items()
+        for topic_partition, spans in left.items()
         for start, end in spans
-        for first, last in other.get(place, ())
+        for first, last in other.get(topic_partition, ())
     )
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
-    """What is left of them."""
+    """The difference: `spans` without the other ones."""
     left: Spans = {}
-    for place, many in spans.items():
+    for topic_partition, many in spans.items():
         pieces = many
-        for first, last in taken.get(place, ()):
+        for first, last in taken.get(topic_partition, ()):
             pieces = [
                 piece
                 for start, end in pieces
@@ -66,18 +68,18 @@ def without(spans: Spans, taken: Spans) -> Spans:
                 if piece[0] < piece[1]
             ]
         if pieces:
-            left[place] = pieces
+            left[topic_partition] = pieces
     return left
 
 
 def begins(spans: Spans) -> Offsets:
     """Where each partition begins."""
-    return {place: many[0][0] for place, many in spans.items()}
+    return {topic_partition: many[0][0] for topic_partition, many in spans.items()}
 
 
 def ends(spans: Spans) -> Offsets:
     """Where each partition ends."""
-    return {place: many[-1][1] for place, many in spans.items()}
+    return {topic_partition: many[-1][1] for topic_partition, many in spans.items()}
 
 
 def to_json(spans: Spans) -> dict[str, Any]:
@@ -88,10 +90,10 @@ def to_json(spans: Spans) -> dict[str, Any]:
     return made
 
 
-def from_json(told: Mapping[str, Any]) -> Spans:
+def from_json(json_spans: Mapping[str, Any]) -> Spans:
     """The reverse."""
     return {
         TopicAndPartition(topic, int(partition)): [(start, end) for start, end in many]
-        for topic, rows in told.items()
+        for topic, rows in json_spans.items()
         for partition, many in rows.items()
     }

@@ -1,4 +1,4 @@
-"""What survives a restart: Spark's checkpoint, read as files; and beside it a pinned schema and progress.
+"""What survives a restart: Spark's checkpoint, read as files; beside it an inferred schema and progress.
 
     CHECKPOINT/metadata                 Spark's: the query's id
     CHECKPOINT/offsets/17               Spark's: where batch 17 ends; written before it runs
@@ -31,7 +31,10 @@ KEPT_BATCHES = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """A batch, as its query told of it. Times are ISO 8601; `latest` is where logs ended then."""
+    """A batch as its query reported it.
+
+    Times are ISO 8601; `latest` are the ends of the logs at that time.
+    """
 
     batch: int
     at: str
@@ -42,14 +45,14 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How far a query is."""
+    """The last completed batch of a query, and its end."""
 
     batch: int
     offsets: Offsets
 
 
-class State:
-    """Of one checkpoint. Holds nothing open."""
+class PipelineState:
+    """The state in one checkpoint. Keeps no file open."""
 
     def __init__(self, checkpoint: str | Path) -> None:
         self.path = Path(str(checkpoint).removeprefix("file:"))
@@ -58,7 +61,7 @@ class State:
     # --- Spark's files
 
     def query_id(self) -> str:
-        """Of the query, the same after every restart. Raises ConfigError if there was none yet."""
+        """The query's id, the same after every restart. Raises ConfigError if there was no query yet."""
         try:
             return str(json.loads((self.path / "metadata").read_text())["id"])
         except (OSError, ValueError, KeyError):
@@ -67,12 +70,12 @@ class State:
             ) from None
 
     def committed(self) -> Committed | None:
-        """The last batch that is done; None before the first one."""
+        """The last completed batch; None before the first."""
         last = max(_numbers(self.path / "commits"), default=None)
         return None if last is None else Committed(last, from_spark(self._end_of(last)))
 
     def spans(self, batch: int) -> Spans:
-        """Which records a batch has; it may still run."""
+        """The records of a batch, which may still be running."""
         end = self._end_of(batch)
         begin = start_in(end)
         if begin is None:
@@ -92,14 +95,14 @@ class State:
     # --- ours
 
     def schema(self) -> str | None:
-        """The pinned schema."""
+        """The stored schema."""
         try:
             return (self._own / "schema").read_text().strip()
         except FileNotFoundError:
             return None
 
     def pin_schema(self, schema: str) -> str:
-        """Keep a schema for good; the one that is kept, if somebody was faster."""
+        """Store a schema, unless there is one. Returns the stored schema."""
         self._own.mkdir(parents=True, exist_ok=True)
         hidden = self._own / f".schema.{uuid.uuid4().hex}"
         hidden.write_text(f"{schema}\n")
@@ -114,20 +117,20 @@ class State:
     def batches(self) -> list[BatchDone]:
         """The last batches, oldest first."""
         try:
-            told = json.loads((self._own / "progress.json").read_text())
+            saved = json.loads((self._own / "progress.json").read_text())
         except (OSError, ValueError):
             return []
-        names = [one.name for one in fields(BatchDone)]
-        return [BatchDone(**{name: row[name] for name in names}) for row in told]
+        names = [field.name for field in fields(BatchDone)]
+        return [BatchDone(**{name: row[name] for name in names}) for row in saved]
 
     def keep(self, done: BatchDone) -> None:
-        """Add a batch; a batch that was repeated is there once."""
-        kept = deque((one for one in self.batches() if one.batch < done.batch), KEPT_BATCHES - 1)
-        write_whole(self._own / "progress.json", json.dumps([asdict(one) for one in (*kept, done)]))
+        """Add a batch; a repeated batch is stored once."""
+        kept = deque((batch for batch in self.batches() if batch.batch < done.batch), KEPT_BATCHES - 1)
+        write_whole(self._own / "progress.json", json.dumps([asdict(progress) for progress in (*kept, done)]))
 
 
 def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:
-    """How many offsets are between two of Spark's offsets."""
+    """The number of offsets between two of Spark's offsets."""
     return sum(
         last - first
         for spans in spans_between(from_spark(begin), from_spark(end)).values()
@@ -136,7 +139,7 @@ def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:
 
 
 def shown_offsets(offsets: Offsets) -> str:
-    """As JSON, as an option takes it."""
+    """Offsets as JSON, as an option takes them."""
     return json.dumps(to_spark(offsets))
 
 

@@ -1,4 +1,4 @@
-"""How far a pipeline is, from what it has stored: it may run in another process, or not at all."""
+"""How far a pipeline is, according to its stored state. It may run in another process, or not at all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from ottla.model.errors import ConfigError
 from ottla.spark.offset_json import Offsets, from_spark
 from ottla.spark.pipeline.offsets import latest_of
-from ottla.spark.pipeline.state import BatchDone, State
+from ottla.spark.pipeline.state import BatchDone, PipelineState
 
 
 class PartitionStatus(NamedTuple):
-    """How far it is in one partition. None is what nobody has told."""
+    """Position and lag in one partition; None where it is unknown."""
 
     topic: str
     partition: int
@@ -22,17 +22,18 @@ class PartitionStatus(NamedTuple):
 
 
 class PipelineStatus(NamedTuple):
-    """All of it. `batch` is the last one that is done."""
+    """The status of a pipeline. `batch` is the last completed one."""
 
     batch: int
     partitions: list[PartitionStatus]
     batches: list[BatchDone]
 
 
-def status_of(state: State, source: Mapping[str, str] | None = None) -> PipelineStatus:
-    """Of a checkpoint. With a source, brokers are asked where logs end; else it is told as of the last batch.
+def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> PipelineStatus:
+    """The status of a checkpoint.
 
-    Raises ConfigError if nothing was done yet.
+    With a source, brokers are asked for the ends of the logs; else they are as of the last batch. Raises
+    ConfigError if no batch is done yet.
     """
     done = state.committed()
     if done is None:
@@ -43,12 +44,12 @@ def status_of(state: State, source: Mapping[str, str] | None = None) -> Pipeline
         latest = latest_of(source, done.offsets)
     rows = [
         PartitionStatus(
-            place.topic,
-            place.partition,
+            topic_partition.topic,
+            topic_partition.partition,
             offset,
-            latest.get(place),
-            max(0, latest[place] - offset) if place in latest else None,
+            latest.get(topic_partition),
+            max(0, latest[topic_partition] - offset) if topic_partition in latest else None,
         )
-        for place, offset in sorted(done.offsets.items())
+        for topic_partition, offset in sorted(done.offsets.items())
     ]
     return PipelineStatus(done.batch, rows, batches)

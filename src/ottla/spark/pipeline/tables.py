@@ -1,4 +1,4 @@
-"""A table of parquet files: batches once each, ranges replaced exactly, small files put together."""
+"""A table of parquet files: each batch once, ranges replaced exactly, small files merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
-from ottla.spark.pipeline.form import Sink
+from ottla.spark.pipeline.form import SinkForm
 from ottla.spark.pipeline.spans import Spans, is_overlap, to_json, united
 from ottla.spark.pipeline.units import TableUnits, Unit, extended, missing, to_compact
 
@@ -29,7 +29,7 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TableBatch:
     """One batch of a stream."""
 
     query_id: str
@@ -38,9 +38,9 @@ class Batch:
 
 
 class ParquetTable:
-    """Belongs to one thread of the driver."""
+    """For one thread of the driver."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkForm) -> None:
         self._root = Path(sink.path.removeprefix("file:"))
         self._partition_by = sink.partition_by
         self._compact_after = sink.compact_after
@@ -48,16 +48,16 @@ class ParquetTable:
 
     # --- online
 
-    def missing(self, batch: Batch) -> Spans:
-        """Which records of a batch are to be written."""
+    def missing(self, batch: TableBatch) -> Spans:
+        """The records of a batch that are not in the table."""
         with self._units.locked():
-            found = missing(self._units.all(), _name(batch), batch.spans)
-        if found != batch.spans:
+            missing_spans = missing(self._units.all(), _name(batch), batch.spans)
+        if missing_spans != batch.spans:
             log.warning("batch %d: %s has some or all of its records already", batch.number, self._root)
-        return found
+        return missing_spans
 
-    def append(self, rows: DataFrame, batch: Batch) -> None:
-        """The rows of what a batch has that is missing."""
+    def append(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Add the rows of a batch; its spans are what `missing` returned."""
         name = _name(batch)
         staged = self._units.staging(name)
         self._write(rows, staged)
@@ -73,21 +73,21 @@ class ParquetTable:
     # --- offline
 
     def covered(self, spans: Spans) -> Spans:
-        """What a run over a range covers: units are replaced as a whole."""
+        """The range, widened so that units are replaced as a whole."""
         with self._units.locked():
             return extended(spans, self._units.all())
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002 - Delta's
-        """The rows of a range that `covered` has told, instead of what is there of it."""
+        """Replace the rows of a range that `covered` returned."""
         with self._units.locked():
             text = json.dumps(to_json(spans))
             stem = f"range-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
             # A range that is run again has another name each time, so that both are never mixed up.
-            taken = {one.name for one in self._units.all()}
+            taken = {unit.name for unit in self._units.all()}
             name = f"{stem}-b" if f"{stem}-a" in taken else f"{stem}-a"
             staged = self._units.staging(name)
             self._write(rows, staged)
-            old = [one for one in self._units.all() if is_overlap(spans, one.spans)]
+            old = [unit for unit in self._units.all() if is_overlap(spans, unit.spans)]
             files = self._units.commit(name, spans, staged, old)
             log.info("%d files into %s, instead of %d units", files, self._root, len(old))
 
@@ -101,7 +101,7 @@ class ParquetTable:
         chosen = to_compact(self._units.all(), self._compact_after, TARGET_BYTES)
         if not chosen:
             return
-        digest = hashlib.sha256(" ".join(one.name for one in chosen).encode()).hexdigest()[:24]
+        digest = hashlib.sha256(" ".join(unit.name for unit in chosen).encode()).hexdigest()[:24]
         name = f"compact-{digest}"
         staged = self._units.staging(name)
         work = [
@@ -109,18 +109,18 @@ class ParquetTable:
             for directory, files in by_directory(chosen).items()
         ]
         if work:
-            spark.sparkContext.parallelize(work, len(work)).foreach(lambda one: merge_files(*one))
-        self._units.commit(name, united(one.spans for one in chosen), staged, chosen)
+            spark.sparkContext.parallelize(work, len(work)).foreach(lambda files: merge_files(*files))
+        self._units.commit(name, united(unit.spans for unit in chosen), staged, chosen)
         log.info("%d units of %s are one now, of %d files", len(chosen), self._root, len(work))
 
 
-def _name(batch: Batch) -> str:
+def _name(batch: TableBatch) -> str:
     return f"{batch.query_id[:12]}-{batch.number:012d}"
 
 
 @contextmanager
 def readable_times(spark: SparkSession) -> Iterator[None]:
-    """Within it, times are written so that every reader knows their zone. Spark's default has none."""
+    """Within the block, Spark writes times with their zone, so that every reader understands them."""
     before = spark.conf.get(_TIMES)
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
     try:
@@ -130,18 +130,18 @@ def readable_times(spark: SparkSession) -> Iterator[None]:
 
 
 def by_directory(units: Sequence[Unit]) -> dict[str, list[str]]:
-    """The files of units by the table's partition that they are in."""
-    found: dict[str, list[str]] = {}
+    """The files of units, grouped by the table's partition."""
+    directories: dict[str, list[str]] = {}
     for unit in units:
         for file in unit.files:
-            found.setdefault(str(Path(file).parent), []).append(file)
-    return found
+            directories.setdefault(str(Path(file).parent), []).append(file)
+    return directories
 
 
 def merge_files(sources: Sequence[str], target: str) -> None:
-    """One file with the rows of several; in an executor."""
+    """Write the rows of several files into one. Runs in an executor."""
     tables = [pq.ParquetFile(source).read() for source in sources]
-    place = Path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
     merged = pa.concat_tables(tables, promote_options="default")
-    pq.write_table(merged, place, compression="snappy")
+    pq.write_table(merged, path, compression="snappy")

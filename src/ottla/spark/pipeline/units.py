@@ -1,16 +1,16 @@
-"""The files of a parquet table, in units that say which records they hold.
+"""The files of a parquet table, in units that know which records they hold.
 
     PATH/date=2026-01-31/6f0c…-000000000017-00000.parquet      what readers see
     PATH/_ottla/units/6f0c…-000000000017.json                  a unit: its records' offsets, its files
     PATH/_ottla/staging/6f0c…-000000000017/                    what Spark is writing
 
-A unit is a batch of a stream, a range that was run offline, or several of them put together. Records are
-there once if no two units overlap: so a batch that is repeated is found and left alone, and what a range
-covers can be replaced exactly.
+A unit is a batch of a stream, a range that was run offline, or several of them merged. Every record is stored
+once if no two units overlap: so a repeated batch is recognised, and a range can be replaced exactly.
 
-A unit is committed by the one rename that lets its file appear. That file also says what is left to do: which
-staged files move in, which units give way. Whoever is killed in between leaves it to the next one that takes
-the table's lock. Paths are of the driver's file system, or one that it shares with the executors.
+One rename, which makes the unit's file appear, commits the unit. That file also lists what is left to do:
+which staged files move in, and which units are replaced. If the process is killed in between, the next one
+that takes the table's lock completes it. Paths are on the driver's file system, or on one shared with the
+executors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OWN = "_ottla"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Files are relative to the table. `moves` (from, to) and `replaces` are what is still to be done."""
+    """A unit. Files are relative to the table. `moves` (from, to) and `replaces` are still to be done."""
 
     name: str
     spans: Spans
@@ -53,7 +53,7 @@ class Unit:
     replaces: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """As it is stored."""
+        """The unit as JSON."""
         return json.dumps(
             {
                 "offsets": to_json(self.spans),
@@ -65,45 +65,45 @@ class Unit:
         )
 
     @classmethod
-    def of(cls, name: str, told: dict[str, Any]) -> Unit:
-        """The reverse."""
-        moves = tuple((source, target) for source, target in told["moves"])
+    def of(cls, name: str, fields: dict[str, Any]) -> Unit:
+        """A unit from its name and JSON fields."""
+        moves = tuple((source, target) for source, target in fields["moves"])
         return cls(
             name,
-            from_json(told["offsets"]),
-            tuple(told["files"]),
-            told["bytes"],
+            from_json(fields["offsets"]),
+            tuple(fields["files"]),
+            fields["bytes"],
             moves,
-            tuple(told["replaces"]),
+            tuple(fields["replaces"]),
         )
 
 
 @contextmanager
 def table_lock(root: Path) -> Iterator[None]:
-    """One writer at a time, of all processes."""
-    place = root / OWN / "lock"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("a") as file:
+    """Hold the table's lock: one writer at a time, across processes."""
+    path = root / OWN / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class TableUnits:
-    """The units of one table. Holds nothing open but the lock, while it is taken."""
+    """The units of one table. Keeps nothing open except the lock, while it is held."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._units = root / OWN / "units"
 
     def staging(self, name: str) -> Path:
-        """Where a unit's files are written; what an earlier try has left there is gone."""
-        place = self.root / OWN / "staging" / name
-        shutil.rmtree(place, ignore_errors=True)
-        return place
+        """The empty directory for a unit's files; leftovers of an earlier attempt are removed."""
+        path = self.root / OWN / "staging" / name
+        shutil.rmtree(path, ignore_errors=True)
+        return path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One writer at a time; what a killed one has left half done is done."""
+        """Hold the lock, after completing what a killed writer left unfinished."""
         self._units.mkdir(parents=True, exist_ok=True)
         with table_lock(self.root):
             for unit in self.all():
@@ -116,14 +116,17 @@ class TableUnits:
             names = sorted(name for name in os.listdir(self._units) if name.endswith(".json"))
         except FileNotFoundError:
             return []
-        found = []
+        units = []
         for name in names:
             text = (self._units / name).read_text()
-            found.append(Unit.of(name.removesuffix(".json"), json.loads(text)))
-        return found
+            units.append(Unit.of(name.removesuffix(".json"), json.loads(text)))
+        return units
 
     def commit(self, name: str, spans: Spans, staged: Path, replaces: Sequence[Unit] = ()) -> int:
-        """Let what is staged appear, instead of units of other names; how many files. The lock is taken."""
+        """Commit the staged files as a unit that replaces others.
+
+        Returns the number of files. Needs the lock.
+        """
         moves = tuple(self._moves(name, staged))
         unit = Unit(
             name,
@@ -131,7 +134,7 @@ class TableUnits:
             tuple(target for _, target in moves),
             sum((self.root / source).stat().st_size for source, _ in moves),
             moves,
-            tuple(one.name for one in replaces),
+            tuple(unit.name for unit in replaces),
         )
         write_whole(self._units / f"{name}.json", unit.text())
         self._finish(unit)
@@ -147,12 +150,12 @@ class TableUnits:
             yield str(path.relative_to(self.root)), str(directory / f"{name}-{number:05d}.parquet")
 
     def _finish(self, unit: Unit) -> None:
-        """Do what the unit says is left. It may be half done already."""
+        """Complete a committed unit; parts may be done already."""
         for source, target in unit.moves:
-            place = self.root / target
-            place.parent.mkdir(parents=True, exist_ok=True)
+            target_path = self.root / target
+            target_path.parent.mkdir(parents=True, exist_ok=True)
             if (self.root / source).exists():
-                os.replace(self.root / source, place)
+                os.replace(self.root / source, target_path)
         for name in unit.replaces:
             path = self._units / f"{name}.json"
             if path.exists():
@@ -167,17 +170,17 @@ class TableUnits:
 
 
 def missing(units: Iterable[Unit], name: str, spans: Spans) -> Spans:
-    """What of a batch is not in the table: a range may have been run over some of it, or another query."""
+    """The records of a batch that no unit has. A range or another query may have written some of them."""
     there = list(units)
-    if any(one.name == name for one in there):
+    if any(unit.name == name for unit in there):
         return {}
-    return without(spans, united(one.spans for one in there))
+    return without(spans, united(unit.spans for unit in there))
 
 
 def extended(spans: Spans, units: Sequence[Unit]) -> Spans:
-    """A range that cuts no unit: one span a partition, with all of every unit that it touches."""
+    """The range, widened to contain every unit that it touches: one span for each partition."""
     while True:
-        touched = [one.spans for one in units if is_overlap(spans, one.spans)]
+        touched = [unit.spans for unit in units if is_overlap(spans, unit.spans)]
         wider = hull(united([spans, *touched]))
         if wider == spans:
             return spans
@@ -185,13 +188,13 @@ def extended(spans: Spans, units: Sequence[Unit]) -> Spans:
 
 
 def to_compact(units: Iterable[Unit], after: int, target_bytes: int) -> list[Unit]:
-    """Units that are to be put together, in the order of their records; none unless there are enough."""
-    small = [one for one in units if one.nbytes < target_bytes]
+    """The units to merge, in the order of their records; none if there are fewer than `after` small ones."""
+    small = [unit for unit in units if unit.nbytes < target_bytes]
     if not after or len(small) < max(2, after):
         return []
     chosen: list[Unit] = []
-    for one in sorted(small, key=lambda unit: (sorted(unit.spans.items()), unit.name)):
-        chosen.append(one)
-        if sum(each.nbytes for each in chosen) >= target_bytes:
+    for unit in sorted(small, key=lambda small_unit: (sorted(small_unit.spans.items()), small_unit.name)):
+        chosen.append(unit)
+        if sum(part.nbytes for part in chosen) >= target_bytes:
             break
     return chosen if len(chosen) > 1 else []

@@ -1,4 +1,4 @@
-"""Totals by time: the same aggregation over a stream, with state and a watermark, and over a range."""
+"""Totals by time: the same aggregation over a stream (with state and a watermark) and over a range."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def aggregated(rows: DataFrame, window: Window) -> DataFrame:
 
 
 def keys_of(window: Window) -> tuple[str, ...]:
-    """What tells rows of totals apart."""
+    """The columns that identify a row of totals."""
     return (WINDOW_START, *window.group_by)
 
 
 def within(totals: DataFrame, times: Times) -> DataFrame:
-    """Only the windows that begin within."""
+    """Only the windows that begin within `times`."""
     if times.start is not None:
         totals = totals.where(F.col(WINDOW_START) >= F.lit(times.start))
     if times.end is not None:
@@ -51,7 +51,7 @@ def within(totals: DataFrame, times: Times) -> DataFrame:
 
 
 def with_date(rows: DataFrame, partition_by: tuple[str, ...]) -> DataFrame:
-    """A column `date` for a table that is partitioned by it, made of the rows' time."""
+    """Add a column `date`, from the rows' time, if the table is partitioned by it."""
     if DATE not in partition_by or DATE in rows.columns:
         return rows
     time = next((name for name in _TIMES if name in rows.columns), None)

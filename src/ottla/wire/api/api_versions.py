@@ -2,7 +2,8 @@
 
 Version notes: a client may ask in a version that the broker does not know; the answer is then version 0
 with error 35, which is why the response header is always version 0. 3 adds the client's name and the
-cluster's features; 4 may list features whose lowest level is 0.
+cluster's features; 4 may list features whose lowest level is 0. From 5 on a client may name the cluster and
+the broker that it means to reach; another broker answers with error 129.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from ottla.wire.schema import (
 )
 
 
-@request(key=18, versions=4, flexible=3)
+@request(key=18, versions=5, flexible=3)
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     client_software_name: str = field(string, since=3, ignorable=True)
     client_software_version: str = field(string, since=3, ignorable=True)
+    cluster_id: str | None = field(string, since=5, nullable_since=5, default=None, ignorable=True)
+    node_id: int = field(int32, since=5, default=-1, ignorable=True)
 
 
 @struct

@@ -1,7 +1,7 @@
 """DescribeLogDirs, key 35: where partitions are stored and how large they are.
 
 Version notes: None asks for all topics. 3 adds an error for the whole response, 4 the size of the
-volumes.
+volumes, 5 whether a directory is closed for new partitions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LogDirTopic:
     partitions: list[int] = field(array(int32))
 
 
-@request(key=35, versions=4, flexible=2)
+@request(key=35, versions=5, flexible=2)
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     topics: list[LogDirTopic] | None = field(array(LogDirTopic), nullable_since=0)
 
@@ -54,6 +54,7 @@ class DescribedLogDir:
     topics: list[DescribedLogDirTopic] = field(array(DescribedLogDirTopic))
     total_bytes: int = field(int64, since=4, default=-1, ignorable=True)
     usable_bytes: int = field(int64, since=4, default=-1, ignorable=True)
+    is_cordoned: bool = field(boolean, since=5, ignorable=True)
 
 
 @response(DescribeLogDirsRequest)

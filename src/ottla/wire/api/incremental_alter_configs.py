@@ -22,27 +22,27 @@ from ottla.wire.schema import (
 
 
 @struct
-class AlterConfig:
+class IncrementalAlterConfig:
     name: str = field(string)
     config_operation: int = field(int8)
     value: str | None = field(string, nullable_since=0)
 
 
 @struct
-class AlterResource:
+class IncrementalAlterResource:
     resource_type: int = field(int8)
     resource_name: str = field(string)
-    configs: list[AlterConfig] = field(array(AlterConfig))
+    configs: list[IncrementalAlterConfig] = field(array(IncrementalAlterConfig))
 
 
 @request(key=44, versions=1, flexible=1)
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
-    resources: list[AlterResource] = field(array(AlterResource))
+    resources: list[IncrementalAlterResource] = field(array(IncrementalAlterResource))
     validate_only: bool = field(boolean)
 
 
 @struct
-class AlteredResource:
+class IncrementalAlteredResource:
     error_code: int = field(int16)
     error_message: str | None = field(string, nullable_since=0)
     resource_type: int = field(int8)
@@ -52,4 +52,4 @@ class AlteredResource:
 @response(IncrementalAlterConfigsRequest)
 class IncrementalAlterConfigsResponse(Response):
     throttle_time_ms: int = field(int32)
-    responses: list[AlteredResource] = field(array(AlteredResource))
+    responses: list[IncrementalAlteredResource] = field(array(IncrementalAlteredResource))

@@ -1,7 +1,7 @@
 """InitProducerId, key 22: an id and epoch for an idempotent or transactional producer.
 
-Version notes: 3 lets a producer go on with the id it has. 6 prepares two-phase commit (KIP-939) and is
-not stable in Kafka 4.1.
+Version notes: 3 lets a producer continue with the id it has. 6 prepares two-phase commit (KIP-939) and is
+not stable in Kafka 4.4: its brokers do not list it.
 """
 
 from __future__ import annotations

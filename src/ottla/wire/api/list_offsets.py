@@ -2,7 +2,7 @@
 
 Version notes: 0 answers a list of segment base offsets, newest first; from 1 on one offset with its
 timestamp. Special times are -1 latest, -2 earliest, -3 largest timestamp (7), -4 earliest local (8), -5
-last tiered (9). 10 bounds the wait for tiered storage.
+last tiered (9), -6 earliest that is not tiered yet (11). 10 bounds the wait for tiered storage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field(array(ListOffsetsPartition))
 
 
-@request(key=2, versions=10, flexible=6)
+@request(key=2, versions=11, flexible=6)
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     replica_id: int = field(int32)
     isolation_level: int = field(int8, since=2)

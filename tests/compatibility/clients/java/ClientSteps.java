@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Properties;
 import java.util.Scanner;
 import java.util.Set;
 import java.util.TreeSet;
@@ -46,7 +47,6 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 public class ClientSteps {
     static final int PARTITIONS = 3;
@@ -67,13 +67,24 @@ public class ClientSteps {
 
     record Row(int partition, long timeMs, String key, String value, String headers) {}
 
+    /** The version in the jar; the class that tells it is another one since 4.4. */
+    private static String version() {
+        Properties version = new Properties();
+        try (var file = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(file);
+        } catch (java.io.IOException error) {
+            throw new IllegalStateException(error);
+        }
+        return version.getProperty("version");
+    }
+
     public static void main(String[] arguments) {
         bootstrap = arguments[0];
         prefix = arguments[1];
         topic = prefix + "-topic";
         group = prefix + "-group";
         admin = Admin.create(new HashMap<>(Map.of("bootstrap.servers", bootstrap)));
-        say("version", AppInfoParser.getVersion());
+        say("version", version());
         for (Map.Entry<String, Step> step : steps().entrySet()) {
             attempt(step.getKey(), step.getValue());
         }

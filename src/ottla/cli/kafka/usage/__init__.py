@@ -1,6 +1,6 @@
-"""The flags of Kafka's tools, a module a tool, named as the one that does its work.
+"""The flags of Kafka's tools: one module for each tool, with the name of the module that does its work.
 
-They are apart because telling them must be quick: help and completion load nothing else.
+They have modules of their own so that help and completion are quick: these load nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.cli.kafka.flags import Usage
 
 
 def usage_of(tool_module: str) -> Usage | None:
-    """The usage of the tool of a module; None for one that tells its flags by itself."""
+    """The usage of a tool's module; None for a tool that declares its flags itself."""
     name = f"{__name__}.{tool_module.rpartition('.')[2]}"
     if find_spec(name) is None:
         return None

@@ -1,0 +1,285 @@
+"""Lists and describes transactions, finds those that hang, and aborts them.
+
+A transaction hangs in a partition if the partition's leader waits for its end and no coordinator is going to
+write it. Readers of committed records do not get past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.admin.access import ClusterAccess
+from ottla.admin.admin_errors import all_results, each, only
+from ottla.admin.logs import LogCalls, leader_error
+from ottla.admin.logs import Outcomes as PartitionOutcomes
+from ottla.admin.transaction_values import (
+    OpenTransaction,
+    PartitionProducer,
+    TransactionDescription,
+    TransactionListing,
+)
+from ottla.client.coordinators import CoordinatorKind
+from ottla.client.reactions import Action, action_for
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError, OttlaError, Unsupported
+from ottla.model.topic_partition import TopicAndPartition, by_topic
+from ottla.wire.api.describe_producers import (
+    DescribedProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+)
+from ottla.wire.api.describe_transactions import DescribedTransaction, DescribeTransactionsRequest
+from ottla.wire.api.list_transactions import ListTransactionsRequest
+from ottla.wire.api.write_txn_markers import WritableMarker, WritableMarkerTopic, WriteTxnMarkersRequest
+from ottla.wire.schema import Api
+
+V = TypeVar("V")
+Outcomes = dict[str, V | OttlaError]
+Producers = tuple[PartitionProducer, ...]
+
+_DURATION_SINCE, _PATTERN_SINCE = 1, 2
+_TRANSACTION = CoordinatorKind.TRANSACTION
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions are listed; by default all. `longer_than`: those that are open as many seconds."""
+
+    states: Sequence[str] = ()
+    producer_ids: Sequence[int] = ()
+    longer_than: float | None = None
+    pattern: str = ""
+
+
+class TransactionCalls:
+    """Each call returns an outcome for every transactional id, partition or broker."""
+
+    def __init__(self, access: ClusterAccess, logs: LogCalls) -> None:
+        self._access = access
+        self._logs = logs
+
+    # --- coordinators
+
+    def listings(self, wanted: TransactionFilter) -> dict[int, tuple[TransactionListing, ...] | OttlaError]:
+        """The transactional ids of each broker; ConfigError for a state that it does not know."""
+        self._require(ListTransactionsRequest.API, "listing transactions")
+        version = self._access.version(ListTransactionsRequest.API) or 0
+        if wanted.longer_than is not None and version < _DURATION_SINCE:
+            raise Unsupported("listing transactions by their duration needs Kafka 3.8")
+        if wanted.pattern and version < _PATTERN_SINCE:
+            raise Unsupported("listing transactions by a pattern needs Kafka 4.1")
+        brokers = self._access.metadata.refresh((), reason="listing transactions").brokers
+        return self._access.settle(
+            brokers,
+            lambda some: each(some, lambda number: self._list_once(number, wanted)),
+            is_repeatable=True,
+        )
+
+    def all_listings(self, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
+        """The same, sorted. Raises AdminErrors, ConfigError."""
+        outcomes = self.listings(wanted)
+        for outcome in outcomes.values():
+            if isinstance(outcome, ConfigError):
+                raise outcome
+        listed = [one for some in all_results(outcomes).values() for one in some]
+        return tuple(sorted(listed, key=lambda one: (one.coordinator_id, one.transactional_id)))
+
+    def _list_once(self, broker_id: int, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
+        request = ListTransactionsRequest(
+            state_filters=list(wanted.states), producer_id_filters=list(wanted.producer_ids)
+        )
+        if wanted.longer_than is not None:
+            request.duration_filter = int(wanted.longer_than * 1000)
+        if wanted.pattern:
+            request.transactional_id_pattern = wanted.pattern
+        answer = self._access.pool.to(broker_id).call(request)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"transactions of broker {broker_id}")
+        if answer.unknown_state_filters:
+            raise ConfigError(f"states={answer.unknown_state_filters}: brokers do not know these")
+        return tuple(
+            TransactionListing(
+                listed.transactional_id, broker_id, listed.producer_id, listed.transaction_state
+            )
+            for listed in answer.transaction_states
+        )
+
+    def describe(self, transactional_ids: Iterable[str]) -> Outcomes[TransactionDescription]:
+        """What the coordinators of transactional ids know."""
+        self._require(DescribeTransactionsRequest.API, "describing transactions")
+        return self._access.settle(
+            transactional_ids, lambda some: each(some, self._describe_once), is_repeatable=True
+        )
+
+    def _describe_once(self, transactional_id: str) -> TransactionDescription:
+        pool = self._access.pool
+        coordinator = pool.coordinator(transactional_id, kind=_TRANSACTION)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        answer = pool.to_coordinator(transactional_id, kind=_TRANSACTION).call(request)
+        for described in answer.transaction_states:
+            if described.error_code:
+                if action_for(described.error_code) is Action.FIND_COORDINATOR:
+                    pool.forget_coordinator(transactional_id, kind=_TRANSACTION)
+                raise KafkaError(described.error_code, f"transactional id {transactional_id!r}")
+            return _description(described, coordinator.broker_id)
+        raise KafkaError(Code.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r}")
+
+    # --- partitions
+
+    def producers(
+        self, topic_partitions: Iterable[TopicAndPartition], broker_id: int | None = None
+    ) -> PartitionOutcomes[Producers]:
+        """The producers that the leader of each partition knows, or `broker_id`."""
+        self._require(DescribeProducersRequest.API, "describing producers")
+        return self._access.settle(
+            topic_partitions, lambda some: self._producers_once(some, broker_id), is_repeatable=True
+        )
+
+    def _producers_once(
+        self, topic_partitions: list[TopicAndPartition], broker_id: int | None
+    ) -> PartitionOutcomes[Producers]:
+        outcomes: PartitionOutcomes[Producers]
+        if broker_id is None:
+            outcomes, asked = self._logs.by_leader(topic_partitions, "describing producers")
+        else:
+            outcomes, asked = {}, {broker_id: topic_partitions}
+        for number, some in asked.items():
+            request = DescribeProducersRequest(
+                topics=[
+                    DescribeProducersTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in by_topic(some).items()
+                ]
+            )
+            try:
+                answer = self._access.pool.to(number).call(request)
+            except OttlaError as error:
+                outcomes |= dict.fromkeys(some, error)
+                continue
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    topic_partition = TopicAndPartition(topic.name, row.partition_index)
+                    outcomes[topic_partition] = leader_error(row.error_code, topic_partition) or _producers(
+                        row
+                    )
+        return outcomes
+
+    def abort(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
+        """Write an abort marker for a producer's open transaction, whatever its coordinator thinks.
+
+        `began` is its first offset, or the producer. Raises ConfigError if nothing begins at that offset.
+        """
+        self._require(WriteTxnMarkersRequest.API, "aborting a transaction")
+        producer = self._open_at(topic_partition, began) if isinstance(began, int) else began
+        only(
+            self._access.settle(
+                [topic_partition],
+                lambda some: each(some, lambda one: self._abort_once(one, producer)),
+                is_repeatable=True,
+            )
+        )
+
+    def _open_at(self, topic_partition: TopicAndPartition, start_offset: int) -> PartitionProducer:
+        for producer in only(self.producers([topic_partition])):
+            if producer.start_offset == start_offset:
+                return producer
+        raise ConfigError(f"{topic_partition}: no open transaction begins at offset {start_offset}")
+
+    def _abort_once(self, topic_partition: TopicAndPartition, producer: PartitionProducer) -> None:
+        outcomes: PartitionOutcomes[None]
+        outcomes, by_leader = self._logs.by_leader([topic_partition], "aborting a transaction")
+        all_results(outcomes)
+        (leader,) = by_leader
+        marker = WritableMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[
+                WritableMarkerTopic(name=topic_partition.topic, partition_indexes=[topic_partition.partition])
+            ],
+            coordinator_epoch=max(0, producer.coordinator_epoch),
+        )
+        answer = self._access.pool.to(leader).call(WriteTxnMarkersRequest(markers=[marker]))
+        for written in answer.markers:
+            for topic in written.topics:
+                for row in topic.partitions:
+                    failure = leader_error(row.error_code, topic_partition)
+                    if failure is not None:
+                        raise failure
+
+    # --- what hangs
+
+    def hanging(
+        self,
+        topic_partitions: Iterable[TopicAndPartition],
+        older_than_ms: float,
+        now_ms: int,
+        broker_id: int | None = None,
+    ) -> tuple[OpenTransaction, ...]:
+        """Open transactions that nobody will end, of producers that have been silent for `older_than_ms`."""
+        found = [
+            OpenTransaction(topic_partition, producer)
+            for topic_partition, producers in all_results(self.producers(topic_partitions, broker_id)).items()
+            for producer in producers
+            if producer.start_offset is not None and now_ms - producer.last_timestamp_ms > older_than_ms
+        ]
+        if not found:
+            return ()
+        ids = {one.producer.producer_id for one in found}
+        listed = self.all_listings(TransactionFilter(producer_ids=sorted(ids)))
+        names = {one.transactional_id for one in listed}
+        expected = {
+            (described.producer_id, topic_partition)
+            for described in self._known(names).values()
+            for topic_partition in described.partitions
+        }
+        return tuple(one for one in found if (one.producer.producer_id, one.topic_partition) not in expected)
+
+    def _known(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """The descriptions of those that still exist."""
+        outcomes = self.describe(sorted(transactional_ids))
+        return all_results(
+            {
+                name: outcome
+                for name, outcome in outcomes.items()
+                if not (isinstance(outcome, KafkaError) and outcome.code == Code.TRANSACTIONAL_ID_NOT_FOUND)
+            }
+        )
+
+    def _require(self, api: Api, purpose: str) -> None:
+        if not self._access.has(api):
+            raise Unsupported(f"{purpose}: {self._access.no_such_call(api)} (it came with 3.0)")
+
+
+def _description(described: DescribedTransaction, coordinator_id: int) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=described.transactional_id,
+        coordinator_id=coordinator_id,
+        state=described.transaction_state,
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        timeout_ms=described.transaction_timeout_ms,
+        started_ms=described.transaction_start_time_ms if described.transaction_start_time_ms >= 0 else None,
+        partitions=tuple(
+            TopicAndPartition(topic.topic, number)
+            for topic in described.topics
+            for number in topic.partitions
+        ),
+    )
+
+
+def _producers(row: DescribedProducersPartition) -> Producers:
+    return tuple(
+        PartitionProducer(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp_ms=producer.last_timestamp,
+            start_offset=(
+                producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
+            ),
+        )
+        for producer in row.active_producers
+    )

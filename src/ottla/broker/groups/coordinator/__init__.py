@@ -1,0 +1,22 @@
+"""The group coordinator as pure state machines: no socket, file, clock or thread.
+
+`GroupCoordinator` decides; its caller, the broker's loop, carries out the `Decision`s and reports back. Start
+reading at `coordinator`, then `state` (theory of operation), `rebalance` and `offsets`.
+"""
+
+from ottla.broker.groups.coordinator.coordinator import GroupCoordinator
+from ottla.broker.groups.coordinator.decision import Append, Caller, Decision, Reply, Timer
+from ottla.broker.groups.coordinator.records import Record, partition_for
+from ottla.broker.settings.group_config import GroupConfig
+
+__all__ = [
+    "GroupCoordinator",
+    "GroupConfig",
+    "Caller",
+    "Decision",
+    "Reply",
+    "Append",
+    "Timer",
+    "Record",
+    "partition_for",
+]

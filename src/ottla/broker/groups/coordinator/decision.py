@@ -1,0 +1,157 @@
+"""What the coordinator decides, and the step in which it decides it.
+
+The coordinator does nothing itself. Each call (a request, a timer, the result of an append) is one
+`CoordinatorStep` at one instant. It results in a `Decision`, which the broker's loop carries out:
+
+    replies   send the response to the request with this ticket. A request without a reply in its own
+              decision is parked: its ticket is in a later decision, exactly once.
+    appends   write these records to this partition of `__consumer_offsets`, all or nothing and in order;
+              then call `on_append_result` with the append's id. Results come in the order of the appends.
+    timers    call `on_timer` with this object at or after its time. Timers are not cancelled: the
+              coordinator ignores those that have lost their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.settings.group_config import GroupConfig
+from ottla.model.error_codes import Code
+from ottla.wire.schema import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client of a request: the ticket that its reply must carry, the API version, its id and address."""
+
+    ticket: Hashable
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the request that came with this ticket."""
+
+    ticket: Hashable
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Records for one partition of the offsets topic: all of them or none.
+
+    With a producer's id and epoch they are part of its transaction, and count when that is committed.
+    """
+
+    append_id: int
+    partition: int
+    records: tuple[Record, ...]
+    producer: tuple[int, int] | None = None
+
+
+class TimerKind(StrEnum):
+    """What a deadline ends."""
+
+    SESSION = "session of a member"
+    JOIN = "end of the join phase"
+    SYNC = "end of the sync phase"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerKey:
+    """Names a deadline of a group; `member_id` is empty if it concerns the whole group."""
+
+    kind: TimerKind
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Asks for a call of `on_timer` at `at_ms`."""
+
+    group_id: str
+    key: TimerKey
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one call decided."""
+
+    replies: tuple[Reply, ...] = ()
+    appends: tuple[Append, ...] = ()
+    timers: tuple[Timer, ...] = ()
+
+
+Continuation = Callable[["CoordinatorStep", Code], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAppend:
+    """Records to be stored for a group, and the continuation that gets the result."""
+
+    group_id: str
+    records: tuple[Record, ...]
+    then: Continuation
+    producer: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class CoordinatorStep:
+    """One call into the coordinator: its instant, the settings, and what has been decided so far."""
+
+    now_ms: int
+    config: GroupConfig
+    new_member_id: Callable[[Caller, str | None], str]
+    replies: list[Reply] = field(default_factory=list)
+    pending_appends: list[PendingAppend] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+
+    def reply(self, caller: Caller, response: Response) -> None:
+        """Answer `caller`."""
+        self.replies.append(Reply(caller.ticket, response))
+
+    def append(
+        self,
+        group_id: str,
+        records: Sequence[Record],
+        then: Continuation,
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """Store `records`; `then` is called after they were replayed, or after the failure."""
+        self.pending_appends.append(PendingAppend(group_id, tuple(records), then, producer))
+
+
+# The error that a client gets if its group's records could not be appended, by the log's own error. Retriable
+# ones make it find the coordinator again, or retry. Codes that are not listed are passed on.
+_GROUP_ERRORS = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_ENOUGH_REPLICAS: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.REQUEST_TIMED_OUT: Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER: Code.NOT_COORDINATOR,
+    Code.KAFKA_STORAGE_ERROR: Code.NOT_COORDINATOR,
+    Code.MESSAGE_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
+    Code.RECORD_LIST_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
+    Code.INVALID_FETCH_SIZE: Code.UNKNOWN_SERVER_ERROR,
+}
+_OFFSET_ERRORS = _GROUP_ERRORS | {
+    Code.MESSAGE_TOO_LARGE: Code.INVALID_COMMIT_OFFSET_SIZE,
+    Code.RECORD_LIST_TOO_LARGE: Code.INVALID_COMMIT_OFFSET_SIZE,
+    Code.INVALID_FETCH_SIZE: Code.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+def group_error(append_error: Code) -> Code:
+    """Return the error of a join or sync whose records could not be stored."""
+    return _GROUP_ERRORS.get(append_error, append_error)
+
+
+def offset_error(append_error: Code) -> Code:
+    """Return the error of a commit or delete whose records could not be stored."""
+    return _OFFSET_ERRORS.get(append_error, append_error)

@@ -1,0 +1,90 @@
+"""DescribeGroups, ListGroups and DeleteGroups: the answers about groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.groups.coordinator.group import CoordinatedGroup, CoordinatorMember
+from ottla.broker.groups.coordinator.state import GroupState
+from ottla.model.error_codes import Code
+from ottla.model.permissions import GROUP_OPERATIONS
+from ottla.wire.api.delete_groups import DeletedGroup
+from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest
+
+GROUP_TYPE = "classic"
+_UNKNOWN_GROUP_SINCE = 6
+
+
+def described(group: CoordinatedGroup) -> DescribedGroup:
+    """Return a group's state and members; subscriptions and assignments only if the group is stable."""
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            _described_member(member, group.protocol_name if stable else None)
+            for member in group.members.values()
+        ],
+    )
+
+
+def _described_member(member: CoordinatorMember, protocol_name: str | None) -> DescribedGroupMember:
+    settled = protocol_name is not None
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.protocols.get(protocol_name or "", b"") if settled else b"",
+        member_assignment=member.assignment if settled else b"",
+    )
+
+
+def unknown(group_id: str, version: int) -> DescribedGroup:
+    """Return the answer about a group that does not exist: an error since version 6, a dead group before."""
+    if version < _UNKNOWN_GROUP_SINCE:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    return DescribedGroup(
+        error_code=Code.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} not found.",
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+    )
+
+
+def refused(group_id: str, error: Code) -> DescribedGroup:
+    """Return the answer about a group that cannot be described here and now."""
+    return DescribedGroup(error_code=error, group_id=group_id)
+
+
+def add_permissions(groups: Iterable[DescribedGroup]) -> None:
+    """Say what a client may do with each group: everything, as in Kafka without an authorizer."""
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+
+
+def deleted(group_id: str, error: Code) -> DeletedGroup:
+    """Return the answer about a group that was deleted, or was not because of an error."""
+    return DeletedGroup(group_id=group_id, error_code=error, error_message=error.text if error else None)
+
+
+def listed(groups: Iterable[CoordinatedGroup], request: ListGroupsRequest) -> list[ListedGroup]:
+    """Return the groups that pass the filters. An empty filter lets all pass; case does not matter."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    if types and GROUP_TYPE not in types:
+        return []
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state.value,
+            group_type=GROUP_TYPE,
+        )
+        for group in groups
+        if not states or group.state.value.lower() in states
+    ]

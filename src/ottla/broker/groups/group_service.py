@@ -1,0 +1,146 @@
+"""Carries out what the group coordinator of one broker decides: replies, timers, and records in the log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, cast
+
+from ottla.broker.groups.coordinator import Append, Caller, Decision, GroupCoordinator, Timer
+from ottla.broker.groups.loading import PartitionLoads
+from ottla.broker.storage.appending import Appender
+from ottla.broker.storage.memory import SMALL_BYTES, Share
+from ottla.broker.storage.partition import Partition
+from ottla.broker.storage.record_batches import batch_of
+from ottla.broker.storage.runtime import Runtime
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.broker.storage.turn import Failures
+from ottla.log.end_markers import EndMarker
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, StorageError
+from ottla.model.topic_partition import OFFSETS_TOPIC
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.schema import Request
+
+ReplyTo = Callable[[Any], None]
+
+
+class GroupService:
+    """The groups that a broker coordinates. Owned by the loop."""
+
+    def __init__(
+        self, broker_id: int, store: TopicStore, runtime: Runtime, memory: Share, appender: Appender
+    ) -> None:
+        self._broker_id = broker_id
+        self._appender = appender
+        appender.marker_listeners.append(self._transaction_ended)
+        self._memory = memory
+        self._member_bytes = 0  # what `memory` knows of our groups
+        self._store = store
+        self._runtime = runtime
+        self.coordinator = GroupCoordinator(store.config.groups, lambda: str(uuid.uuid4()))
+        self._loads = PartitionLoads(runtime, self.coordinator.replay, self._loaded)
+
+    def ask(self, request: Request[Any], caller: Caller) -> None:
+        """Have a request decided. `caller.ticket` is called with the answer, now or later."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            self._memory.refused += 1
+            cast(ReplyTo, caller.ticket)(refusal)
+            return
+        self._perform(self.coordinator.decide(request, caller, self._runtime.now_ms()))
+
+    def _refusal(self, request: Request[Any]) -> JoinGroupResponse | SyncGroupResponse | None:
+        """Return the answer to a request whose metadata would take too much memory; None if it is served.
+
+        A group is stored as one record, so message.max.bytes bounds what one request may bring, as in Kafka.
+        Small joins pass at the limit too: a few greedy members cannot shut out the others.
+        """
+        if isinstance(request, JoinGroupRequest):
+            size = sum(len(protocol.metadata) for protocol in request.protocols)
+            if self._is_too_much(size):
+                return JoinGroupResponse(error_code=Code.GROUP_MAX_SIZE_REACHED, member_id=request.member_id)
+        elif isinstance(request, SyncGroupRequest):
+            size = sum(len(item.assignment) for item in request.assignments)
+            if self._is_too_much(size):
+                return SyncGroupResponse(error_code=Code.UNKNOWN_SERVER_ERROR)
+        return None
+
+    def _is_too_much(self, size: int) -> bool:
+        if size <= SMALL_BYTES:
+            return False
+        size_max = self._store.config.log.max_message_bytes
+        return size > size_max or self.count_memory() + size > self._memory.limit
+
+    def count_memory(self) -> int:
+        """Count what members have brought, and return the sum for all brokers of the process."""
+        before, self._member_bytes = self._member_bytes, self.coordinator.metadata_bytes()
+        self._memory.used += self._member_bytes - before
+        return self._memory.used
+
+    def expire(self) -> None:
+        """Delete offsets and groups that have expired."""
+        self._perform(self.coordinator.expire(self._runtime.now_ms()))
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: delete what groups have committed for it."""
+        self._perform(self.coordinator.forget_topic(topic, self._runtime.now_ms()))
+
+    def _perform(self, decision: Decision) -> None:
+        for reply in decision.replies:
+            cast(ReplyTo, reply.ticket)(reply.response)
+        for timer in decision.timers:
+            delay_ms = timer.at_ms - self._runtime.now_ms()
+            self._runtime.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
+        for append in decision.appends:
+            self._append(append)
+
+    def _on_timer(self, timer: Timer) -> None:
+        now_ms = self._runtime.now_ms()
+        if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
+            self._runtime.loop.call_later((timer.at_ms - now_ms) / 1000, self._on_timer, timer)
+        else:
+            self._perform(self.coordinator.on_timer(timer, now_ms))
+
+    def _append(self, append: Append) -> None:
+        now_ms = self._runtime.now_ms()
+        try:
+            partition = self._store.partition(OFFSETS_TOPIC, append.partition)
+            records = batch_of(append.records, now_ms, append.producer)
+            if append.producer is None:
+                group_log = partition.led_log(self._broker_id)
+                group_log.append(records, now_ms, partition.leader_epoch)
+            else:
+                self._appender.append_own(partition, records)
+        except (KafkaError, StorageError) as error:
+            self._appended(append, Code.of(error.code))
+        else:
+            self._runtime.turn.stage(partition)
+            self._runtime.turn.then(lambda failures: self._settle(append, partition, failures))
+
+    def _settle(self, append: Append, partition: Partition, failures: Failures) -> None:
+        self._appended(append, Code.KAFKA_STORAGE_ERROR if partition in failures else Code.NONE)
+
+    def _appended(self, append: Append, error: Code) -> None:
+        self._perform(self.coordinator.on_append_result(append.append_id, error, self._runtime.now_ms()))
+
+    def _transaction_ended(self, partition: Partition, marker: EndMarker) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            index = partition.index
+            self.coordinator.end_transaction(index, marker.producer_id, is_commit=marker.is_commit)
+
+    # --- partitions of the offsets topic
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads a partition of the offsets topic now: load its groups."""
+        self.coordinator.begin_load(partition.index)
+        self._loads.begin(partition)
+
+    def _loaded(self, index: int) -> None:
+        self._perform(self.coordinator.finish_load(index, self._runtime.now_ms()))
+
+    def resign(self, partition: Partition) -> None:
+        """Another broker leads a partition now: forget its groups."""
+        self._loads.cancel(partition)
+        self._perform(self.coordinator.unload(partition.index, self._runtime.now_ms()))

@@ -1,0 +1,58 @@
+"""Restoring the producers' states after a restart: from a snapshot, and from the batches after it.
+
+A snapshot has only each producer's last batch. A producer that had more batches under way when the broker
+stopped sends them all again, so the end of the log is always read, and duplicates are recognised. Apache
+Kafka does not: it answers 45, and its client stores the batches again under a new epoch.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.producer_state.producer_states import ProducerStates
+from ottla.log import producer_snapshots
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshots import Snapshot
+
+# How much of the end is read, in entries of the offset index: a large batch each, or 4 KB of small ones.
+TAIL_ENTRIES = 64
+# A log of this size is read in milliseconds, and needs no snapshot.
+SMALL_LOG_BYTES = 256 << 10
+
+
+def load(states: ProducerStates, log: PartitionLog, now_ms: int, expiration_ms: int) -> None:
+    """Make `states` agree with the log, after it was opened or cut and before anything is appended.
+
+    Raises StorageError.
+    """
+    snapshot = producer_snapshots.read_latest(log.path, log.start_offset, log.high_watermark, log.file_system)
+    if snapshot is None:
+        states.rebuild(log.history())
+    else:
+        start = min(snapshot.offset, _tail_offset(log))
+        states.rebuild(log.history(start), snapshot.entries, start)
+    states.expire(now_ms, expiration_ms)
+
+
+def save(states: ProducerStates, log: PartitionLog) -> bool:
+    """Store a snapshot if it is of use, before a clean close. Returns whether it was. Raises StorageError."""
+    if log.size < SMALL_LOG_BYTES and log.start_offset == 0:
+        return False
+    if producer_snapshots.newest_offset(log.path) == log.high_watermark:
+        return False
+    snapshot = Snapshot(log.high_watermark, states.entries())
+    producer_snapshots.write(log.path, snapshot, log.file_system)
+    return True
+
+
+def save_if_rolled(states: ProducerStates, log: PartitionLog) -> bool:
+    """Call `save` if the newest snapshot belongs to a sealed segment. Called at intervals.
+
+    So after a crash only the active segment, about, has to be read.
+    """
+    if len(log.segments) == 1 or producer_snapshots.newest_offset(log.path) >= log.active.base_offset:
+        return False
+    return save(states, log)
+
+
+def _tail_offset(log: PartitionLog) -> int:
+    entries = log.active.offset_index.entries()[-TAIL_ENTRIES:]
+    return entries[0][0] if entries else log.active.base_offset

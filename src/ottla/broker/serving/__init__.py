@@ -1,0 +1,1 @@
+"""From a socket to a handler: connections, the express lane, long polls, faults on demand."""

@@ -1,0 +1,381 @@
+"""A client's connection: the driver between a socket and `wire.ServerConnection`.
+
+Calls are served as they arrive, and the answers that are ready leave in one write. Only Produce is pipelined:
+while a call waits (a long poll, a join), the next one waits too, as with Kafka, so that no client can have a
+hundred answers of 50 MB prepared. Reading stops while the peer does not take its answers, or while too many
+calls are unanswered. Memory has a total (`memory`): at its limit connections that hold much are not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+from ottla.broker.serving.express_lane import ExpressLane
+from ottla.broker.serving.faults import FaultRules
+from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry
+from ottla.broker.serving.output import Output
+from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.serving.traffic import Traffic
+from ottla.broker.storage.memory import SMALL_BYTES
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError, RemoteProtocolError, StorageError
+from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.frames import FrameReceiver
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Response
+from ottla.wire.server_connection import (
+    Call,
+    ClientDisconnected,
+    LongCall,
+    ServerConnection,
+    encoded_answer,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHUNK_BYTES_MIN = 4096
+CHUNK_BYTES_MAX = 1 << 18
+"""Sizes of the receive buffer. It grows when it is filled: few reads if busy, one page if idle."""
+
+OUTPUT_BYTES_HIGH = 1 << 20
+"""Above this the transport tells us to stop. One answer of usual size: the next is prepared meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """What all connections of one broker share."""
+
+    broker: ServedBroker
+    handlers: Mapping[int, Handler]
+    traffic: Traffic
+    faults: FaultRules
+    output: Output
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """One client of one broker. All of it runs on the loop."""
+
+    def __init__(self, context: ConnectionContext) -> None:
+        self._broker = context.broker
+        self._loop = context.broker.runtime.loop
+        self._handlers = context.handlers
+        self._traffic = context.traffic
+        self._faults = context.faults
+        self._output = context.output
+        receiver = FrameReceiver(frame_bytes_max=context.broker.store.config.request_bytes_max)
+        self._express = ExpressLane(context.broker, context.faults, context.traffic, self)
+        self._wire = ServerConnection(
+            served=context.broker.served, receiver=receiver, short_cut=self._express.take
+        )
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._waiting_for: Call | LongCall | None = None  # the unanswered call that holds back the next ones
+        self._is_serving = False
+        self._is_paused = False  # the peer does not take its answers
+        self._is_holding = False  # more bytes came while a call waits
+        self._is_reading = True
+        self._chunk_bytes = CHUNK_BYTES_MIN
+        self._room = 0
+        self._held_bytes = 0  # what `traffic` knows of our unanswered requests
+        self._memory = context.broker.memory
+        self.waiting_bytes = 0  # of answers that the peer has not taken
+        self.stalled_since = 0.0
+        self.parked: Cancellable | None = None
+        self.peer_host = ""
+        self.has_left = False
+        self.last_active = 0.0
+
+    # --- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(OUTPUT_BYTES_HIGH)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else ""
+        self.last_active = self._loop.time()
+        self._traffic.admit(self)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.has_left = True
+        self._wire.close()
+        if self.parked is not None:
+            self.parked.cancel()
+        self._hold(0)
+        self._count_waiting(0)
+        self._traffic.forget(self)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        buffer = self._wire.get_buffer(self._chunk_bytes)
+        self._room = len(buffer)
+        return buffer
+
+    def buffer_updated(self, count: int) -> None:
+        self._wire.received(count)
+        self._traffic.bytes_in += count
+        self.last_active = self._loop.time()
+        if count == self._room and self._chunk_bytes < CHUNK_BYTES_MAX:
+            self._chunk_bytes *= 4
+        self._is_holding = self._waiting_for is not None
+        self._serve()
+
+    def eof_received(self) -> bool:
+        self._wire.eof()
+        self._serve()
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self.count_waiting()
+        self.update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.count_waiting()
+        self._serve()
+
+    # --- the broker's side
+
+    def answer(self, call: Call, response: Response) -> None:
+        """Answer a call that had to wait. Ready answers are written at the end of the turn, or by `flush`."""
+        self._respond(call, response)
+        if call is self._waiting_for:
+            self._waiting_for = None
+        self._output.add(self)
+
+    def answer_large(self, call: Call, response: Response) -> None:
+        """Answer a call that had to wait. A thread encodes the answer."""
+        if self._broker.runtime.is_closed:
+            return
+        encoding = self._in_thread(encoded_answer, call, response)
+        encoding.add_done_callback(partial(self._encoded, call))
+
+    def _encoded(self, call: Call, done: asyncio.Future[list[Buffer]]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._give_up(call, error)
+            return
+        self._wire.finish(call.sequence, done.result())
+        if call is self._waiting_for:
+            self._waiting_for = None
+        self._output.add(self)
+
+    def fail(self, call: Call, error: BaseException) -> None:
+        """Answer a call that had to wait with what an error means to the client."""
+        self.answer(call, self._refusal(call, error))
+
+    def hold_back(self, call: Call) -> None:
+        """Serve the next calls after this one is answered, though its kind is pipelined."""
+        self._waiting_for = call
+
+    def finish(self, sequence: int, answer: Buffer) -> None:
+        """End a call that the express lane took."""
+        self._wire.finish(sequence, [answer])
+        self._output.add(self)
+
+    def refuse(self, sequence: int, frame: memoryview, error: Code) -> None:
+        """End a call that the express lane took, by an error."""
+        call = self._wire.call_of(frame, sequence)
+        handler = self._handlers[call.api.key]
+        self.answer(call, handler.refuse(call.message, error, call.version))
+
+    def flush(self) -> None:
+        """Write what is ready, and serve calls that waited for that."""
+        self._write()
+        if not self._is_serving:
+            self._serve()
+
+    def close(self) -> None:
+        """Close after what is ready has been written."""
+        self._write()
+        self._wire.close()
+        self._transport.close()
+
+    def expire(self) -> None:
+        """Close after a long silence. A peer that has not taken its answers in that time is cut."""
+        if self._transport.get_write_buffer_size():
+            self.abort()
+        else:
+            self.close()
+
+    def drop(self, error: OttlaError) -> None:
+        """Close because of an error that no answer can carry, and log it."""
+        self._traffic.count_fault(self.peer_host, error)
+        self.close()
+
+    def learn(self, call: Call, request: ProduceRequest) -> None:
+        """Remember the shape of a produce request, so that the next one can take the express lane."""
+        self._express.learn(call, request)
+
+    def abort(self) -> None:
+        """Cut the connection as a dying broker would."""
+        self._hold(0)
+        self._count_waiting(0)
+        self._wire.close()
+        self._transport.abort()
+
+    # --- serving
+
+    def _serve(self) -> None:
+        """Serve the calls that are here, up to the first one that has to wait."""
+        self._is_serving = True
+        wire = self._wire
+        try:
+            while not self._is_paused and self._waiting_for is None:
+                event = wire.next_event()
+                if event is None:
+                    break
+                if isinstance(event, ClientDisconnected):
+                    self.close()
+                    return
+                if isinstance(event, LongCall):
+                    self._decode_later(event)
+                    break
+                self._dispatch(event)
+                if wire.output_bytes >= OUTPUT_BYTES_HIGH:
+                    self._write()  # now, so that the transport notices if the peer does not keep up
+        except (RemoteProtocolError, DropConnection) as error:
+            self.drop(error)
+            return
+        finally:
+            self._is_serving = False
+        self._write()
+        if not self._transport.is_closing():  # a call may be answered after its client has left
+            self._hold(wire.unanswered_bytes + wire.partial_bytes)
+        self.update_reading()
+
+    def _decode_later(self, call: LongCall) -> None:
+        """Have a thread decode a request of many elements. The next calls wait."""
+        self._waiting_for = call
+        decoding = self._in_thread(self._wire.call_of, call.frame, call.sequence)
+        decoding.add_done_callback(self._decoded)
+
+    def _decoded(self, done: asyncio.Future[Call]) -> None:
+        """Handle a request that a thread has decoded, also if its client has left since."""
+        self._waiting_for = None
+        if self._broker.runtime.is_closed:
+            return
+        try:
+            self._dispatch(done.result())
+        except (RemoteProtocolError, DropConnection) as error:
+            self.drop(error)
+        else:
+            self.flush()
+
+    def _in_thread(self, work: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
+        runtime = self._broker.runtime
+        return runtime.loop.run_in_executor(runtime.checkers, work, *arguments)
+
+    def _dispatch(self, call: Call) -> None:
+        handler = self._handlers[call.api.key]
+        self._traffic.calls[call.api.key] += 1
+        inquiry = Inquiry(self._broker, self, call)
+        if self._faults:
+            self._waiting_for = call
+            if self._faults.strike(inquiry, handler, self):
+                return
+            self._waiting_for = None
+        self._handle(inquiry, handler)
+
+    def resume(self, inquiry: Inquiry, handler: Handler) -> None:
+        """Handle a call that a fault held back."""
+        self._waiting_for = None
+        try:
+            self._handle(inquiry, handler)
+        except DropConnection as error:
+            self.drop(error)
+        else:
+            self.flush()
+
+    def _handle(self, inquiry: Inquiry, handler: Handler) -> None:
+        """Handle a call. An error of ours is answered; the connection stays."""
+        call = inquiry.call
+        if not handler.pipelined:
+            self._waiting_for = call
+        for division in handler.divisions:
+            if division.is_long(call.message):
+                DividedCall(inquiry, handler.handle, division).handle_next()
+                return
+        try:
+            response = handler.handle(inquiry, call.message)
+        except DropConnection:
+            raise
+        except Exception as error:  # noqa: BLE001 - an error of ours is logged, and answered
+            response = self._refusal(call, error)
+        if response is not None:
+            self._waiting_for = None
+            self._respond(call, response)
+
+    def _refusal(self, call: Call, error: BaseException) -> Response:
+        """Return the answer that says what an error means to the client. Errors of ours are logged."""
+        code = Code.UNKNOWN_SERVER_ERROR
+        if isinstance(error, KafkaError | StorageError):
+            code = Code.of(error.code)
+        if isinstance(error, StorageError):
+            log.error("%s v%d from %s: %s", call.api.name, call.version, self.peer_host, error)
+        elif not isinstance(error, KafkaError):
+            text = "%s v%d from %s failed"
+            log.error(text, call.api.name, call.version, self.peer_host, exc_info=error)
+        return self._handlers[call.api.key].refuse(call.message, code, call.version)
+
+    def _respond(self, call: Call, response: Response) -> None:
+        try:
+            self._wire.respond(call, response)
+        except LocalProtocolError as error:
+            self._give_up(call, error)
+
+    def _give_up(self, call: Call, error: BaseException) -> None:
+        """Close: there is no answer, by an error of ours, and later answers cannot leave before it."""
+        text = "%s v%d from %s has no answer"
+        log.error(text, call.api.name, call.version, self.peer_host, exc_info=error)
+        self.close()
+
+    def _write(self) -> None:
+        size = self._wire.output_bytes
+        output = self._wire.take_output()
+        if output and not self._transport.is_closing():
+            self._traffic.bytes_out += size
+            self.last_active = self._loop.time()
+            self._transport.writelines(output)
+            if size > SMALL_BYTES:
+                # Transports may write at the end of the turn. Until then all of it counts as not taken.
+                self._count_waiting(self.waiting_bytes + size)
+                self._loop.call_soon(self.count_waiting)
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes of a request that has not come whole."""
+        return self._wire.partial_bytes
+
+    def count_waiting(self) -> None:
+        """Report how many bytes of answers the peer has not taken."""
+        size = self._transport.get_write_buffer_size()
+        if size or self.waiting_bytes:
+            self._count_waiting(0 if self._transport.is_closing() else size)
+
+    def _count_waiting(self, size: int) -> None:
+        if size < self.waiting_bytes or not self.waiting_bytes:
+            self.stalled_since = self._loop.time()
+        change, self.waiting_bytes = size - self.waiting_bytes, size
+        self._memory.count_answers(change)
+
+    def _hold(self, size: int) -> None:
+        """Report how many bytes of our requests wait for their answers."""
+        change, self._held_bytes = size - self._held_bytes, size
+        if change:
+            self._traffic.hold(change)
+
+    def update_reading(self) -> None:
+        """Read from the peer, or stop reading, as things are now."""
+        # A long poll alone does not stop reading: that costs two system calls and hides a peer's leaving.
+        holds = self._is_holding and self._waiting_for is not None
+        is_greedy = self._traffic.is_flooded and self._held_bytes > SMALL_BYTES
+        wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy)
+        if wanted != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()

@@ -1,0 +1,71 @@
+"""What handlers may use of the broker that got a request: its parts, and no way around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.broker.groups.group_service import GroupService
+from ottla.broker.storage.appending import Appender
+from ottla.broker.storage.leaders import Leaders
+from ottla.broker.storage.memory import MemoryBudget
+from ottla.broker.storage.open_transactions import OpenTransactions
+from ottla.broker.storage.runtime import Runtime
+from ottla.broker.storage.setting_changes import SettingChanges
+from ottla.broker.storage.topic_changes import TopicChanges
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.broker.transactions.transaction_service import TransactionService
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.server_connection import ServedApis
+
+
+class OffsetsInZooKeeper(Protocol):
+    """OffsetCommit and OffsetFetch of version 0. Both reply later, on the loop."""
+
+    def commit(self, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]) -> None:
+        """Store offsets in ZooKeeper."""
+
+    def fetch(self, request: OffsetFetchRequest, reply: Callable[[OffsetFetchResponse], None]) -> None:
+        """Read offsets from ZooKeeper."""
+
+
+@dataclass(slots=True)
+class ServedBroker:
+    """One broker of the process, as its handlers see it. Owned by the loop.
+
+    runtime     the event loop, its threads, the clock and the turn
+    store       looking up topics, partitions and the settings in force
+    leaders     which brokers are up, where they listen, who leads what
+    topics      creating, changing and deleting topics
+    settings    what the config APIs describe and change
+    appender    appending record sets to partitions that this broker leads
+    groups      the groups that this broker coordinates
+    memory      what clients can make the process hold
+    served      the API versions that clients may use
+    transactions  asked before a transaction begins to write in a partition
+    coordinated  the transactional ids that this broker coordinates
+    """
+
+    broker_id: int
+    runtime: Runtime
+    store: TopicStore
+    leaders: Leaders
+    topics: TopicChanges
+    settings: SettingChanges
+    appender: Appender
+    groups: GroupService
+    memory: MemoryBudget
+    served: ServedApis
+    transactions: OpenTransactions
+    coordinated: TransactionService
+    zookeeper_offsets: OffsetsInZooKeeper | None = None
+
+    def offsets_of_version_0(self) -> OffsetsInZooKeeper:
+        """Return where offsets of version 0 are kept. Raises KafkaError 15 until that is registered."""
+        if self.zookeeper_offsets is None:
+            raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, "not registered in ZooKeeper yet")
+        return self.zookeeper_offsets

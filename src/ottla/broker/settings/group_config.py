@@ -1,0 +1,46 @@
+"""The settings of the group coordinator, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.model.errors import ConfigError
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One frozen value for all groups of a broker.
+
+    session_timeout_min_ms      group.min.session.timeout.ms: below it, heartbeats would load the broker
+    session_timeout_max_ms      group.max.session.timeout.ms: above it, a dead member blocks its group
+    initial_rebalance_delay_ms  group.initial.rebalance.delay.ms: members that start together share one
+    member_count_max            group.max.size
+    new_member_timeout_ms       how long a new member may wait in its first join (fixed in Kafka)
+    metadata_length_max         offset.metadata.max.bytes; Kafka compares it with the UTF-16 length
+    offsets_retention_ms        offsets.retention.minutes
+    offsets_partition_count     offsets.topic.num.partitions; must never change for a data directory
+    """
+
+    session_timeout_min_ms: int = 6_000
+    session_timeout_max_ms: int = 30 * MINUTE_MS
+    initial_rebalance_delay_ms: int = 3_000
+    member_count_max: int = 2**31 - 1
+    new_member_timeout_ms: int = 5 * MINUTE_MS
+    metadata_length_max: int = 4096
+    offsets_retention_ms: int = 10_080 * MINUTE_MS
+    offsets_partition_count: int = 50
+
+    def __post_init__(self) -> None:
+        if not 0 < self.session_timeout_min_ms <= self.session_timeout_max_ms:
+            raise ConfigError(
+                f"group.min.session.timeout.ms={self.session_timeout_min_ms} must be above 0 and not above "
+                f"group.max.session.timeout.ms={self.session_timeout_max_ms}"
+            )
+        if self.member_count_max < 1:
+            raise ConfigError(f"group.max.size={self.member_count_max} lets nobody in; it must be 1 or more")
+        if self.initial_rebalance_delay_ms < 0:
+            raise ConfigError(
+                f"group.initial.rebalance.delay.ms={self.initial_rebalance_delay_ms} must be 0 or more"
+            )

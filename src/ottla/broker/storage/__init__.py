@@ -1,0 +1,1 @@
+"""The data directory: topics, partitions and leaders, changes of them, and the turn that writes appends."""

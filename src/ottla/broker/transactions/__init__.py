@@ -1,0 +1,1 @@
+"""Transactions: the pure coordinator, and the service that carries out what it decides."""

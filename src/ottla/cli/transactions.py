@@ -1,0 +1,106 @@
+"""`ottla transactions`: list, describe, find those that hang, and abort them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.cli.connection_options import properties_of
+from ottla.cli.output import Cell, OutputRows, Parser, new_parser, run_command
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin
+
+HANGING_S = 900.0
+"""Kafka's default of transaction.max.timeout.ms: a longer silence is no work."""
+
+
+def parser() -> Parser:
+    """`transactions` and its options."""
+    parser = new_parser("transactions", "List and describe transactions; find and abort those that hang.")
+    actions = ["list", "describe", "find-hanging", "abort"]
+    parser.add_argument("action", nargs="?", default="list", choices=actions, help="list by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="transactional ids, or topics")
+    parser.add_argument("--state", action="append", default=[], help="list those in this state: Ongoing, …")
+    parser.add_argument("--older-than", type=float, metavar="SECONDS", help="open, or silent, for longer")
+    parser.add_argument("--partition", type=int, help="of the topic, to abort")
+    parser.add_argument("--start-offset", type=int, help="of the transaction, to abort")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the action."""
+    return run_command(parser(), arguments, _act)
+
+
+def _act(options: argparse.Namespace) -> OutputRows:
+    from ottla.admin import Admin
+
+    if options.action == "describe" and not options.names:
+        parser().error("which ones? ottla transactions describe TRANSACTIONAL-ID …")
+    if options.action == "abort" and (
+        len(options.names) != 1 or options.partition is None or options.start_offset is None
+    ):
+        parser().error("which one? ottla transactions abort TOPIC --partition N --start-offset N")
+    with Admin(properties_of(options)) as admin:
+        if options.action == "list":
+            return _listed(admin, options)
+        if options.action == "describe":
+            return _described(admin, options.names)
+        if options.action == "find-hanging":
+            return _hanging(admin, options)
+        return _aborted(admin, options)
+
+
+def _listed(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    found = admin.list_transactions(states=options.state, longer_than=options.older_than)
+    rows: list[tuple[Cell, ...]] = [
+        (one.transactional_id, one.state, one.producer_id, one.coordinator_id)
+        for one in found
+        if not options.names or one.transactional_id in options.names
+    ]
+    return OutputRows(("transactional_id", "state", "producer_id", "coordinator"), rows)
+
+
+def _described(admin: Admin, names: list[str]) -> OutputRows:
+    """A row for each partition; a transaction without any has one row without a partition."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, one in admin.describe_transactions(names).items():
+        head = (name, one.state, one.producer_id, one.producer_epoch, one.timeout_ms, one.started_ms)
+        rows += [(*head, place.topic, place.partition) for place in one.partitions] or [(*head, None, None)]
+    columns = ("transactional_id", "state", "producer_id", "epoch", "timeout_ms", "started_ms")
+    return OutputRows((*columns, "topic", "partition"), rows)
+
+
+def _hanging(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    older_than = HANGING_S if options.older_than is None else options.older_than
+    found = admin.find_hanging_transactions(options.names or admin.list_topics(), longer_than=older_than)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *one.topic_partition,
+            one.producer.start_offset,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            one.producer.last_timestamp_ms,
+        )
+        for one in found
+    ]
+    columns = ("topic", "partition", "start_offset", "producer_id", "epoch", "last_timestamp_ms")
+    return OutputRows(columns, rows)
+
+
+def _aborted(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    from ottla.model.topic_partition import TopicAndPartition
+
+    place = TopicAndPartition(options.names[0], options.partition)
+    if options.dry_run:
+        starts = [one.start_offset for one in admin.describe_producers(place)]
+        error = None if options.start_offset in starts else "no open transaction begins there"
+    else:
+        admin.abort_transaction(place, options.start_offset)
+        error = None
+    return OutputRows(
+        ("topic", "partition", "start_offset", "error"), [(*place, options.start_offset, error)]
+    )

@@ -1,0 +1,248 @@
+"""Asks the leaders of partitions where logs begin and end, and which offset belongs to a time.
+
+Tries again through elections and restarts until request.timeout.ms; then the last error is raised.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.client.attempts import attempts
+from ottla.client.client_config import ClientConfig
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.connection import Connection
+from ottla.client.interruption import Interruption, acquired
+from ottla.client.list_offsets import (
+    API,
+    TIMES_SINCE,
+    LogEnds,
+    OffsetAnswer,
+    OffsetQuestion,
+    list_offsets_request,
+    offset_answers,
+)
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
+from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.retry import Backoff
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError, NoTimestamps, OttlaError
+from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET, OffsetSpec, parse_offset_spec
+from ottla.model.topic_partition import TopicAndPartition
+
+Times = Mapping[TopicAndPartition, int]
+"""Milliseconds since 1970, EARLIEST or LATEST."""
+
+Offsets = dict[TopicAndPartition, int | None]
+"""UNKNOWN_OFFSET: no record is of that time or later. None: the broker cannot look up times."""
+
+
+def ask_offsets(
+    connection: Connection,
+    questions: Sequence[OffsetQuestion],
+    *,
+    isolation_level: int = 0,
+    timeout_ms: int | None = None,
+    wait_ms: float | None = None,
+) -> list[OffsetAnswer]:
+    """One request to the leader of all these partitions; an answer for each, if only that there was none.
+
+    `timeout_ms` is for the broker, `wait_ms` for us (request.timeout.ms). Raises what `connection.call`
+    raises.
+    """
+    version = connection.version_for(API)
+    request = list_offsets_request(questions, version, isolation_level=isolation_level, timeout_ms=timeout_ms)
+    answers = {
+        question.topic_partition: OffsetAnswer(
+            question.topic_partition, Code.UNKNOWN_SERVER_ERROR, UNKNOWN_OFFSET
+        )
+        for question in questions
+    }
+    response = connection.call(request, version=version, timeout_ms=wait_ms)
+    for answer in offset_answers(response, version):
+        answers[answer.topic_partition] = answer
+    return list(answers.values())
+
+
+class OffsetLookup:
+    """Thread-safe; one thread asks at a time. `interrupt` and `close` end a question with ConnectionLost."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        metadata: ClusterMetadata,
+        isolation_level: int = 0,
+        *,
+        pool: ConnectionPool | None = None,
+    ) -> None:
+        """Without a `pool`, connections are opened for each question and closed after it."""
+        self._config = config
+        self._metadata = metadata
+        self._isolation_level = isolation_level
+        self._pool = pool
+        self._interruption = Interruption()
+        self._lock = threading.Lock()  # held by the thread that asks
+        self._chance = random.Random()
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    # --- questions
+
+    def offsets_at(self, times: Times) -> Offsets:
+        """The first offset of each partition from a time on. Raises OttlaError."""
+        return self._ask_all([times])[0]
+
+    def ends(
+        self, topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
+    ) -> dict[TopicAndPartition, LogEnds]:
+        """Where each log begins and ends, and the offsets of all these times in it. Raises OttlaError."""
+        partitions, moments = list(topic_partitions), [EARLIEST, LATEST, *times]
+        answers = self._ask_all([dict.fromkeys(partitions, moment) for moment in moments])
+        by_time = dict(zip(moments, answers, strict=True))
+        return {
+            partition: LogEnds(
+                earliest=max(0, by_time[EARLIEST][partition] or 0),
+                latest=max(0, by_time[LATEST][partition] or 0),
+                by_time={moment: offsets[partition] for moment, offsets in by_time.items()},
+            )
+            for partition in partitions
+        }
+
+    def start(self, topic_partition: TopicAndPartition, spec: OffsetSpec) -> int:
+        """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
+
+        Raises ConfigError, and NoTimestamps if the broker cannot look up times.
+        """
+        parsed = parse_offset_spec(spec, _now_ms())
+        if parsed.start is not None:
+            return parsed.start
+        offset = self.known_offsets_at({topic_partition: parsed.time})[topic_partition]
+        return LATEST if offset == UNKNOWN_OFFSET else offset
+
+    def for_times(self, times: Mapping[TopicAndPartition, OffsetSpec]) -> Offsets:
+        """For each partition, the offset of the first record at that time or later; None if there is none.
+
+        "earliest" and "latest" are the log's ends. Raises ConfigError for a number, NoTimestamps if a broker
+        cannot look up times, OttlaError.
+        """
+        now_ms = _now_ms()
+        parsed: dict[TopicAndPartition, int] = {}
+        for partition, spec in times.items():
+            offset, moment = parse_offset_spec(spec, now_ms, name="time")
+            if offset is not None:
+                raise ConfigError(
+                    f"time={spec!r}: give a datetime with a time zone, or a timedelta before now"
+                )
+            parsed[partition] = moment
+        return {
+            partition: None if offset == UNKNOWN_OFFSET else offset
+            for partition, offset in self.known_offsets_at(parsed).items()
+        }
+
+    def known_offsets_at(self, times: Times) -> dict[TopicAndPartition, int]:
+        """As `offsets_at`, but raises NoTimestamps if a broker cannot look up times."""
+        offsets: dict[TopicAndPartition, int] = {}
+        for partition, offset in self.offsets_at(times).items():
+            if offset is None:
+                raise NoTimestamps(f"{partition}: the broker cannot look up times; it is older than 0.10.1")
+            offsets[partition] = offset
+        return offsets
+
+    def tail(self, topic_partitions: Iterable[TopicAndPartition], count: int) -> dict[TopicAndPartition, int]:
+        """For each partition, the offset `count` before its end, but not before its beginning."""
+        if count < 0:
+            raise ConfigError(f"tail({count}): give 0 or more")
+        ends = self.ends(topic_partitions)
+        return {partition: max(log.earliest, log.latest - count) for partition, log in ends.items()}
+
+    # --- the end
+
+    def interrupt(self) -> None:
+        """From any thread: the question under way, and all later ones, raise ConnectionLost."""
+        self._interruption.interrupt()
+
+    def close(self) -> None:
+        """Interrupt, and wait until nobody asks. May be called twice. A `pool` that was given stays open."""
+        self.interrupt()
+        if acquired(self._lock, "the look-up of offsets"):
+            self._interruption.close()
+            self._lock.release()
+
+    # --- asking
+
+    def _ask_all(self, all_times: list[Times]) -> list[Offsets]:
+        with self._lock:
+            self._interruption.check()
+            try:
+                if self._pool is not None:
+                    return [self._ask(self._pool, times) for times in all_times]
+                with ConnectionPool(self._config, self._metadata, interruption=self._interruption) as pool:
+                    return [self._ask(pool, times) for times in all_times]
+            finally:
+                if self._interruption.is_set:  # `close` may not have waited for us
+                    self._interruption.close()
+
+    def _ask(self, pool: ConnectionPool, times: Times) -> Offsets:
+        """A request may name a partition once only, so there is one time for each."""
+        offsets: Offsets = {}
+        left = dict(times)
+        failure: OttlaError | None = None
+        deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
+        for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
+            for broker_id, questions in self._by_leader(left, deadline).items():
+                try:
+                    wait_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
+                    answers = self._answers(pool.to(broker_id, deadline), questions, wait_ms)
+                except OttlaError as error:
+                    self._interruption.check()
+                    if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
+                        raise
+                    failure = error
+                    pool.drop(broker_id)
+                    continue
+                for partition, answer in answers.items():
+                    if isinstance(answer, KafkaError):
+                        failure = answer
+                    else:
+                        offsets[partition] = answer
+            left = {partition: moment for partition, moment in left.items() if partition not in offsets}
+            if not left:
+                return offsets
+            for partition in left:
+                self._metadata.invalidate(*partition)
+        raise failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {next(iter(left))}")
+
+    def _by_leader(self, times: Times, deadline: Deadline) -> dict[int, list[OffsetQuestion]]:
+        questions: dict[int, list[OffsetQuestion]] = {}
+        for partition, moment in times.items():
+            leader = self._metadata.leader(*partition, deadline)
+            question = OffsetQuestion(partition, moment, leader.epoch)
+            questions.setdefault(leader.node.broker_id, []).append(question)
+        return questions
+
+    def _answers(
+        self, connection: Connection, questions: list[OffsetQuestion], wait_ms: float | None
+    ) -> dict[TopicAndPartition, int | KafkaError | None]:
+        """What a broker answers; errors that another try may cure are returned, others raised."""
+        answers: dict[TopicAndPartition, int | KafkaError | None] = {}
+        if connection.version_for(API) < TIMES_SINCE:
+            answers = {question.topic_partition: None for question in questions if question.time >= 0}
+            questions = [question for question in questions if question.time < 0]
+        if not questions:
+            return answers
+        found = ask_offsets(connection, questions, isolation_level=self._isolation_level, wait_ms=wait_ms)
+        for answer in found:
+            if answer.error_code == Code.NONE:
+                answers[answer.topic_partition] = answer.offset
+                continue
+            error = KafkaError(answer.error_code, f"offsets of {answer.topic_partition}")
+            if action_for(answer.error_code, Call.LIST_OFFSETS) is Action.FAIL:
+                raise error
+            answers[answer.topic_partition] = error
+        return answers
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,1 @@
+"""Consumers: `partition` and `simple` read chosen partitions; `classic` and `coordinated` are in groups."""

@@ -1,0 +1,399 @@
+"""GroupConsumer: reads topics as a member of a group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.offset_lookup import OffsetLookup
+from ottla.consumer.coordinated.commits import (
+    AutoCommit,
+    CommitResources,
+    Commits,
+    CommittedOffsets,
+    OnCommit,
+    log_failure,
+)
+from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig
+from ottla.consumer.coordinated.member_state import HEALTH_OF, MemberState, PartitionSet
+from ottla.consumer.coordinated.membership_thread import MembershipThread
+from ottla.consumer.coordinated.partitions import AssignedPartitions
+from ottla.consumer.coordinated.rebalancing import RebalanceListener, Rebalancing
+from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTopics
+from ottla.consumer.reading.health import Health
+from ottla.consumer.reading.held_chunks import HeldChunk
+from ottla.consumer.reading.reader_state import ReaderMetrics, Stopped
+from ottla.fetching.chunk_queue import FetchedDataChunk
+from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.model.closing import Closing
+from ottla.model.committed_positions import GroupMetadata
+from ottla.model.errors import ConfigError, ConsumerClosed, OttlaError
+from ottla.model.forgotten import stop_if_forgotten
+from ottla.model.offset_spec import OffsetSpec
+from ottla.model.property_table import merged
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.offsets import OffsetAndMetadata
+from ottla.offsets.coordinator_messages import Membership
+from ottla.records.messages import MessageAndMetadata
+from ottla.records.rows import Deserializer
+
+MAX_WAIT_MS = 1_000.0
+"""The longest wait for records before the consumer tells its member again that the application is alive."""
+
+Message = MessageAndMetadata[Any, Any]
+
+
+class GroupConsumer(Closing):
+    """Reads topics as a member of a group. Joins with the first `poll`, leaves with `close`.
+
+    `topics` is a name, several names, or a compiled pattern that must match whole names. Settings are
+    Kafka's, in the mapping `properties` or as keywords with underscores. `key_deserializer` and
+    `value_deserializer` are called with the bytes of a message's key and value when these are read, never
+    with None.
+
+        >>> from ottla import EmbeddedBroker, GroupConsumer, Producer
+        >>> with EmbeddedBroker() as broker:
+        ...     with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        ...         _ = producer.send("orders", value=b"book")
+        ...     with GroupConsumer(
+        ...         "orders",
+        ...         group_id="billing",
+        ...         bootstrap_servers=broker.bootstrap,
+        ...         auto_offset_reset="earliest",
+        ...         value_deserializer=bytes.decode,
+        ...     ) as consumer:
+        ...         for message in consumer:
+        ...             print(message.topic, message.offset, message.value)
+        ...             consumer.commit(message)
+        ...             break
+        orders 0 book
+
+    One thread uses a GroupConsumer, the one that polls. Other threads join, send heartbeats, fetch and
+    commit.
+    """
+
+    def __init__(
+        self,
+        topics: WantedTopics,
+        properties: Mapping[str, object] | None = None,
+        *,
+        group_id: str | None = None,
+        listener: RebalanceListener | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **settings: object,
+    ) -> None:
+        if isinstance(properties, str):
+            raise ConfigError(f"{properties!r:.100}: the group is a keyword, as in group_id='billing'")
+        if group_id is not None:
+            settings["group_id"] = group_id
+        config = GroupConsumerConfig.from_properties(merged(properties, settings))
+        client = config.client
+        self._selection = TopicSelection(topics)
+        self._group_id = config.member.group_id
+        self._max_poll_records = config.max_poll_records
+        self._max_wait_ms = min(MAX_WAIT_MS, config.member.max_poll_interval_ms / 3)
+        self._is_closed = False
+        self._metadata = ClusterMetadata(client)
+        self._lookup = OffsetLookup(client, self._metadata, config.fetch.isolation_level)
+        self._partitions = AssignedPartitions(config, self._metadata, key_deserializer, value_deserializer)
+        self._membership = membership = MembershipThread(
+            client, config.member, self._selection, self._metadata, self._partitions.wake
+        )
+        self._commits = Commits(
+            client, self._metadata, self._group_id, self._membership, self._partitions.is_assigned
+        )
+        self._auto_commit = AutoCommit(
+            self._group_id, self._commits, self._partitions.committable, config.auto_commit_interval_ms
+        )
+        self._rebalancing = Rebalancing(
+            self._group_id,
+            listener or RebalanceListener(),
+            self._membership,
+            self._partitions,
+            self._commits,
+            self._auto_commit,
+        )
+        # Nothing here may refer to the listener or to callbacks: these often refer to the consumer.
+        self._stop = partial(
+            _stop, membership, self._partitions, self._commits.resources, self._lookup, self._metadata
+        )
+        self._forgotten = stop_if_forgotten(
+            self,
+            f"GroupConsumer of group {self._group_id!r}",
+            self._stop,
+            is_running=lambda: membership.is_started,
+        )
+
+    def __repr__(self) -> str:
+        assigned = ", ".join(map(str, sorted(self.assignment))) or "nothing"
+        member_id, generation, _ = self.membership
+        if self._is_closed:
+            state = "closed"
+        elif not self._membership.is_started:
+            state = "not joined yet"
+        else:
+            member = f"member {member_id!r}" if member_id else "no member yet"
+            state = f"{member}, generation {generation}, {self._membership.state.value}, assigned {assigned}"
+        return f"<GroupConsumer of group {self._group_id!r}, topics {self._selection!r}: {state}>"
+
+    # --- reading
+
+    def poll(self, timeout: float | None = None) -> FetchedDataChunk | None:
+        """Return the next chunk of any assigned partition, or None if none arrives within `timeout` seconds.
+
+        With `timeout=None` wait for ever. Runs the listener, and commits if auto commit is on. Raises the
+        error that stopped a partition, once (see `stopped`); the error that ended the membership, each time
+        until `retry`; and errors of the listener.
+        """
+        chunk = self._next(timeout)
+        return chunk.take_rest() if chunk is not None else None
+
+    def _next(self, timeout: float | None) -> HeldChunk | None:
+        deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000)
+        while True:
+            is_settled = self._attend(deadline)
+            chunk = self._partitions.hold(deadline.capped_ms(self._max_wait_ms) if is_settled else 0)
+            if chunk is not None or deadline.passed:
+                return chunk
+
+    def chunks(self, timeout: float | None = None) -> Iterator[FetchedDataChunk]:
+        """Iterate over chunks as `poll` returns them, until none arrives within `timeout` seconds."""
+        while (chunk := self.poll(timeout)) is not None:
+            yield chunk
+
+    def messages(self, timeout: float | None = None) -> Iterator[Message]:
+        """Iterate over messages until none arrives within `timeout` seconds; None waits for ever.
+
+        A later call continues after the last message. After every max.poll.records messages it does the work
+        of `poll`: listener, auto commit.
+        """
+        while (chunk := self._next(timeout)) is not None:
+            yield from islice(chunk.rows, self._max_poll_records)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over messages for ever."""
+        return self.messages()
+
+    def _attend(self, deadline: Deadline) -> bool:
+        """Do what has to be done before records are handed out; False if that waits for a broker."""
+        self._check_open()
+        self._membership.start()
+        self._commits.run_callbacks()
+        try:
+            change = self._membership.polled()
+        except Exception:
+            self._rebalancing.lose(self._partitions.assigned)
+            raise
+        self._membership.tell_refusal()
+        wait_ms = deadline.capped_ms(self._max_wait_ms)
+        is_settled = change is None or self._rebalancing.carry_out(change, wait_ms)
+        self._auto_commit.commit_if_due()
+        return is_settled
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConsumerClosed(f"group {self._group_id!r}: this consumer is closed; make another one")
+
+    # --- commits
+
+    def commit(self, offsets: Committable | None = None) -> None:
+        """Store positions and wait for the answer.
+
+        `offsets` is a message or a chunk, which counts as done; a mapping from partitions to next offsets; or
+        None for everything that was handed out. Raises PartitionsLost if a partition is not assigned (any
+        more), OffsetCommitFailed, and what connections raise if no coordinator answers in time.
+        """
+        positions = self._positions(offsets)
+        if positions:
+            self._commits.submit(positions).result()
+        self._commits.run_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Committable | None = None,
+        on_commit: OnCommit | None = None,
+    ) -> None:
+        """Store positions without waiting.
+
+        `on_commit(offsets, error)` is called by a later `poll`, `commit` or `close`. Without it a failure is
+        logged.
+        """
+        positions = self._positions(offsets)
+        if positions:
+            self._commits.submit(positions, on_commit or partial(log_failure, self._group_id))
+
+    def _positions(self, offsets: Committable | None) -> CommittedOffsets:
+        self._check_open()
+        return self._partitions.noted(commit_positions(offsets, self._partitions.positions))
+
+    def committed(
+        self, partitions: Iterable[TopicAndPartition] | None = None
+    ) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Return the group's stored positions, of the assigned partitions by default, where there are any."""
+        return self._commits.store.fetch(
+            self._group_id, self.assignment if partitions is None else partitions
+        )
+
+    # --- the group
+
+    @property
+    def assignment(self) -> PartitionSet:
+        """The partitions of this member; they change only inside `poll` and iteration."""
+        return self._partitions.assigned
+
+    @property
+    def membership(self) -> Membership:
+        """The `member_id` and `generation` of this member; generation -1 while it is in none."""
+        return self._membership.membership
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """The group and this member, for `Producer.send_offsets`. Raises ConfigError if auto commit is on."""
+        self._auto_commit.check_off()
+        return GroupMetadata(self._group_id, *self.membership)
+
+    @property
+    def stopped(self) -> Stopped:
+        """The partitions that cannot be read at present, and why: `skip`, `seek` or `retry` them."""
+        return self._partitions.engine.stopped
+
+    @property
+    def health(self) -> Health:
+        """The health of the member: DEGRADED if partitions cannot be read, FAILED if it was refused."""
+        if self._is_closed:
+            return Health.CLOSED
+        state = self._membership.state
+        is_degraded = self.stopped or self._membership.has_refused_topics
+        return Health.DEGRADED if is_degraded and state is not MemberState.FAILED else HEALTH_OF[state]
+
+    def metrics(self) -> ReaderMetrics:
+        """Return lag, queue sizes, and which partitions cannot be read."""
+        return ReaderMetrics.of(self.health, self._partitions.engine)
+
+    def check_brokers(self, timeout: float | None = None) -> None:
+        """Ask a broker to describe the cluster, and return when one has.
+
+        Raises BrokerUnreachable or AuthenticationFailed: at once if every address fails, at the latest after
+        `timeout` seconds (default: request.timeout.ms).
+        """
+        self._check_open()
+        self._metadata.check_brokers(timeout)
+
+    @property
+    def network_error(self) -> OttlaError | None:
+        """Why no broker gives a usable answer at present; None if one does, or none was asked."""
+        return self._metadata.errors.problem()
+
+    def subscribe(self, topics: WantedTopics) -> None:
+        """Read these topics instead of the present ones; the group rebalances.
+
+        The partitions change inside a later `poll`.
+        """
+        self._check_open()
+        self._selection = TopicSelection(topics)
+        self._membership.subscribe(self._selection)
+
+    # --- positions
+
+    def position(self, topic_partition: TopicAndPartition) -> int:
+        """Return the offset after the last record that was handed out; -1 while it is not known yet."""
+        return self._partitions.position(topic_partition)
+
+    def seek(self, topic_partition: TopicAndPartition, offset: OffsetSpec) -> None:
+        """Continue at `offset`: a number, "earliest", "latest", a datetime with a time zone or a timedelta.
+
+        Asks the leader only if `offset` is a time. Raises ConfigError if the offset makes no sense or the
+        partition is not assigned.
+        """
+        self._check_open()
+        self._partitions.check_assigned(topic_partition)
+        self._partitions.seek(topic_partition, self._lookup.start(topic_partition, offset))
+
+    def skip(self, topic_partition: TopicAndPartition) -> int:
+        """Continue after damaged or too large records, and return that offset.
+
+        Raises ConfigError if no such records stopped the partition.
+        """
+        self._check_open()
+        return self._partitions.skip(topic_partition)
+
+    def retry(self, *partitions: TopicAndPartition) -> None:
+        """Fetch now where errors stopped these partitions, or all if none is named.
+
+        Without names, a member whose membership an error has ended joins again too.
+        """
+        self._check_open()
+        self._partitions.retry(partitions)
+        if not partitions and self._membership.state is MemberState.FAILED:
+            self._rebalancing.lose(self._partitions.assigned)
+            self._membership.retry()
+
+    def tail(self, count: int) -> None:
+        """Continue at the last `count` offsets of each assigned partition.
+
+        Raises ConfigError if no partition is assigned: call it after the first `poll`, or in `on_assigned`.
+        """
+        self._check_open()
+        if not self.assignment:
+            raise ConfigError("tail(): no partition is assigned yet; poll first, or call it in on_assigned")
+        for topic_partition, offset in self._lookup.tail(self.assignment, count).items():
+            self._partitions.seek(topic_partition, offset)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicAndPartition, datetime | timedelta | str]
+    ) -> dict[TopicAndPartition, int | None]:
+        """Return the offset of the first record at that time or later; None if there is none.
+
+        A time is a datetime with a time zone, ISO text, or a timedelta before now.
+        """
+        self._check_open()
+        return self._lookup.for_times(times)
+
+    def pause(self, *partitions: TopicAndPartition) -> None:
+        """Stop fetching and handing out these partitions; `poll` continues with the others."""
+        self._partitions.pause(partitions)
+
+    def resume(self, *partitions: TopicAndPartition) -> None:
+        """Continue with paused partitions."""
+        self._partitions.resume(partitions)
+
+    # --- the end
+
+    def close(self) -> None:
+        """Commit if auto commit is on, call the listener, leave the group. May be called twice."""
+        if self._is_closed:
+            return
+        self._forgotten.detach()
+        with contextlib.ExitStack() as stack:
+            # In reverse order: submitted commits are done, then the group is left and the rest is closed.
+            stack.callback(self._stop)
+            stack.callback(self._commits.close)
+            stack.callback(self._mark_closed)
+            if self._partitions.assigned:
+                self._rebalancing.revoke(self._partitions.assigned)
+
+    def _mark_closed(self) -> None:
+        self._is_closed = True
+
+
+def _stop(
+    membership: MembershipThread,
+    partitions: AssignedPartitions,
+    commits: CommitResources,
+    lookup: OffsetLookup,
+    metadata: ClusterMetadata,
+) -> None:
+    """Leave the group and end all threads, without a commit."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(metadata.close)
+        stack.callback(lookup.close)
+        stack.callback(partitions.close)
+        stack.callback(membership.stop)
+        stack.callback(commits.close)

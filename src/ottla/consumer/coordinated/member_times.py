@@ -1,0 +1,95 @@
+"""MemberTimes: when a member has to send something. It has no clock: callers pass the present time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.consumer.coordinated.member_config import MemberConfig
+
+FAILURES_UNTOLD = 4
+"""Coordinators refuse a few times while they load or move."""
+
+
+class MemberTimes:
+    """`pause_ms(failures)` is the pause after that many failures in a row."""
+
+    def __init__(self, config: MemberConfig, pause_ms: Callable[[int], float]) -> None:
+        self._config = config
+        self._pause_ms = pause_ms
+        self._failures = 0
+        self._heartbeat_at_ms = 0.0
+        self._answered_at_ms = 0.0  # the last heartbeat, join or sync
+        self._synced_at_ms = 0.0
+        self._polled_at_ms: float | None = None
+        self.retry_at_ms = 0.0
+
+    # --- the coordinator
+
+    def answered(self, now_ms: float) -> None:
+        """Note that the coordinator accepted a heartbeat, a join or a sync: the session starts again."""
+        self._failures = 0
+        self.retry_at_ms = 0.0
+        self._answered_at_ms = now_ms
+        self._heartbeat_at_ms = now_ms + self._config.heartbeat_interval_ms
+
+    def synced(self) -> None:
+        """Note that the last answer was the answer to a sync."""
+        self._synced_at_ms = self._answered_at_ms
+
+    def failed(self, now_ms: float) -> None:
+        """Note a failed request: the next try comes later, and later after each failure."""
+        self._failures += 1
+        self.retry_at_ms = now_ms + self._pause_ms(self._failures)
+
+    @property
+    def is_failure_told(self) -> bool:
+        """Whether the last of several failures in a row is worth a line: the 4th, 8th, 16th …"""
+        return self._failures >= FAILURES_UNTOLD and not self._failures & (self._failures - 1)
+
+    def is_heartbeat_due(self, now_ms: float) -> bool:
+        """Whether it is time for a heartbeat."""
+        return now_ms >= self._heartbeat_at_ms
+
+    def heartbeat_timeout_ms(self, now_ms: float) -> float:
+        """How long to wait for the answer to a heartbeat: the rest of the session, at least one interval."""
+        left_ms = self._answered_at_ms + self._config.session_timeout_ms - now_ms
+        return max(left_ms, float(self._config.heartbeat_interval_ms))
+
+    def is_session_over(self, now_ms: float) -> bool:
+        """Whether the coordinator has accepted nothing for so long that others may have the partitions."""
+        return now_ms - self._answered_at_ms >= self._config.session_timeout_ms
+
+    def has_lasted_a_session(self, now_ms: float) -> bool:
+        """Whether the generation is older than a session: members that died before it are out by now."""
+        return now_ms - self._synced_at_ms >= self._config.session_timeout_ms
+
+    @property
+    def plan_by_ms(self) -> float:
+        """Until when an assigning leader waits for partition counts: it sends no heartbeats meanwhile."""
+        return self._answered_at_ms + self._config.session_timeout_ms / 3
+
+    @property
+    def beat_at_ms(self) -> float:
+        """When a member that sends heartbeats has to act: to send one, or to leave the group."""
+        beat_ms = max(self._heartbeat_at_ms, self.retry_at_ms)
+        if self._polled_at_ms is None:
+            return beat_ms
+        return min(beat_ms, self._polled_at_ms + self._config.max_poll_interval_ms)
+
+    # --- the application
+
+    def polled(self, now_ms: float) -> None:
+        """Note that the application polls, so it is alive."""
+        self._polled_at_ms = now_ms
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the application polls; false before the first poll and after it was too slow."""
+        return self._polled_at_ms is not None
+
+    def too_slow_ms(self, now_ms: float) -> float:
+        """The time since the last poll if it is over max.poll.interval.ms, and only once; otherwise 0."""
+        if self._polled_at_ms is None or now_ms - self._polled_at_ms < self._config.max_poll_interval_ms:
+            return 0.0
+        took_ms, self._polled_at_ms = now_ms - self._polled_at_ms, None
+        return took_ms

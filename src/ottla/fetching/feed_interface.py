@@ -1,0 +1,101 @@
+"""A partition's feed as the pure core sees it: what to do for its reader, and where the results go."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from ottla.fetching.chunk_queue import FetchedDataChunk, Room
+from ottla.fetching.fetch_errors import PartitionError, Reaction
+from ottla.fetching.partition_info import BrokerAndInitialOffset
+from ottla.model.topic_partition import TopicAndPartition
+
+BY_RESET_POLICY = -3
+"""In place of an offset: where auto.offset.reset says, as for a group that has committed nothing."""
+
+
+class Want(Enum):
+    """What a fetcher has to do about a partition."""
+
+    FETCH = "fetch"
+    FULL = "wait for the reader"
+    PARKED = "wait until the reader has taken all"
+    IDLE = "nothing: paused"
+    CLOSED = "forget it"
+
+
+WANT_BY_ROOM = {Room.OPEN: Want.FETCH, Room.FULL: Want.FULL, Room.PARKED: Want.PARKED}
+
+
+class Wanted(NamedTuple):
+    """`start` is where a new generation begins: an offset, LATEST, EARLIEST or BY_RESET_POLICY."""
+
+    want: Want
+    generation: int
+    start: int
+
+
+class Attendant(Protocol):
+    """The thread that fetches a partition. Called under the feed's lock, so it only takes a note."""
+
+    def room_was_made(self) -> None:
+        """The reader has taken a chunk."""
+
+    def orders_changed(self) -> None:
+        """The reader paused, resumed, made a seek or closed the feed."""
+
+
+class Feed(Protocol):
+    """The fetcher's side of a PartitionFeed. What is reported for an older generation is ignored."""
+
+    @property
+    def topic_partition(self) -> TopicAndPartition:
+        """The partition."""
+
+    @property
+    def generation(self) -> int:
+        """The number of seeks."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The log's end in the last response."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """The bytes that wait for the reader."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """What stopped the partition."""
+
+    @property
+    def trouble(self) -> PartitionError | None:
+        """Why the partition cannot be read at present."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the reader wants nothing more."""
+
+    def attach(self, attendant: Attendant, source: BrokerAndInitialOffset | None = None) -> None:
+        """Another thread fetches the partition from now on."""
+
+    def wanted(self, *, share_bytes: int, expected_bytes: int, pending_bytes: int) -> Wanted:
+        """What to do about the partition now."""
+
+    def started(self, generation: int, offset: int) -> bool:
+        """The offset where a generation begins was looked up."""
+
+    def deliver(self, generation: int, chunk: FetchedDataChunk) -> bool:
+        """Queue a chunk."""
+
+    def passed(self, generation: int, next_offset: int, high_watermark: int) -> bool:
+        """The offsets before `next_offset` have no records for the reader."""
+
+    def report(self, error: Exception, reaction: Reaction, offset: int) -> PartitionError:
+        """Report an error and what is done about it; returns it with the number of repetitions."""
+
+    def stop(self, generation: int, error: Exception) -> bool:
+        """Raise the error in the reader after the last chunk."""
+
+    def recovered(self, generation: int) -> bool:
+        """The partition can be read again; returns whether it was stopped."""

@@ -1,0 +1,147 @@
+"""How columns are handed in: measured, checked, and passed on in steps that fit the memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import ParamSpec
+
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError
+from ottla.producer.deliveries import BatchDelivery, BufferFull, OnBatchDelivery, Submission
+from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.inboxes import TopicInbox, wall_ms
+from ottla.producer.partition_queue import FULL
+from ottla.producer.partitioners import PartitionerChoice, no_such_partition
+from ottla.producer.parts import PARTITION, ColumnSource, Sizes, taken
+from ottla.producer.producer_state import ProducerState
+from ottla.producer.topic_directory import KnownTopic
+from ottla.producer.whole_parts import whole_parts
+from ottla.records.whole_batches import is_whole
+
+P = ParamSpec("P")
+
+
+class ColumnIntake:
+    """Any thread may call it; each call waits while buffer.memory is full."""
+
+    def __init__(self, state: ProducerState, dispatcher: Dispatcher, choice: PartitionerChoice) -> None:
+        self._choice = choice
+        self._part_bytes = state.config.part_bytes
+        self._memory = state.memory
+        self._dispatcher = dispatcher
+        self._settlement = state.settlement
+        self._topics = state.topics
+        self._errors = state.errors
+
+    def send_batch(
+        self,
+        inbox: TopicInbox,
+        columns: pa.RecordBatch | pa.Table,
+        partition: int | None,
+        on_delivery: OnBatchDelivery | None,
+    ) -> BatchDelivery:
+        """See `Producer.send_batch`."""
+        pieces = taken(columns)
+        if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
+            raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
+        sources = [ColumnSource.of(piece, wall_ms()) for piece in pieces]
+        sizes = [Sizes(source.records) for source in sources]
+        inbox.check_size(max((size.largest for size in sizes), default=0))
+        submission = Submission(inbox.topic, self._errors)
+        submission.on_done = on_delivery
+        with self._accepting(submission) as delivery:
+            if sources:
+                known = self._known(inbox.topic, partition, pieces)
+                self._hand_in(inbox, sources, sizes, partition, known, submission)
+        return delivery
+
+    def send_whole(self, inbox: TopicInbox, batches: pa.RecordBatch, partition: int) -> BatchDelivery:
+        """See `Producer.send_whole`."""
+        if not is_whole(batches):
+            raise ConfigError(f"these are no record batches: {batches.schema.names}; use send_batch()")
+        submission = Submission(inbox.topic, self._errors)
+        with self._accepting(submission) as delivery:
+            known = self._topics.wait_for_partition(inbox.topic, partition)
+            _check_partition(inbox.topic, partition, known, "send_whole()")
+            self._settlement.opened(submission)
+            for part in whole_parts(batches, submission, self._memory.limit, wall_ms()):
+                self._with_memory(part.held_bytes, inbox.take_whole, partition, part)
+                submission.count = part.rows[-1] + 1
+        return delivery
+
+    @contextlib.contextmanager
+    def _accepting(self, submission: Submission) -> Iterator[BatchDelivery]:
+        """While rows of a submission are handed in. The submission counts what was accepted."""
+        delivery = BatchDelivery(submission)
+        try:
+            yield delivery
+        except BufferFull as error:
+            message = (
+                f"{submission.topic}: {submission.count:,} rows were accepted, the next were not: {error}"
+            )
+            raise BufferFull(message, delivery, submission.count) from None
+        finally:
+            submission.close(submission.count)
+            self._settlement.updated(submission)
+
+    def _with_memory(
+        self, size: int, hand_in: Callable[P, None], *arguments: P.args, **keywords: P.kwargs
+    ) -> None:
+        """Reserve memory, then hand something in; the memory is given back if that fails."""
+        self._dispatcher.reserve(size)
+        try:
+            hand_in(*arguments, **keywords)
+        except BaseException:
+            self._memory.release(size)
+            raise
+
+    def _known(self, topic: str, partition: int | None, pieces: list[pa.RecordBatch]) -> KnownTopic:
+        """What is known about the topic; waits. Asks the brokers again if a partition may be new."""
+        if partition is not None:
+            known = self._topics.wait_for_partition(topic, partition)
+            _check_partition(topic, partition, known, "send_batch()")
+            return known
+        chosen = [piece.column(PARTITION) for piece in pieces if PARTITION in piece.schema.names]
+        highest = max((_highest(column) for column in chosen), default=0)
+        return self._topics.wait_for_partition(topic, highest)
+
+    def _hand_in(
+        self,
+        inbox: TopicInbox,
+        sources: list[ColumnSource],
+        sizes: list[Sizes],
+        partition: int | None,
+        known: KnownTopic,
+        submission: Submission,
+    ) -> None:
+        """Columns in steps that fit the memory; the submission counts what was accepted."""
+        self._settlement.opened(submission)
+        for source, measured in zip(sources, sizes, strict=True):
+            step = self._step(source.columns, partition, known)
+            for first, last, size in measured.runs(step):
+                rows = range(submission.count, submission.count + last - first)
+                reach = measured.reach[first : last + 1]
+                part = source.part(first, last)
+                self._with_memory(size, inbox.take, part, reach, rows, partition, known, submission)
+                submission.count = rows.stop
+
+    def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
+        """Bytes that are partitioned at once: a full batch; of each partition if neighbours are spread."""
+        step = self._part_bytes
+        if partition is None and known.partition_count > 1 and self._choice.spreads(piece):
+            # Somewhat less, or every other partition would get a little more than a batch.
+            step = int(step * known.partition_count * FULL)
+        return max(1, min(step, self._memory.limit // 4))
+
+
+def _check_partition(topic: str, partition: int, known: KnownTopic, source: str) -> None:
+    if not 0 <= partition < known.partition_count:
+        raise no_such_partition(topic, partition, known.partition_count, source)
+
+
+def _highest(partitions: pa.Array) -> int:
+    from pyarrow.compute import max as highest_of  # here, since it takes 50 ms to load, and few need it
+
+    return highest_of(partitions).as_py() or 0

@@ -1,0 +1,130 @@
+"""What works behind a Producer: the owners of its state, and its threads. Knows nothing of the Producer."""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.interruption import ended
+from ottla.client.metadata import ClusterMetadata
+from ottla.model.errors import ConfigError, OttlaError, ProducerClosed
+from ottla.producer.column_intake import ColumnIntake
+from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.inboxes import TopicInbox
+from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
+from ottla.producer.producer_config import ProducerConfig
+from ottla.producer.producer_state import ProducerState
+from ottla.producer.scout import Scout
+from ottla.producer.sender import BrokerSender
+from ottla.producer.transactions import Transactions
+from ottla.producer.upkeep import Upkeep
+
+ENDING_S = 2.0
+"""How long `close` waits for all threads. They end at once, unless a broker's answer is very large."""
+
+
+class ProducerEngine:
+    """Thread-safe. Its threads run from the beginning until `close` or `stop`."""
+
+    def __init__(self, config: ProducerConfig, choice: PartitionerChoice) -> None:
+        self._metadata = metadata = ClusterMetadata(config.client, MONOTONIC)
+        state = ProducerState.new(config, MONOTONIC, metadata.errors)
+        self.config = config
+        self.intake = state.intake
+        self.state = state
+        self._choice = choice
+        self._closing = threading.Lock()
+        self._dispatcher = Dispatcher(
+            state, lambda broker_id, dispatcher: BrokerSender(broker_id, state, dispatcher, metadata)
+        )
+        self.columns = ColumnIntake(state, self._dispatcher, choice)
+        self._transactions: Transactions | None = None
+        if config.is_transactional:
+            self._transactions = Transactions(state, self._dispatcher, metadata, self._wait_settled)
+        register = self._transactions.register if self._transactions is not None else _nothing
+        self._scout = Scout(state, self._dispatcher, metadata, register)
+        self._upkeep = Upkeep(state, self._dispatcher)
+        self._scout.thread.start()
+        self._upkeep.thread.start()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the threads have ended, or are about to."""
+        return self._dispatcher.is_stopped
+
+    def inbox(self, topic: str) -> TopicInbox:
+        """The inbox of the topic. Raises ConfigError, or the error that ended the producer."""
+        if not isinstance(topic, str) or not topic:
+            raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
+        partitioner = TopicPartitioner(topic, self._choice, self.state.chance.randrange(1 << 16))
+        return self.intake.add(TopicInbox(topic, self.state, self._dispatcher, partitioner))
+
+    def check_brokers(self, timeout: float | None) -> None:
+        """Ask a broker to describe the cluster; raises as `ClusterMetadata.refresh`."""
+        self._metadata.check_brokers(timeout)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+        if self._transactions is None:
+            raise ConfigError("transactions need a transactional.id: Producer(transactional_id='billing-1')")
+        self.intake.check_open()
+        return self._transactions
+
+    def flush(self, timeout: float | None) -> None:
+        """Send everything, and wait until it is settled. Raises TimeoutError, and unseen failures."""
+        self._wait_settled(timeout)
+        self._raise_unseen()
+
+    def _wait_settled(self, timeout: float | None = None) -> None:
+        deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
+        with self._dispatcher.hurrying():
+            for submission in self.state.settlement.open_submissions():
+                left_ms = deadline.left_ms()
+                submission.wait_all(None if left_ms is None else left_ms / 1000.0)
+
+    def _raise_unseen(self) -> None:
+        for failure in self.state.settlement.unseen_failures():
+            raise failure.with_traceback(None)
+
+    def close(self, timeout: float | None) -> None:
+        """Take nothing more, flush for `timeout` seconds, give up the rest, end all threads."""
+        self.intake.refuse(ProducerClosed("this producer is closed"))
+        with self._closing:
+            if self.is_stopped:
+                return
+            try:
+                if self._transactions is not None:
+                    self._transactions.close(None if timeout is None else timeout * 1000.0)
+                self.flush(timeout)
+            except TimeoutError:
+                pass
+            finally:
+                self.stop()
+        self._raise_unseen()
+
+    def stop(self) -> None:
+        """Give up everything, and end all threads."""
+        self.intake.refuse(ProducerClosed("this producer is closed"))
+        why = self.state.errors.cause()  # before the connections are closed
+        senders = self._dispatcher.stop()
+        if self._transactions is not None:
+            self._transactions.interrupt()
+        self._scout.stop()
+        threads = [*(sender.thread for sender in senders), self._scout.thread, self._upkeep.thread]
+        ended(threads, f"producer {self.config.client.client_id!r}", ENDING_S)
+        self._dispatcher.abandon(
+            ProducerClosed(f"the producer was closed before the records were acknowledged{why}")
+        )
+        if self._transactions is not None:
+            self._transactions.stop()
+        self._metadata.close()
+
+    def stop_after_fork(self, error: OttlaError) -> None:
+        """In a child process, which has none of the threads, and where locks may be held for ever."""
+        self.intake.refuse_after_fork(error)
+        self._dispatcher.is_stopped = True
+
+
+def _nothing() -> None:
+    """What the scout tells a coordinator without transactions."""

@@ -1,0 +1,50 @@
+"""What the parts of a producer share. Each thing has a lock of its own, or needs none."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass
+from typing import Self
+
+from ottla.client.clock import Clock
+from ottla.client.network_errors import NetworkErrors
+from ottla.producer.intake import Intake
+from ottla.producer.memory import MemoryBudget
+from ottla.producer.producer_config import ProducerConfig
+from ottla.producer.settlement import Settlement
+from ottla.producer.topic_directory import TopicDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """`scout_wanted` and `upkeep_wanted` wake the threads of these names."""
+
+    config: ProducerConfig
+    clock: Clock
+    chance: random.Random
+    memory: MemoryBudget
+    intake: Intake
+    topics: TopicDirectory
+    settlement: Settlement
+    errors: NetworkErrors
+    scout_wanted: threading.Event
+    upkeep_wanted: threading.Event
+
+    @classmethod
+    def new(cls, config: ProducerConfig, clock: Clock, errors: NetworkErrors) -> Self:
+        """Nothing has been handed in, and nothing is known."""
+        memory = MemoryBudget(config.buffer_memory, config.max_block_ms, clock, errors)
+        scout_wanted = threading.Event()
+        return cls(
+            config,
+            clock,
+            random.Random(),
+            memory,
+            Intake(),
+            TopicDirectory(clock, config.topic_patience_ms, errors, scout_wanted),
+            Settlement(memory),
+            errors,
+            scout_wanted,
+            upkeep_wanted=threading.Event(),
+        )

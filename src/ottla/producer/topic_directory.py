@@ -1,0 +1,195 @@
+"""What the producer knows about topics: how many partitions, which of them have a leader.
+
+A topic is *known*; or *wanted*, which means that the scout has to ask the brokers about it; or *refused*,
+which means that it cannot be written to. User threads wait here for topics that they need.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client import network_errors
+from ottla.client.clock import SIGNAL_CHECK_S, Clock
+from ottla.client.network_errors import NetworkErrors
+from ottla.model.cluster_view import NO_LEADER, ClusterView
+from ottla.model.errors import DeliveryExpired, OttlaError, ProducerClosed
+
+NOW = 0.0
+
+
+class KnownTopic(NamedTuple):
+    """What partitioning needs. `available` are the partitions with a leader, or all if none has one."""
+
+    partition_count: int
+    available: tuple[int, ...]
+
+
+class TopicDirectory:
+    """Thread-safe. `patience_ms` is how long records wait until their topic is known."""
+
+    def __init__(
+        self, clock: Clock, patience_ms: float, errors: NetworkErrors, scout_wanted: threading.Event
+    ) -> None:
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._errors = errors
+        self._scout_wanted = scout_wanted
+        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._known: dict[str, KnownTopic] = {}
+        self._wanted: dict[str, float] = {}  # since when
+        self._stale: dict[str, float] = {}  # known topics that may have more partitions by now: since when
+        self._refreshed_ms: dict[str, float] = {}  # when the brokers were last asked
+        self._refused: dict[str, OttlaError] = {}
+        self._is_closed = False
+
+    # ---- for threads that have records
+
+    def known(self, topic: str) -> KnownTopic | None:
+        """What is known about the topic. If nothing is, returns None and has the scout ask."""
+        known = self._known.get(topic)
+        if known is None:
+            with self._lock:
+                if topic not in self._wanted and topic not in self._refused:
+                    self._wanted[topic] = self._clock.now_ms()
+            self._scout_wanted.set()
+        return known
+
+    def wait_known(self, topic: str) -> KnownTopic:
+        """What is known about the topic; waits for it. Raises OttlaError if it cannot be known."""
+        while (known := self.known(topic)) is None:
+            refusal = self.take_refusal(topic)
+            if refusal is not None:
+                raise refusal
+            if self.give_up(topic):
+                raise self.unknown_topic(topic)
+            with self._lock:
+                self._check_open(topic)
+                if topic in self._wanted:
+                    self._wait_until(self._wanted[topic] + self._patience_ms)
+        return known
+
+    def wait_for_partition(self, topic: str, partition: int) -> KnownTopic:
+        """As `wait_known`; asks the brokers again if this partition may have been added meanwhile."""
+        known = self.wait_known(topic)
+        if partition < known.partition_count:
+            return known
+        self.wait_fresh(topic, self._clock.now_ms())
+        return self.wait_known(topic)
+
+    def wait_fresh(self, topic: str, since_ms: float) -> None:
+        """Wait until `is_fresh`. Raises ProducerClosed."""
+        while not self.is_fresh(topic, since_ms):
+            with self._lock:
+                self._check_open(topic)
+                if topic in self._stale:
+                    self._wait_until(self._stale[topic] + self._patience_ms)
+
+    def is_fresh(self, topic: str, since_ms: float) -> bool:
+        """Whether the brokers were asked about a known topic after `since_ms`; if not, has the scout ask.
+
+        Also True if they have not answered for too long: the older knowledge must do then.
+        """
+        with self._lock:
+            is_late = self._clock.now_ms() >= since_ms + self._patience_ms
+            if is_late or self._refreshed_ms.get(topic, 0.0) >= since_ms:
+                self._stale.pop(topic, None)
+                return True
+            self._stale.setdefault(topic, since_ms)
+        self._scout_wanted.set()
+        return False
+
+    def _check_open(self, topic: str) -> None:
+        if self._is_closed:
+            raise ProducerClosed(f"the producer was closed before {topic!r} was known")
+
+    def _wait_until(self, until_ms: float) -> None:
+        """Wait for a change, at most until then; the caller looks again in any case."""
+        left_s = max(0.0, until_ms - self._clock.now_ms()) / 1000.0
+        self._changed.wait(min(SIGNAL_CHECK_S, left_s))
+
+    def waits_until(self, topic: str) -> float | None:
+        """When the wait for the topic ends at the latest; None if it is known, NOW if there is no wait."""
+        with self._lock:
+            if topic in self._stale:
+                return self._stale[topic] + self._patience_ms
+            if topic in self._known:
+                return None
+            return self._wanted[topic] + self._patience_ms if topic in self._wanted else NOW
+
+    def give_up(self, topic: str) -> bool:
+        """Whether the topic was wanted for too long. If so it is wanted no more."""
+        with self._lock:
+            since_ms = self._wanted.get(topic)
+            if since_ms is None or self._clock.now_ms() < since_ms + self._patience_ms:
+                return False
+            del self._wanted[topic]
+        self._errors.forget(network_errors.topic(topic))
+        return True
+
+    def unknown_topic(self, topic: str) -> OttlaError:
+        """The error for records of a topic that was given up."""
+        error = DeliveryExpired(
+            f"topic {topic!r}: nothing is known of it after {self._patience_ms:.0f} ms; its"
+            f" records were not sent. Does it exist, are the brokers up? The last answer: {self._errors.last}"
+        )
+        error.__cause__ = self._errors.last
+        return error
+
+    def take_refusal(self, topic: str) -> OttlaError | None:
+        """Why the topic cannot be written to, if so. It is then forgotten: the next record asks again."""
+        return self._refused.pop(topic, None)
+
+    # ---- for the scout
+
+    @property
+    def wanted(self) -> list[str]:
+        """Topics that the brokers are to be asked about because nothing is known."""
+        return list(self._wanted)
+
+    @property
+    def to_refresh(self) -> set[str]:
+        """All topics that the brokers are to be asked about."""
+        with self._lock:
+            return {*self._wanted, *self._stale}
+
+    def learn(self, view: ClusterView) -> None:
+        """The cluster looks like this now."""
+        with self._lock:
+            for topic in (*self._wanted, *self._known):
+                described = view.topics.get(topic)
+                if described is None or described.error or not described.partitions:
+                    continue
+                count = len(described.partitions)
+                led = tuple(
+                    partition.index for partition in described.partitions if partition.leader != NO_LEADER
+                )
+                self._known[topic] = KnownTopic(count, led or tuple(range(count)))
+                self._wanted.pop(topic, None)
+            self._changed.notify_all()
+
+    def refreshed(self, topics: Iterable[str], requested_ms: float, view: ClusterView) -> None:
+        """The brokers were asked about these topics at this time, and `view` is their answer."""
+        self.learn(view)
+        with self._lock:
+            for topic in topics:
+                self._refreshed_ms[topic] = requested_ms
+                self._stale.pop(topic, None)
+            self._changed.notify_all()
+
+    def refuse(self, topic: str, error: OttlaError) -> None:
+        """The topic cannot be written to, and waiting does not help."""
+        with self._lock:
+            self._wanted.pop(topic, None)
+            self._refused[topic] = error
+            self._changed.notify_all()
+        self._errors.forget(network_errors.topic(topic))
+
+    def close(self) -> None:
+        """Threads that wait get ProducerClosed."""
+        with self._lock:
+            self._is_closed = True
+            self._changed.notify_all()

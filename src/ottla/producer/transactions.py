@@ -1,0 +1,234 @@
+"""What `begin`, `commit`, `abort` and `send_offsets` of a Producer do, and what a failed record does.
+
+The steps of the table in `transaction_state` are taken here. One user's call runs at a time; a failure may
+come from any thread at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ottla.client.clock import Deadline
+from ottla.client.metadata import ClusterMetadata
+from ottla.model.committed_positions import GroupMetadata
+from ottla.model.errors import ConfigError, OttlaError, ProducerFenced, RequestTimedOut, TransactionAborted
+from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.producer_state import ProducerState
+from ottla.producer.sequences import Identity
+from ottla.producer.transaction_link import Offsets, TransactionLink
+from ottla.producer.transaction_state import TransactionEvent, TransactionMachine, TransactionState
+
+LOG = logging.getLogger(__name__)
+
+
+class Transactions:
+    """Thread-safe. `wait_settled` returns when everything that was handed in is stored or has failed."""
+
+    def __init__(
+        self,
+        state: ProducerState,
+        dispatcher: Dispatcher,
+        metadata: ClusterMetadata,
+        wait_settled: Callable[[], None],
+    ) -> None:
+        self._config = state.config
+        self._dispatcher = dispatcher
+        self._intake = state.intake
+        self._settlement = state.settlement
+        self._wait_settled = wait_settled
+        self._link = TransactionLink(state.config, metadata, state.clock, state.chance)
+        self._calls = threading.RLock()  # held during a user's call, which may wait for brokers
+        self._lock = threading.Lock()  # of the machine
+        self._machine = TransactionMachine()
+        self._identity = Identity(-1, -1)
+        self._intake.shut(self._machine.refusal("send()"))
+        state.settlement.on_failure = self.failed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and has not ended."""
+        return self._machine.state not in {
+            TransactionState.UNINITIALIZED,
+            TransactionState.READY,
+            TransactionState.FENCED,
+        }
+
+    # ---- the calls of users
+
+    def init(self) -> None:
+        """See `Producer.init_transactions`."""
+        with self._calls:
+            if self._machine.state is TransactionState.FENCED:
+                raise self._machine.refusal("init_transactions()")
+            if self._machine.state is TransactionState.UNINITIALIZED:
+                self._adopt(self._link.init(None, self._link.deadline()))
+                self._advance(TransactionEvent.INITIALIZED)
+                LOG.info(
+                    "%s: producer id %d, epoch %d",
+                    self._config.transactional_id,
+                    self._identity.producer_id,
+                    self._identity.epoch,
+                )
+
+    def begin(self) -> None:
+        """See `Producer.begin`."""
+        with self._calls:
+            if self._machine.state is TransactionState.UNINITIALIZED:
+                self.init()
+            self._advance(TransactionEvent.BEGIN)
+            # Another thread may have handed these in while the last transaction ended.
+            self._dispatcher.abandon(TransactionAborted("the transaction ended before the record was sent"))
+            self._dispatcher.open_transaction(registers=not self._link.is_implicit)
+            self._intake.reopen()
+
+    def commit(self, limit_ms: float | None = None) -> None:
+        """See `Producer.commit`."""
+        with self._calls:
+            if self._machine.state is TransactionState.OPEN:
+                self._intake.shut(ConfigError("send(): commit() has begun; call it again, or abort()"))
+                self._wait_settled()
+            is_started = self._close()
+            self._advance(TransactionEvent.COMMIT)
+            if is_started:
+                self._tell(lambda: self._end(self._link.deadline(limit_ms), is_commit=True))
+            self._ended()
+
+    def abort(self, limit_ms: float | None = None) -> None:
+        """See `Producer.abort`."""
+        with self._calls:
+            self._advance(TransactionEvent.ABORT)
+            self._intake.shut(ConfigError("send(): abort() has begun; call it again"))
+            is_started = self._close()
+            self._dispatcher.abandon(TransactionAborted("the transaction was aborted"))
+            deadline = self._link.deadline(limit_ms)
+            if not self._dispatcher.wait_empty(deadline):
+                raise RequestTimedOut("abort(): records are still in flight; call it again")
+            self._settlement.unseen_failures()  # of this transaction: they are taken back
+            if is_started:
+                self._tell(lambda: self._undo(deadline))
+            self._ended()
+
+    def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        """See `Producer.send_offsets`."""
+        with self._calls:
+            if self._machine.state is not TransactionState.OPEN:
+                raise self._machine.refusal("send_offsets()")
+            self._dispatcher.start_transaction()
+            self._tell(
+                lambda: self._link.commit_offsets(self._identity, group, offsets, self._link.deadline())
+            )
+
+    def close(self, limit_ms: float | None) -> None:
+        """End an open transaction: abort it, or finish a commit whose outcome is not known.
+
+        Failures that nobody has looked at are forgotten: what is not committed does not count anyway.
+        """
+        try:
+            if self._machine.state is TransactionState.COMMITTING:
+                self.commit(limit_ms)
+            elif self.is_open:
+                self.abort(limit_ms)
+        except OttlaError as error:
+            LOG.warning(
+                "%s: the open transaction will be ended by the brokers, after transaction.timeout.ms=%d: %s",
+                self._config.transactional_id,
+                self._config.transaction_timeout_ms,
+                error,
+            )
+        self._settlement.unseen_failures()
+
+    def interrupt(self) -> None:
+        """End whatever waits for a coordinator."""
+        self._link.interrupt()
+
+    def stop(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+    # ---- the end of a transaction
+
+    def _close(self) -> bool:
+        """Send nothing more; returns whether the coordinator must be told."""
+        return self._dispatcher.close_transaction()
+
+    def _end(self, deadline: Deadline, *, is_commit: bool) -> None:
+        following = self._link.end(self._identity, deadline, is_commit=is_commit)
+        if following is not None:
+            self._adopt(following)
+
+    def _undo(self, deadline: Deadline) -> None:
+        """Abort; and get another epoch if the numbers of this one cannot be continued."""
+        before = self._identity
+        try:
+            self._end(deadline, is_commit=False)
+        except TransactionAborted as error:
+            LOG.info("%s: %s", self._config.transactional_id, error)
+            self._adopt(self._link.init(self._identity, deadline))
+        if self._identity == before and self._dispatcher.has_gaps:
+            self._adopt(self._link.init(self._identity, deadline))
+
+    def _adopt(self, identity: Identity) -> None:
+        self._identity = identity
+        self._dispatcher.renumber(identity)
+
+    def _ended(self) -> None:
+        self._advance(TransactionEvent.ENDED)
+        self._intake.shut(self._machine.refusal("send()"))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Call the coordinator; an error that ends the transaction or the producer is noted."""
+        try:
+            call()
+        except ProducerFenced as error:
+            self._fence(error)
+            raise
+        except TransactionAborted as error:
+            self.failed(error)
+            raise
+        except OttlaError as error:
+            if self._machine.state is not TransactionState.OPEN:
+                raise
+            self.failed(error)  # positions of a group that may be stored or not
+            raise self._machine.refusal("send_offsets()") from error
+
+    # ---- from any thread
+
+    def register(self) -> None:
+        """Tell the coordinator about partitions that are to be written, if it must know them."""
+        try:
+            with self._link.lock:  # so that no end of the transaction comes between
+                partitions = self._dispatcher.unregistered()
+                if partitions:
+                    self._dispatcher.start_transaction()
+                    self._link.add_partitions(self._identity, partitions)
+                    self._dispatcher.registered(partitions)
+        except ProducerFenced as error:
+            self._fence(error)
+        except TransactionAborted as error:
+            self.failed(error)
+
+    def failed(self, error: OttlaError) -> None:
+        """A record or a step failed: the transaction cannot be committed, and the rest of it fails too."""
+        with self._lock:
+            if self._machine.state not in {TransactionState.OPEN, TransactionState.COMMITTING}:
+                return
+            self._machine.advance(TransactionEvent.FAIL, error)
+        self._give_up()
+
+    def _fence(self, error: OttlaError) -> None:
+        with self._lock:
+            if self._machine.state is TransactionState.FENCED:
+                return
+            self._machine.advance(TransactionEvent.FENCE, error)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        why = self._machine.refusal("send()")
+        self._intake.shut(why)
+        self._dispatcher.abandon(why)
+
+    def _advance(self, event: TransactionEvent) -> None:
+        with self._lock:
+            self._machine.advance(event)

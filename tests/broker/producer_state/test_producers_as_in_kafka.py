@@ -1,0 +1,96 @@
+"""Kafka's own classes (3.9.1) answer the same batches the same, and leave the snapshot that we would."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.broker.producer_state import ProducerStates
+from ottla.broker.producer_state.producer_states import SEQUENCE_MAX
+from ottla.log import producer_snapshots
+from ottla.log.batch_header import BatchHeader
+from ottla.model.errors import KafkaError
+from tests.log.faulty_files import QuickFiles
+from tests.log.kafka_tools import RUN_SECONDS, kafka_3_9
+from tests.log.record_sets import NOW
+from tests.scale import seeded
+
+BATCHES = 20_000
+Sent = tuple[int, int, int, int]
+
+
+class Clients:
+    """What several producers send: mostly the next batch, or one of the last again, and some nonsense."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.stored: dict[int, list[Sent]] = {}
+
+    def next(self) -> Sent:
+        """Producer id, epoch, first sequence, record count."""
+        random, count = self._random, self._random.randint(1, 4)
+        producer_id = random.randrange(20)
+        mine = self.stored.setdefault(producer_id, [])
+        if not mine:
+            return (
+                producer_id,
+                random.randrange(3),
+                random.choice([0, 7, SEQUENCE_MAX - 2, SEQUENCE_MAX]),
+                count,
+            )
+        _, epoch, first, last_count = mine[-1]
+        kind = random.random()
+        if kind < 0.55:
+            return producer_id, epoch, (first + last_count) & SEQUENCE_MAX, count
+        if kind < 0.85:
+            return random.choice(mine[-8:])
+        if kind < 0.9:
+            return producer_id, epoch + 1, random.choice([0, 0, 0, 3]), count
+        jumped = (first + random.randint(-6, 9)) & SEQUENCE_MAX
+        return producer_id, max(epoch - random.randrange(2), 0), jumped, count
+
+
+def answer(states: ProducerStates, sent: Sent, time: int, end: int) -> str:
+    producer_id, epoch, first, count = sent
+    header = BatchHeader(0, 100, 0, count - 1, 2, 0, time, time, count, -1, producer_id, epoch, first)
+    try:
+        duplicate = states.check(header)
+    except KafkaError as error:
+        return f"error {error.code}"
+    if duplicate is not None:
+        return f"duplicate {duplicate.base_offset} {duplicate.last_offset} {duplicate.append_time_ms}"
+    states.stage(header, end)
+    states.commit()
+    return f"appended {end}"
+
+
+@pytest.mark.timeout(280)
+def test_kafka_3_9_decides_the_same(tmp_path: Path) -> None:
+    jars = kafka_3_9()
+    clients, states, end = Clients(seeded()), ProducerStates(), 0
+    lines, ours = [], []
+    for number in range(BATCHES):
+        sent = clients.next()
+        lines.append(" ".join(map(str, (*sent, NOW + number))))
+        ours.append(answer(states, sent, NOW + number, end))
+        if ours[-1].startswith("appended"):
+            clients.stored[sent[0]].append(sent)
+            end += sent[3]
+    program = Path(__file__).with_name("ProducerOracle.java")
+    run = subprocess.run(
+        ["java", "-cp", f"{jars}/*", program, tmp_path],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ours
+    assert {line.split()[0] for line in ours} == {"appended", "duplicate", "error"}
+    snapshot = producer_snapshots.read_latest(tmp_path, 0, end, QuickFiles())
+    assert snapshot is not None
+    assert (snapshot.offset, sorted(snapshot.entries)) == (end, sorted(states.entries()))

@@ -1,0 +1,309 @@
+"""A group whose members come, leave, are killed and stopped while a topic is written and read.
+
+python -m tests.consumer.coordinated.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] …
+
+The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. It prints what
+happened and ends with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s
+after the last fault. `test_churn` runs it in the suite, where nothing is said about seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ottla import Admin, EmbeddedBroker, Producer
+from ottla.admin import GroupMember, NewTopic
+from ottla.model.closing import Closing
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.offsets import OffsetLedger
+from tests.consumer.coordinated.member_process import GROUP, TABLES, TOPIC, Settings, connected
+from tests.waiting import wait_for
+from tools.peers import RealKafka
+
+SETTLES_WITHIN_S = 5.0
+PATIENCE_S = 180.0
+"""Far above what anything takes: who waits so long has failed."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of it."""
+
+    processes: int = 10
+    members_each: int = 5
+    partitions: int = 64
+    messages: int = 1_000_000
+    events: int = 25
+    session_timeout_ms: int = 3_000
+
+
+@dataclass
+class Outcome:
+    """What there is to say about a run."""
+
+    events: dict[str, int]
+    generations: int = 0
+    settled_s: float = 0.0
+    seconds: float = 0.0
+    again: int = 0  # messages that were read more than once
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.events.items()))
+        return (
+            f"{counts}; {self.generations} generations; stable {self.settled_s:.1f} s after the last fault; "
+            f"{self.again} messages read again; {self.seconds:.0f} s in all"
+        )
+
+
+class Processes:
+    """Processes with members, all forked from one that has imported everything."""
+
+    def __init__(self, settings: Settings) -> None:
+        command = [sys.executable, "-m", "tests.consumer.coordinated.member_process", settings.json()]
+        self._parent = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+        )
+        self._count = 0
+        self.running: list[int] = []
+        self.stopped: list[int] = []
+
+    def join(self) -> None:
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._count += 1
+        self._parent.stdin.write(f"process-{self._count}\n")
+        self._parent.stdin.flush()
+        self.running.append(int(self._parent.stdout.readline()))
+
+    def send(self, pid: int, number: signal.Signals) -> None:
+        os.kill(pid, number)
+        self.running.remove(pid)
+        if number is signal.SIGSTOP:
+            self.stopped.append(pid)
+            stat = Path(f"/proc/{pid}/stat")
+            wait_for(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), "it has stopped")
+
+    def go_on(self, pid: int) -> None:
+        os.kill(pid, signal.SIGCONT)
+        self.stopped.remove(pid)
+        self.running.append(pid)
+
+    def close(self) -> None:
+        for pid in [*self.running, *self.stopped]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # it failed, and has said why
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.close()
+        self._parent.wait(60)
+        self._parent.stdout.close()
+
+
+FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+class Churn(Closing):
+    """One run on a broker of its own."""
+
+    def __init__(self, settings: Settings, scale: Scale, chance: random.Random) -> None:
+        self._scale = scale
+        self._chance = chance
+        self._own_offsets = settings.own_offsets
+        self._producer = Producer(bootstrap_servers=settings.bootstrap)
+        self._admin = Admin(bootstrap_servers=settings.bootstrap)
+        self._admin.create_topics(NewTopic(TOPIC, scale.partitions))
+        self._database = connected(settings.database)
+        for statement in TABLES:
+            self._database.execute(statement)
+        OffsetLedger(self._database, group_id=GROUP).create_table()
+        self._written = 0
+        self.processes = Processes(settings)
+        self.outcome = Outcome(dict.fromkeys((*FAULTS, "join", "go on"), 0))
+
+    def run(self) -> Outcome:
+        began = time.monotonic()
+        for _ in range(self._scale.processes):
+            self._happen("join")
+        wait_for(self._is_stable, self._state, PATIENCE_S, pause=0.05)
+        slice_size = self._scale.messages // (self._scale.events + 1)
+        for _ in range(self._scale.events):
+            self._write(slice_size)
+            self._happen(self._chance.choice(self._possible()))
+            time.sleep(self._chance.uniform(0, self._scale.session_timeout_ms / 2000))
+        self._end_with_a_fault()
+        wait_for(lambda: self._read_count() >= self._written, self._state, PATIENCE_S, pause=0.05)
+        self._check()
+        self.outcome.seconds = time.monotonic() - began
+        return self.outcome
+
+    # --- what happens
+
+    def _possible(self) -> list[str]:
+        """A third may be missing at a time, and one process more than usual may be there."""
+        running, usual = len(self.processes.running), self._scale.processes
+        kinds = [*FAULTS] if running > max(1, usual * 2 // 3) else []
+        kinds += ["join", "join"] if running <= usual else []
+        return kinds + ["go on"] * (2 * len(self.processes.stopped))
+
+    def _happen(self, kind: str) -> None:
+        self.outcome.events[kind] += 1
+        if kind == "join":
+            self.processes.join()
+        elif kind == "go on":
+            self.processes.go_on(self._chance.choice(self.processes.stopped))
+        else:
+            # Stopped inside of a transaction, a process would lock the database for all others.
+            self._database.execute("BEGIN IMMEDIATE")
+            self.processes.send(self._chance.choice(self.processes.running), FAULTS[kind])
+            self._database.rollback()
+
+    def _end_with_a_fault(self) -> None:
+        """All are there and one process more, which is killed or stopped while there is something to read."""
+        while self.processes.stopped:
+            self._happen("go on")
+        while len(self.processes.running) > self._scale.processes + 1:
+            self._happen("leave")
+        while len(self.processes.running) < self._scale.processes + 1:
+            self._happen("join")
+        wait_for(self._is_stable, self._state, PATIENCE_S, pause=0.05)
+        self._write(self._scale.messages - self._written)
+        self._happen(self._chance.choice(["kill", "stop"]))
+        fault = time.monotonic()
+        wait_for(self._is_stable, self._state, PATIENCE_S, pause=0.05)
+        self.outcome.settled_s = time.monotonic() - fault
+
+    def _write(self, count: int) -> None:
+        numbers = np.arange(self._written, self._written + count, dtype=np.int64)
+        value = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), count, [None, pa.py_buffer(numbers)])
+        partition = pa.array((numbers % self._scale.partitions).astype(np.int32))
+        table = pa.table({"value": value.cast(pa.binary()), "partition": partition})
+        self._producer.send_batch(TOPIC, table).result(PATIENCE_S)
+        self._written += count
+
+    # --- what is looked at
+
+    def _is_stable(self) -> bool:
+        """Whether the group has exactly the members that run, and each partition has one of them."""
+        members = self._stable_members()
+        given = sorted(place.partition for member in members for place in member.assignment)
+        expected = len(self.processes.running) * self._scale.members_each
+        return len(members) == expected and given == list(range(self._scale.partitions))
+
+    def _stable_members(self) -> tuple[GroupMember, ...]:
+        """None while the group rebalances."""
+        try:
+            told = self._admin.describe_groups(GROUP)
+        except KafkaError as error:
+            if error.code == Code.GROUP_ID_NOT_FOUND:
+                return ()  # nobody has come yet
+            raise
+        return told.members if told.state == "Stable" else ()
+
+    def _state(self) -> str:
+        return (
+            f"{len(self._stable_members())} members are stable, of {len(self.processes.running)} processes; "
+            f"{self._read_count()} of {self._written} messages are read; {self.outcome}"
+        )
+
+    def _read_count(self) -> int:
+        """Distinct messages: what was read twice counts once."""
+        return sum(len_of(self._spans(partition)) for partition in range(self._scale.partitions))
+
+    def _spans(self, partition: int) -> list[tuple[int, int]]:
+        query = "SELECT first, next FROM results WHERE partition = ? ORDER BY first, next"
+        return self._database.execute(query, (partition,)).fetchall()
+
+    def _check(self) -> None:
+        rows, total = self._database.execute("SELECT sum(rows), sum(total) FROM results").fetchone()
+        self.outcome.again = rows - self._written
+        assert self._read_count() == self._written, "a message was not read"
+        if self._own_offsets:
+            assert rows == self._written, f"{rows} messages were stored of {self._written}"
+            assert total == self._written * (self._written - 1) // 2, "other messages were stored"
+        # Who was given a partition in a generation, and who read it, is one member.
+        both = "SELECT generation, partition, member FROM given UNION SELECT generation, partition, member"
+        query = f"""SELECT generation, partition, group_concat(DISTINCT member) FROM ({both} FROM results)
+            WHERE generation >= 0 GROUP BY generation, partition HAVING count(DISTINCT member) > 1"""
+        shared = self._database.execute(query).fetchall()
+        assert not shared, f"partitions with two owners in a generation: {shared[:5]}"
+        self.outcome.generations = self._database.execute("SELECT max(generation) FROM given").fetchone()[0]
+
+    def close(self) -> None:
+        """End the members and the clients."""
+        self.processes.close()
+        self._producer.close()
+        self._admin.close()
+        self._database.close()
+
+
+def len_of(spans: list[tuple[int, int]]) -> int:
+    """How many offsets are in some of the spans, which are sorted."""
+    count = end = 0
+    for first, behind in spans:
+        count += max(0, behind - max(first, end))
+        end = max(end, behind)
+    return count
+
+
+def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: str = "") -> Outcome:
+    """Run and check, on the embedded broker or on a version of Apache Kafka; an error names the seed."""
+    properties = {"group.min.session.timeout.ms": "100"}
+    try:
+        with (
+            RealKafka(kafka, properties=properties)
+            if kafka
+            else EmbeddedBroker(properties=properties) as broker,
+            tempfile.TemporaryDirectory() as directory,
+        ):
+            settings = Settings(
+                broker.bootstrap,
+                f"{directory}/results.db",
+                strategy,
+                own_offsets,
+                scale.members_each,
+                scale.session_timeout_ms,
+            )
+            with Churn(settings, scale, random.Random(seed)) as one:
+                return one.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}")
+        raise
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.consumer.coordinated.churn")
+    parser.add_argument("--strategy", default="cooperative-sticky")
+    parser.add_argument("--offsets", choices=["own", "kafka"], default="own")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--kafka", default="", metavar="VERSION")
+    for field in fields(Scale):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
+    given = vars(parser.parse_args())
+    scale = Scale(**{field.name: given[field.name] for field in fields(Scale)})
+    chosen = {name: given[name] for name in ("strategy", "seed", "kafka")}
+    sys.stdout.write(f"{chosen}, offsets: {given['offsets']}, {scale}\n")
+    sys.stdout.flush()
+    outcome = churn(scale, own_offsets=given["offsets"] == "own", **chosen)
+    limit_s = scale.session_timeout_ms / 1000 + SETTLES_WITHIN_S
+    is_in_time = outcome.settled_s <= limit_s
+    sys.stdout.write(f"{outcome}{'' if is_in_time else f': LATE, more than {limit_s:.1f} s'}\n")
+    return 0 if is_in_time else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,151 @@
+"""Forks processes with members of a group, for tests that kill and stop them.
+
+python -m tests.consumer.coordinated.member_process SETTINGS     (JSON, see `Settings`)
+
+For each line of its input, a name, it forks a process with some members and prints its pid. Each member
+writes what it is given and what it reads into the database; with SIGTERM all of a process leave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
+from ottla.consumer.coordinated.member_state import PartitionSet
+from ottla.model.errors import OwnershipLost, PartitionsLost
+from ottla.offsets import OffsetLedger
+
+TOPIC, GROUP = "t", "g"
+TABLES = (
+    "PRAGMA journal_mode = WAL",
+    "CREATE TABLE results "
+    "(partition INT, first INT, next INT, rows INT, total INT, generation INT, member TEXT)",
+    "CREATE TABLE given (generation INT, partition INT, member TEXT)",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all members have in common. `own_offsets`: with the results, and not in Kafka."""
+
+    bootstrap: str
+    database: str
+    strategy: str
+    own_offsets: bool
+    members_each: int
+    session_timeout_ms: int
+
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+
+def connected(path: str) -> sqlite3.Connection:
+    """To a database that outlives any process, though not a power cut: nobody waits for a disk."""
+    database = sqlite3.connect(path, timeout=120)
+    database.execute("PRAGMA synchronous = OFF")
+    return database
+
+
+class Worker(RebalanceListener):
+    """One member, in a thread of its own."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._database = connected(settings.database)
+        self._ledger = OffsetLedger(self._database, group_id=GROUP)
+        self._consumer = GroupConsumer(
+            TOPIC,
+            group_id=GROUP,
+            bootstrap_servers=settings.bootstrap,
+            partition_assignment_strategy=settings.strategy,
+            auto_offset_reset="smallest",
+            enable_auto_commit=False,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 8,
+            listener=self,
+        )
+
+    def run(self, leaving: threading.Event) -> None:
+        with self._consumer:
+            while not leaving.is_set():
+                chunk = self._consumer.poll(0.2)
+                if chunk is not None:
+                    self._keep(chunk)
+
+    def on_assigned(self, partitions: PartitionSet) -> None:
+        generation = self._consumer.membership.generation
+        rows = [(generation, place.partition, self._name) for place in partitions]
+        with self._ledger.transaction() as cursor:
+            cursor.executemany("INSERT INTO given VALUES (?, ?, ?)", rows)
+        if self._settings.own_offsets:
+            for place, offset in self._ledger.start(partitions).items():
+                self._consumer.seek(place, offset)
+
+    def _keep(self, chunk: Any) -> None:
+        """Results and position in one transaction; or the results, and then the position in Kafka."""
+        place, batch = chunk.topic_partition, chunk.batch
+        numbers = np.frombuffer(b"".join(batch["value"].to_pylist()), np.int64)
+        first, last = batch["offset"][0].as_py(), batch["offset"][-1].as_py()
+        row = (place.partition, first, last + 1, batch.num_rows, int(numbers.sum()))
+        generation = self._consumer.membership.generation
+        try:
+            with self._ledger.transaction() as cursor:
+                cursor.execute(
+                    "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, generation, self._name)
+                )
+                if self._settings.own_offsets:
+                    self._ledger.record(cursor, place, chunk.next_offset)
+            if not self._settings.own_offsets:
+                self._consumer.commit(chunk)
+        except (OwnershipLost, PartitionsLost):
+            pass  # others have it: the next poll tells
+
+
+def work(settings: Settings, name: str) -> None:
+    """Run a process's members until SIGTERM. What ends one of them ends all."""
+    leaving = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: leaving.set())
+
+    def run(number: int) -> None:
+        try:
+            Worker(settings, f"{name}-{number}").run(leaving)
+        except BaseException:  # noqa: BLE001 - whatever it is, the test must not wait for this member
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(settings.members_each)]
+    for thread in threads:
+        thread.start()
+    leaving.wait()
+    for thread in threads:
+        thread.join()
+
+
+def main() -> None:
+    settings = Settings.of(sys.argv[1])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            work(settings, line.strip())
+            os._exit(0)
+        os.write(1, b"%d\n" % pid)
+
+
+if __name__ == "__main__":
+    main()

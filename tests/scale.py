@@ -1,0 +1,32 @@
+"""How much the suite does, and where its randomness begins.
+
+By default every proof runs in a small size under a fixed seed. ``OTTLA_SOAK=1`` (`make soak`) runs the
+nightly sizes under a new seed. ``OTTLA_SEED=n`` repeats a run; the seed is printed above the tests and in
+failures.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TypeVar
+
+Size = TypeVar("Size")
+
+SOAK = os.environ.get("OTTLA_SOAK", "0") not in {"", "0"}
+if SOAK and not os.environ.get("OTTLA_SEED"):
+    # In the environment, so that all processes of the run have the same.
+    os.environ["OTTLA_SEED"] = str(random.SystemRandom().randrange(1 << 31))
+SEED = int(os.environ.get("OTTLA_SEED") or 0)
+REPLAY = f"{'OTTLA_SOAK=1 ' if SOAK else ''}OTTLA_SEED={SEED}"
+"""What to put before the command that repeats a failing test."""
+
+
+def sized(small: Size, soak: Size) -> Size:
+    """Return the size of this run."""
+    return soak if SOAK else small
+
+
+def seeded(name: object = "") -> random.Random:
+    """Return random numbers that depend on the run's seed and on `name`."""
+    return random.Random(f"{SEED} {name}")

@@ -1,0 +1,216 @@
+"""A run of workers whose processes and broker are killed at random, and the history that it leaves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartition, replay
+from ottla.admin import NewTopic
+from tests.transactions.checker import History, Outcome, Transaction
+from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
+from tests.waiting import wait_for
+
+IDS = ("first", "second")
+INPUT_PARTITIONS = 4
+COMMITTED = "read_committed"
+FED_RECORDS = 2_000
+PAUSE_S = (0.0, 0.3)
+"""From the first transaction to the next kill."""
+
+
+class KillableBroker(Protocol):
+    """A broker that is killed and started again at the same address."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def start(self) -> None:
+        """Start it again, and return when it serves."""
+
+
+class Run:
+    """Workers of `IDS`, each replaced by the next when it ends or is killed."""
+
+    def __init__(self, broker: KillableBroker, directory: Path, chance: Random) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._chance = chance
+        self._counts = dict.fromkeys(IDS, 0)
+        self._workers: dict[str, list[subprocess.Popen[bytes]]] = {name: [] for name in IDS}
+        self._seen: dict[TopicAndPartition, list[str]] = {}
+
+    def prepare(self) -> None:
+        """Make the topics."""
+        with Admin(bootstrap_servers=self._broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(INPUT, INPUT_PARTITIONS), NewTopic(OUTPUT, OUTPUT_PARTITIONS)])
+
+    def feed(self) -> None:
+        """Write more input."""
+        with Producer(bootstrap_servers=self._broker.bootstrap, batch_size=1_000) as producer:
+            for number in range(FED_RECORDS):
+                producer.send(INPUT, f"{number:08}", partition=number % INPUT_PARTITIONS)
+
+    # --- what happens
+
+    def start(self, name: str) -> None:
+        """Start the next worker of a transactional id."""
+        writer = self._counts[name]
+        self._counts[name] += 1
+        file = self._directory / f"{name}.{writer}.jsonl"
+        file.touch()
+        arguments = [self._broker.bootstrap, name, str(writer), str(file), str(self._chance.random())]
+        command = [sys.executable, "-m", "tests.transactions.worker", *arguments]
+        with file.with_suffix(".log").open("wb") as log:
+            self._workers[name].append(subprocess.Popen(command, stderr=log))
+
+    def keep_up(self) -> None:
+        """Start a worker for each id that has none."""
+        for name, workers in self._workers.items():
+            workers[:] = [worker for worker in workers if worker.poll() is None]
+            if not workers:
+                self.start(name)
+
+    def kill_worker(self) -> None:
+        """Kill one that works, and start the next."""
+        name = self._chance.choice(IDS)
+        for worker in self._workers[name]:
+            worker.kill()
+            worker.wait()
+        self.start(name)
+
+    def replace_worker(self) -> None:
+        """Start the next one while the last still works: it must be refused."""
+        self.start(self._chance.choice(IDS))
+
+    def kill_broker(self) -> None:
+        """Kill the broker, and start it again."""
+        self._broker.kill()
+        self._broker.start()
+
+    def disturb(self, kills: int) -> None:
+        """Let so many things go wrong, each after some transactions were committed."""
+        steps: list[Callable[[], None]] = [self.kill_worker, self.replace_worker, self.kill_broker]
+        pause = threading.Event()
+        for number in range(kills):
+            before = self._ended_count()
+            self.feed()
+            wait_for(partial(self._goes_on, before), "transactions go on")
+            pause.wait(self._chance.uniform(*PAUSE_S))
+            steps[number % len(steps)]()
+
+    def _goes_on(self, ended_before: int) -> bool:
+        self.keep_up()
+        return self._ended_count() > ended_before
+
+    def finish(self) -> None:
+        """Let workers read all input, then end them, and whatever they have left open."""
+
+        def is_done() -> bool:
+            self.keep_up()
+            with suppress(OttlaError), Admin(bootstrap_servers=self._broker.bootstrap) as admin:
+                partitions = admin.group_lag(GROUP).partitions
+                return [one.lag for one in partitions] == [0] * INPUT_PARTITIONS
+            return False
+
+        wait_for(is_done, "all input is read", pause=0.2)
+        self.end()
+        for name in IDS:
+            with Producer(bootstrap_servers=self._broker.bootstrap, transactional_id=name) as producer:
+                producer.init_transactions()
+
+    def end(self) -> None:
+        """Kill all workers."""
+        for worker in (worker for workers in self._workers.values() for worker in workers):
+            worker.kill()
+            worker.wait()
+
+    @contextmanager
+    def reader(self) -> Iterator[None]:
+        """Read the output meanwhile."""
+        is_over = threading.Event()
+
+        def read() -> None:
+            with PartitionConsumer(
+                bootstrap_servers=self._broker.bootstrap, isolation_level=COMMITTED
+            ) as one:
+                for partition in range(OUTPUT_PARTITIONS):
+                    one.consume_partition(OUTPUT, partition, "earliest")
+                while not is_over.is_set():
+                    for chunk in one.chunks(timeout=0.1):
+                        values = self._seen.setdefault(chunk.topic_partition, [])
+                        values += [value.decode() for value in chunk.batch["value"].to_pylist()]
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    # --- what is left
+
+    def history(self) -> History:
+        """What all workers have noted, and what readers see now."""
+        transactions: list[Transaction] = []
+        takeovers: dict[tuple[str, int], tuple[int, int]] = {}
+        for name, count in self._counts.items():
+            for writer in range(count):
+                for line in self._notes(name, writer):
+                    if "takeover" in line:
+                        takeovers[name, writer] = (*line["takeover"],)
+                    elif "outcome" in line:
+                        transactions[-1].outcome = Outcome(line["outcome"])
+                    else:
+                        transactions.append(_transaction(name, writer, line))
+        with Admin(bootstrap_servers=self._broker.bootstrap) as admin:
+            committed = admin.group_lag(GROUP).partitions
+        return History(
+            transactions,
+            final=final_values(self._broker.bootstrap),
+            readers=[self._seen],
+            takeovers=takeovers,
+            positions={one.topic_partition: one.committed or 0 for one in committed},
+        )
+
+    def _notes(self, name: str, writer: int) -> list[dict[str, Any]]:
+        text = (self._directory / f"{name}.{writer}.jsonl").read_text()
+        whole = text[: text.rfind("\n") + 1]  # a kill may cut the last line
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def _ended_count(self) -> int:
+        return sum(
+            "outcome" in line
+            for name, count in self._counts.items()
+            for writer in range(count)
+            for line in self._notes(name, writer)
+        )
+
+
+def _transaction(name: str, writer: int, line: dict[str, Any]) -> Transaction:
+    writes = {TopicAndPartition(OUTPUT, int(number)): values for number, values in line["writes"].items()}
+    partition, first, next_offset = line["reads"]
+    reads = {TopicAndPartition(INPUT, partition): (first, next_offset)}
+    return Transaction(name, writer, line["at"], writes, reads)
+
+
+def final_values(bootstrap: str) -> dict[TopicAndPartition, list[str]]:
+    """All committed values of the output, in order."""
+    table = replay(OUTPUT, bootstrap_servers=bootstrap, isolation_level=COMMITTED).to_table()
+    final: dict[TopicAndPartition, list[str]] = {}
+    for partition, value in zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True):
+        final.setdefault(TopicAndPartition(OUTPUT, partition), []).append(value.decode())
+    return final

@@ -1,0 +1,68 @@
+"""Workers and brokers are killed at random while topics are read and written exactly once: no anomaly.
+
+`OTTLA_SEED` repeats a run, but its kills fall at other instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker.faults.broker_process import BrokerProcess
+from tests.scale import REPLAY, seeded, sized
+from tests.transactions.checker import Outcome, anomalies
+from tests.transactions.run import KillableBroker, Run
+from tools.peers import KAFKA_4, RealKafka
+
+KILLS = sized(21, 500)
+KAFKAS_KILLS = sized(6, 100)
+
+
+class OurBroker:
+    """A broker process that keeps its port."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self.process = BrokerProcess(data_dir)
+        self._port = self.process.port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def start(self) -> None:
+        self.process = BrokerProcess(self._data_dir, arguments=["--port", str(self._port)])
+
+
+def check(broker: KillableBroker, directory: Path, kills: int) -> None:
+    run = Run(broker, directory, seeded(type(broker).__name__))
+    run.prepare()
+    try:
+        with run.reader():
+            run.disturb(kills)
+            run.finish()
+    finally:
+        run.end()
+    history = run.history()
+    assert anomalies(history) == [], REPLAY
+    assert {one.outcome for one in history.transactions} == {*Outcome}, "some kind did not happen"
+
+
+@pytest.mark.timeout(900)
+def test_exactly_once_under_kills(tmp_path: Path) -> None:
+    broker = OurBroker(tmp_path / "data")
+    try:
+        check(broker, tmp_path, KILLS)
+        assert broker.process.surprises == [], REPLAY
+    finally:
+        broker.kill()
+
+
+@pytest.mark.timeout(900)
+def test_apache_kafka_under_the_same_kills(real_kafka: Callable[[str], RealKafka], tmp_path: Path) -> None:
+    check(real_kafka(KAFKA_4), tmp_path, KAFKAS_KILLS)

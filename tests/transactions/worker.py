@@ -1,0 +1,94 @@
+"""Reads a topic and writes another in transactions, until it is ended, and notes in a file what it does.
+
+python -m tests.transactions.worker BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED
+
+Each line of the file is written before the step that it tells of, but `outcome`, which is what was told.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ottla import ConfigError, GroupConsumer, OttlaError, Producer, TransactionAborted
+from ottla.fetching.chunk_queue import FetchedDataChunk
+
+INPUT, OUTPUT, GROUP = "in", "out", "workers"
+OUTPUT_PARTITIONS = 3
+ABORTED_EACH = 6
+"""One of so many transactions is aborted by intention."""
+
+
+class Worker:
+    def __init__(self, bootstrap: str, transactional_id: str, writer: str, file: Path, seed: str) -> None:
+        self._name = f"{transactional_id}.{writer}"
+        self._file = file
+        self._chance = Random(seed)
+        self._count = 0
+        settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20}
+        self._producer = Producer(
+            transactional_id=transactional_id, linger_ms=0, transaction_timeout_ms=30_000, **settings
+        )
+        began_at = time.monotonic_ns()
+        self._producer.init_transactions()
+        self._note(takeover=[began_at, time.monotonic_ns()])
+        self._consumer = GroupConsumer(
+            INPUT,
+            group_id=GROUP,
+            group_instance_id=transactional_id,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            fetch_message_max_bytes=2_000,
+            heartbeat_interval_ms=100,
+            **settings,
+        )
+
+    def _note(self, **what: Any) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    def run(self) -> None:
+        for chunk in self._consumer.chunks():
+            self._count += 1
+            self._transform(chunk)
+
+    def _transform(self, chunk: FetchedDataChunk) -> None:
+        writes: dict[int, list[str]] = {}
+        for number in range(chunk.batch.num_rows):
+            value = f"{self._name}.{self._count}.{number}"
+            writes.setdefault(self._chance.randrange(OUTPUT_PARTITIONS), []).append(value)
+        reads = [chunk.topic_partition.partition, chunk.fetch_offset, chunk.next_offset]
+        self._note(transaction=self._count, at=time.monotonic_ns(), writes=writes, reads=reads)
+        try:
+            outcome = self._in_transaction(writes, chunk)
+        except TransactionAborted:
+            outcome = "aborted"
+        self._note(transaction=self._count, outcome=outcome)
+        if outcome == "aborted":
+            with suppress(ConfigError):  # another member may have the partition by now
+                self._consumer.seek(chunk.topic_partition, chunk.fetch_offset)
+
+    def _in_transaction(self, writes: dict[int, list[str]], chunk: FetchedDataChunk) -> str:
+        producer = self._producer
+        with producer.transaction():
+            for partition, values in writes.items():
+                for value in values:
+                    producer.send(OUTPUT, value, partition=partition)
+            if self._chance.randrange(ABORTED_EACH) == 0:
+                raise TransactionAborted("by intention")
+            producer.send_offsets(chunk, self._consumer)
+        return "committed"
+
+
+if __name__ == "__main__":
+    bootstrap, transactional_id, writer, file, seed = sys.argv[1:]
+    try:
+        Worker(bootstrap, transactional_id, writer, Path(file), seed).run()
+    except OttlaError as error:
+        sys.exit(f"{type(error).__name__}: {error}")  # the outcome of what is under way is not known

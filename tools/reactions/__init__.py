@@ -1,0 +1,1 @@
+"""How Kafka's own clients react to every error code in every answer, found by running them."""
