@@ -23,6 +23,8 @@ LACKED = {
     "DeleteGroupsResponse",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
     "TxnOffsetCommitRequest",  # by topic id, since Kafka 4.4
     "TxnOffsetCommitResponse",
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -75,10 +75,14 @@ class Struct(FieldCodec[T]):
         return self._kind()
 
     def minimum_bytes(self, context: FieldContext) -> int:
+        if context.nullable:
+            return 1
         sizes = [field.codec.minimum_bytes(field.context(context)) for field in self._plain(context.version)]
         return sum(sizes) + context.flexible
 
     def decoder(self, context: FieldContext) -> Decoder:
+        if context.nullable:
+            return _nullable_decoder(self.decoder(replace(context, nullable=False)), context)
         plain, tagged = self._plain(context.version), self._tagged(context.version)
         absent = [field for field in self._fields if not field.exists(context.version)]
         steps = list(_reading_steps(plain, context))
@@ -92,6 +96,8 @@ class Struct(FieldCodec[T]):
         return decoder
 
     def encoder(self, context: FieldContext) -> Encoder:
+        if context.nullable:
+            return _nullable_encoder(self.encoder(replace(context, nullable=False)))
         lost = [field for field in self._fields if not (field.exists(context.version) or field.ignorable)]
         tagged = self._tagged(context.version)
         steps = [_absence_step(lost, context)] if lost else []
@@ -221,6 +227,20 @@ def _flat_decoder(plain: Sequence[Field], maker: Maker, careful: Decoder, contex
     return decode if maker.fresh is None else careful
 
 
+def _nullable_decoder(present: Decoder, context: FieldContext) -> Decoder:
+    """A struct behind a byte that is negative for null."""
+
+    def decode(view: memoryview, position: int, out: list[object]) -> int:
+        if position >= len(view):
+            raise truncated(context.label, view, position, 1)
+        if view[position] > 0x7F:
+            out.append(None)
+            return position + 1
+        return present(view, position + 1, out)
+
+    return decode
+
+
 def _reading_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[Decoder]:
     """The steps that append one value per field, in wire order."""
     for run in _runs(plain, lambda field: field.codec.unpack):
@@ -278,6 +298,15 @@ def _writing_steps(plain: Sequence[Field], context: FieldContext) -> Iterator[Wr
             yield attrgetter(run[0].name), run[0].codec.encoder(run[0].context(context))
         else:
             yield attrgetter(*(field.name for field in run)), _run_encoder(run, context)
+
+
+def _nullable_encoder(present: Encoder) -> Encoder:
+    def encode(out: EncodeSink, value: object) -> None:
+        out += b"\xff" if value is None else b"\x01"
+        if value is not None:
+            present(out, value)
+
+    return encode
 
 
 def _run_encoder(run: Sequence[Field], context: FieldContext) -> Encoder:
