@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.Type;
@@ -54,7 +55,12 @@ public final class GoldenMessages {
 
     public static void main(String[] names) throws Exception {
         for (String name : names) {
-            Class<?> kind = Class.forName("org.apache.kafka.common.message." + name + "Data");
+            Class<?> kind;
+            try {
+                kind = Class.forName("org.apache.kafka.common.message." + name + "Data");
+            } catch (ClassNotFoundException newer) {  // this release does not have it yet
+                continue;
+            }
             Schema[] schemas = schemas(kind);
             for (int version = 0; version < schemas.length; version++) {
                 if (schemas[version] != null) {
@@ -140,7 +146,13 @@ public final class GoldenMessages {
             value = one.getKey();
             json = one.getValue();
         }
-        setter.invoke(made.message, value);
+        try {
+            setter.invoke(made.message, value);
+        } catch (InvocationTargetException tooLarge) {  // for an unsigned number of 16 bits
+            int smaller = (Integer) value & 0xffff;
+            setter.invoke(made.message, smaller);
+            json = JSON.numberNode(smaller);
+        }
         made.values.set(name, json);
     }
 
