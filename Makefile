@@ -32,7 +32,7 @@ WORKERS ?= 3
 SPREAD := --dist loadscope --tx '$(WORKERS)*popen//python=$(RUN) -X dev'
 
 test: venv java
-	$(RUN) -m pytest $(SPREAD) $(ARGS)
+	$(RUN) tools/run_suite.py $(SPREAD) $(ARGS)
 
 # The same tests in nightly sizes: hours. Another seed each time; OTTLA_SEED=n repeats one.
 soak: venv java

@@ -16,6 +16,7 @@ import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.broker.serving.traffic import Traffic
+from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import MemoryBudget
 from ottla.log.reading import ColdRead
 from ottla.log.segment_file import SegmentFile
@@ -80,6 +81,41 @@ def test_answers_that_nobody_reads_have_a_limit_and_others_are_served(broker: Em
 
         wait_for(one_more, "stalled readers are cut")
     wait_for(lambda: not answers.used, "nothing is counted of those who left")
+
+
+def test_a_large_answer_counts_whole_until_its_last_byte_was_sent() -> None:
+    untaken = UntakenAnswers()
+    untaken.wrote(8 << 20)
+    assert untaken.progressed(1)
+    assert untaken.held_bytes == 8 << 20
+    untaken.wrote(10)
+    assert not untaken.progressed(11)
+    assert untaken.held_bytes == (8 << 20) + 10
+    assert untaken.progressed(10)
+    assert untaken.held_bytes == 10
+
+
+def test_a_connection_that_was_cut_counts_until_its_memory_is_free(broker: EmbeddedBroker) -> None:
+    """Else one turn of the loop, with hundreds of connections, fills memory that is not free yet."""
+    filled(broker.port, 24)
+    answers, memory = share(broker, "answers"), broker._running().cluster.memory
+
+    def cut() -> tuple[int, int]:
+        used, answers.limit = answers.used, answers.used // 2
+        for connection in memory._holders():
+            connection.stalled_since = float("-inf")
+        memory._looked_at = float("-inf")
+        memory._make_room()
+        return used, answers.used
+
+    with ExitStack() as stack:
+        unread(broker.port, 40, stack)
+        wait_for(lambda: answers.used > answers.limit // 2)
+        before, after = broker._call(cut)
+        assert answers.refused > 0
+        assert after >= before
+        wait_for(lambda: answers.used < before, "free a turn or two later")
+    wait_for(lambda: not answers.used)
 
 
 def test_small_answers_that_nobody_reads_count_too(broker: EmbeddedBroker) -> None:

@@ -21,6 +21,7 @@ from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnectio
 from ottla.broker.serving.output import Output
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.serving.traffic import Traffic
+from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError, RemoteProtocolError, StorageError
@@ -84,8 +85,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._room = 0
         self._held_bytes = 0  # what `traffic` knows of our unanswered requests
         self._memory = context.broker.memory
-        self.waiting_bytes = 0  # of answers that the peer has not taken
+        self._untaken = UntakenAnswers()
+        self.waiting_bytes = 0  # of memory that answers hold because the peer has not taken them
         self.stalled_since = 0.0
+        self.is_cut = False
         self.parked: Cancellable | None = None
         self.peer_host = ""
         self.has_left = False
@@ -107,7 +110,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.parked is not None:
             self.parked.cancel()
         self._hold(0)
-        self._count_waiting(0)
+        self._loop.call_soon(self._count_waiting, 0)  # uvloop frees what waits at the end of this turn
         self._traffic.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -213,9 +216,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._express.learn(call, request)
 
     def abort(self) -> None:
-        """Cut the connection as a dying broker would."""
+        """Cut the connection as a dying broker would. What waits for the peer counts until it is freed."""
+        self.is_cut = True
         self._hold(0)
-        self._count_waiting(0)
         self._wire.close()
         self._transport.abort()
 
@@ -341,6 +344,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if output and not self._transport.is_closing():
             self._traffic.bytes_out += size
             self.last_active = self._loop.time()
+            self._untaken.wrote(size)
             self._transport.writelines(output)
             if size > SMALL_BYTES:
                 # Transports may write at the end of the turn. Until then all of it counts as not taken.
@@ -353,13 +357,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._wire.partial_bytes
 
     def count_waiting(self) -> None:
-        """Report how many bytes of answers the peer has not taken."""
-        size = self._transport.get_write_buffer_size()
-        if size or self.waiting_bytes:
-            self._count_waiting(0 if self._transport.is_closing() else size)
+        """Report how much memory the answers hold that the peer has not taken."""
+        unsent = self._transport.get_write_buffer_size()
+        if self.is_cut or self.has_left or not (unsent or self.waiting_bytes):
+            return
+        if self._untaken.progressed(unsent):
+            self.stalled_since = self._loop.time()
+        self._count_waiting(self._untaken.held_bytes)
 
     def _count_waiting(self, size: int) -> None:
-        if size < self.waiting_bytes or not self.waiting_bytes:
+        if not self.waiting_bytes:
             self.stalled_since = self._loop.time()
         change, self.waiting_bytes = size - self.waiting_bytes, size
         self._memory.count_answers(change)

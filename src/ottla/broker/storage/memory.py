@@ -30,14 +30,16 @@ LOOK_S = 0.1
 class Holder(Protocol):
     """A connection, as the budget sees it.
 
-    waiting_bytes    of answers that its peer has not taken
+    waiting_bytes    of memory that answers hold, because its peer has not taken them whole
     partial_bytes    of a request that has not come whole
     stalled_since    the loop's time when its peer last took something
+    is_cut           `abort` was called; what waits is freed soon
     """
 
     peer_host: str
     waiting_bytes: int
     stalled_since: float
+    is_cut: bool
 
     @property
     def partial_bytes(self) -> int:
@@ -121,12 +123,15 @@ class MemoryBudget:
         waiting = [holder for holder in self._holders() if holder.waiting_bytes]
         for holder in waiting:
             holder.count_waiting()
-        stalled = [holder for holder in waiting if now - holder.stalled_since >= STALLED_S]
+        too_much = answers.used - answers.limit // 4 * 3
+        too_much -= sum(holder.waiting_bytes for holder in waiting if holder.is_cut)
+        uncut = [holder for holder in waiting if not holder.is_cut]
+        stalled = [holder for holder in uncut if now - holder.stalled_since >= STALLED_S]
         stalled.sort(key=lambda holder: holder.stalled_since)
-        enough = answers.limit // 4 * 3
         for holder in stalled:
-            if answers.used <= enough:
+            if too_much <= 0:
                 break
+            too_much -= holder.waiting_bytes
             self._cut(holder, f"{holder.waiting_bytes:,} bytes of answers wait for it", answers)
 
     # --- requests
