@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from ottla.offsets.ledger import OffsetLedger
     from ottla.producer.deliveries import BatchDelivery, BufferFull, Delivery, RecordMetadata
     from ottla.producer.producer import Producer
+    from ottla.query.scan import Scan, scan
+    from ottla.query.sql import sql
     from ottla.zookeeper.zookeeper_errors import (
         AccessDenied,
         BadVersion,
@@ -117,9 +119,12 @@ _LOADED_AT_FIRST_USE = {
     "RebalanceListener": "ottla.consumer.coordinated.rebalancing",
     "RecordMetadata": "ottla.producer.deliveries",
     "Replay": "ottla.consumer.partition.replay",
+    "Scan": "ottla.query.scan",
     "SimpleConsumer": "ottla.consumer.simple.simple_consumer",
     "Whitelist": "ottla.consumer.classic.topic_count",
     "replay": "ottla.consumer.partition.replay",
+    "scan": "ottla.query.scan",
+    "sql": "ottla.query.sql",
     # ZooKeeper's errors
     "AccessDenied": "ottla.zookeeper.zookeeper_errors",
     "BadVersion": "ottla.zookeeper.zookeeper_errors",
@@ -154,8 +159,11 @@ __all__ = [
     "PartitionReader",
     "Producer",
     "Replay",
+    "Scan",
     "SimpleConsumer",
     "replay",
+    "scan",
+    "sql",
     # values
     "Blacklist",
     "Code",

@@ -135,11 +135,14 @@ def test_public_surface_is_what_was_decided() -> None:
         "RebalanceListener",
         "RecordMetadata",
         "Replay",
+        "Scan",
         "SimpleConsumer",
         "TopicAndPartition",
         "Whitelist",
         "__version__",
         "replay",
+        "scan",
+        "sql",
     ]
 
 

@@ -88,6 +88,8 @@ TAKES_OFFSETS = {
     "OffsetLedger.start(initial)",
     "replay(since)",
     "replay(until)",
+    "scan(since)",
+    "scan(until)",
     "Replay(bounds)",
 }
 
@@ -146,6 +148,8 @@ MADE_WITH_SETTINGS: dict[str, tuple[Callable[..., object], str, str]] = {
     "Producer": (Producer, "linger.mss", "linger.ms"),
     "SimpleConsumer": (partial(SimpleConsumer, "kafka", 9092), "buffer.sise", "buffer_size"),
     "replay": (partial(replay, "orders"), "fetch.min.byte", "fetch.min.bytes"),
+    "scan": (partial(ottla.scan, "orders"), "fetch.min.byte", "fetch.min.bytes"),
+    "sql": (partial(ottla.sql, "select 1"), "fetch.min.byte", "fetch.min.bytes"),
 }
 """What has settings, a name that is spelled wrong, and the right one."""
 
@@ -336,6 +340,7 @@ def test_every_object_that_can_be_closed_warns_if_it_is_forgotten() -> None:
         "ConsumerConnector",  # tests/consumer/classic/test_public_face.py
         "EmbeddedBroker",  # tests/broker/test_embedded.py
         "PartitionReader",  # a part of its PartitionConsumer
+        "Scan",  # its Replay warns
     }
     assert closable - elsewhere == set(USED)
 

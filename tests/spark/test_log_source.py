@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla import ConfigError, CorruptRecord, EmbeddedBroker, Producer
-from ottla.spark.log_segments import partitions_in
-from ottla.spark.log_source import LogOptions, log_options, log_tasks, records_of
+from ottla.log.segments_on_disk import partitions_in, records_of
+from ottla.spark.log_source import LogOptions, log_options, log_tasks
 
 ROWS, TIME_0 = 4000, 1_000_000
 

@@ -6,11 +6,10 @@ JSON is one object per line, so that it may continue for ever.
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from ottla.cli.output import (
     tsv_cell,
 )
 from ottla.cli.progress import ProgressLine
+from ottla.model.record_text import record_texts
 
 if TYPE_CHECKING:
     from ottla.cli.kafka.message_formatters import Record
@@ -138,7 +138,7 @@ def _checked_starts(properties: Mapping[str, object], topic: str, tail: int | No
 
 
 def _print(record: Record, form: str) -> None:
-    key, value, headers, encoding = _texts(record)
+    key, value, headers, encoding = record_texts(record.raw_key, record.raw_value, record.headers)
     row: tuple[Cell, ...] = (record.topic, record.partition, record.offset, record.timestamp_ms, key, value)
     if form == JSON:
         print_json(dict(zip(COLUMNS, (*row, headers, encoding), strict=True)))
@@ -150,26 +150,3 @@ def _print(record: Record, form: str) -> None:
         print_line(
             "\t".join([position, *([key] if key is not None else []), "null" if value is None else value])
         )
-
-
-def _texts(record: Record) -> tuple[str | None, str | None, list[dict[str, str | None]], str]:
-    """Key, value and headers as text if all are UTF-8, else all in base64; and which of both it is."""
-
-    def written(
-        text: Callable[[bytes | None], str | None],
-    ) -> tuple[str | None, str | None, list[dict[str, str | None]]]:
-        headers = [{"key": name, "value": text(value)} for name, value in record.headers]
-        return text(record.raw_key), text(record.raw_value), headers
-
-    try:
-        return *written(_decoded), "utf-8"
-    except UnicodeDecodeError:
-        return *written(_base64), "base64"
-
-
-def _decoded(data: bytes | None) -> str | None:
-    return None if data is None else data.decode()
-
-
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()

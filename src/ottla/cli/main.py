@@ -43,6 +43,8 @@ FOR_PEOPLE = {
     "pipeline": Command("ottla.cli.pipeline", "write topics into tables and topics, on Spark"),
     "produce": Command("ottla.cli.produce", "send lines into a topic"),
     "reset": Command("ottla.cli.reset", "set the positions of a group"),
+    "search": Command("ottla.cli.search", "print the records of a topic that are looked for"),
+    "sql": Command("ottla.cli.sql", "run a SELECT over topics, groups and lag"),
     "topics": Command("ottla.cli.topics", "list, describe, create and delete topics"),
     "transactions": Command("ottla.cli.transactions", "list transactions; find and abort those that hang"),
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ottla.model.errors import ConfigError, CorruptRecord
+from ottla.log.segments_on_disk import PartitionOnDisk, SegmentPiece, partitions_in, records_of
+from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import HEADERS, SparkColumnMaker
 from ottla.spark.data_source import arrow_schema, schema_of
-from ottla.spark.log_segments import PartitionOnDisk, SegmentPiece, partitions_in, reading
 from ottla.spark.offset_json import parse_offsets
 from ottla.spark.options import LOG_OPTIONS, parse_options
 from ottla.spark.positions import TopicPattern, Topics, check_complete, subscription
 
-BLOCK_BYTES = 4 << 20
 LOG_END = (1 << 63) - 1
 
 
@@ -156,31 +154,3 @@ def _bounds(partition_on_disk: PartitionOnDisk, options: LogOptions) -> tuple[in
     if options.ending_ms is not None:
         end = min(end, partition_on_disk.offset_at(options.ending_ms, LOG_END))
     return start, end
-
-
-def records_of(piece: SegmentPiece, *, has_headers: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a piece, some megabytes at a time. Raises CorruptRecord with the file's name."""
-    from ottla.records.reader import decode  # kernels: not for the driver
-
-    position, block_bytes = piece.position, BLOCK_BYTES
-    with reading(Path(piece.path)) as (read, _):
-        while position < piece.end_position:
-            data = read(position, min(block_bytes, piece.end_position - position))
-            try:
-                decoded = decode(data, from_offset=piece.start, headers=has_headers)
-            except CorruptRecord as error:
-                raise CorruptRecord(
-                    f"{piece.path}, byte {position} or behind: {error}; endingOffsets can end before it",
-                    offset=error.offset,
-                ) from error
-            if decoded.valid_bytes:
-                position += decoded.valid_bytes
-                block_bytes = BLOCK_BYTES
-                rows = decoded.batch
-                count = int(rows.column("offset").to_numpy().searchsorted(piece.end))
-                if count:
-                    yield rows.slice(0, count)
-            elif len(data) == block_bytes:
-                block_bytes *= 2  # one batch is larger than that
-            else:
-                return  # the last one is not whole (yet)

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ottla.log import file_names
 from ottla.log.batch_header import header_at
 from ottla.log.checkpoints import LOG_START, read_offsets
@@ -22,10 +24,11 @@ from ottla.log.file_system import Buffer, FileSystem
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.segment_file import Read, entries, find_batch
 from ottla.log.time_index import TimeIndex
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, CorruptRecord
 from ottla.model.topic_partition import TopicAndPartition
 
 INDEX_ENTRIES_MAX = 1 << 31
+BLOCK_BYTES = 4 << 20
 _FILES = FileSystem()
 
 
@@ -177,3 +180,31 @@ def _partition(directory: Path) -> PartitionOnDisk | None:
     segments = tuple(SegmentOnDisk(directory, *pair) for pair in zip(bases, following, strict=True))
     log_starts = read_offsets(directory.parent / LOG_START)
     return PartitionOnDisk(TopicAndPartition(*name), segments, max(bases[0], log_starts.get(name, 0)))
+
+
+def records_of(piece: SegmentPiece, *, has_headers: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a piece, some megabytes at a time. Raises CorruptRecord with the file's name."""
+    from ottla.records.reader import decode  # kernels: not for the driver
+
+    position, block_bytes = piece.position, BLOCK_BYTES
+    with reading(Path(piece.path)) as (read, _):
+        while position < piece.end_position:
+            data = read(position, min(block_bytes, piece.end_position - position))
+            try:
+                decoded = decode(data, from_offset=piece.start, headers=has_headers)
+            except CorruptRecord as error:
+                raise CorruptRecord(
+                    f"{piece.path}, byte {position} or behind: {error}",
+                    offset=error.offset,
+                ) from error
+            if decoded.valid_bytes:
+                position += decoded.valid_bytes
+                block_bytes = BLOCK_BYTES
+                rows = decoded.batch
+                count = int(rows.column("offset").to_numpy().searchsorted(piece.end))
+                if count:
+                    yield rows.slice(0, count)
+            elif len(data) == block_bytes:
+                block_bytes *= 2  # one batch is larger than that
+            else:
+                return  # the last one is not whole (yet)

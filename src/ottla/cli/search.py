@@ -1,0 +1,105 @@
+"""`ottla search`: the records of a topic that have a key, contain a text or meet a condition."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.connection_options import properties_of
+from ottla.cli.moments import MOMENTS, parse_moment
+from ottla.cli.output import JSON, TSV, Parser, new_parser, print_json, print_line, run_command, tsv_cell
+from ottla.cli.progress import ProgressLine
+from ottla.model.record_text import record_texts
+
+if TYPE_CHECKING:
+    from ottla.query.scan import Scan
+
+COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers", "encoding")
+
+
+def parser() -> Parser:
+    """`search` and its options."""
+    parser = new_parser("search", "Print the records of a topic that are looked for, as they are found.")
+    parser.add_argument("topic")
+    parser.add_argument("-k", "--key", help="records with exactly this key")
+    parser.add_argument("-c", "--contains", metavar="TEXT", help="records whose value contains this text")
+    parser.add_argument(
+        "-w", "--where", metavar="CONDITION", help="records that meet a condition in SQL, such as amount > 3"
+    )
+    parser.add_argument("-p", "--partition", type=int, help="one partition only")
+    parser.add_argument("--since", metavar="WHEN", help=f"records since {MOMENTS}")
+    parser.add_argument("--until", metavar="WHEN", help="records before that")
+    parser.add_argument("-n", "--max", type=int, help="end after this many hits")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print hits until the end of the topic, --max, or Ctrl-C."""
+    return run_command(parser(), arguments, _act)
+
+
+def _act(options: argparse.Namespace) -> None:
+    from ottla.query.scan import scan
+
+    if options.max is not None and options.max < 1:
+        parser().error(f"--max {options.max}: a number from 1 on is wanted")
+    if options.format == TSV:
+        print_line("\t".join(COLUMNS))
+    with scan(
+        options.topic,
+        None if options.partition is None else [options.partition],
+        "earliest" if options.since is None else parse_moment("--since", options.since),
+        "latest" if options.until is None else parse_moment("--until", options.until),
+        key=options.key,
+        contains=options.contains,
+        where=options.where,
+        headers=True,
+        properties=properties_of(options),
+    ) as found:
+        try:
+            _print_hits(found, options)
+        finally:
+            progress = found.progress
+            sys.stderr.write(
+                f"{progress.records:,} found in {progress.offsets:,} of {progress.offsets_total:,} records\n"
+            )
+
+
+def _print_hits(found: Scan, options: argparse.Namespace) -> None:
+    shown = 0
+    with ProgressLine(
+        sum(part.stop - part.start for part in found.ranges.values()),
+        "records",
+        count=lambda: found.progress.offsets,
+        is_shown=not sys.stdout.isatty(),
+    ):
+        for row in _rows(found):
+            _print(options.topic, row, options.format)
+            shown += 1
+            if shown == options.max:
+                return
+
+
+def _rows(found: Scan) -> Iterator[dict[str, Any]]:
+    for batch in found:
+        yield from batch.to_pylist()
+
+
+def _print(topic: str, row: dict[str, Any], form: str) -> None:
+    pairs = [(header["key"], header["value"]) for header in row["headers"]]
+    key, value, headers, encoding = record_texts(row["key"], row["value"], pairs)
+    moment = row["timestamp"]
+    time_ms = None if moment is None else int(moment.timestamp() * 1000)
+    cells = (topic, row["partition"], row["offset"], time_ms, key, value)
+    if form == JSON:
+        print_json(dict(zip(COLUMNS, (*cells, headers, encoding), strict=True)))
+    elif form == TSV:
+        in_json = json.dumps(headers, ensure_ascii=False) if headers else None
+        print_line("\t".join(tsv_cell(cell) for cell in (*cells, in_json, encoding)))
+    else:
+        position = f"{row['partition']}:{row['offset']}"
+        shown = [position, *([key] if key is not None else []), "null" if value is None else value]
+        print_line("\t".join(shown))

@@ -1,0 +1,206 @@
+"""What a SELECT asks of topics: which tables it names, and what its conditions say about records. Pure.
+
+DuckDB parses the statement (`json_serialize_sql`); here its tree is read. A condition is used only if every
+row of the result must meet it: one side of AND at the top of the WHERE of a SELECT over that table alone.
+DuckDB tests all conditions again, so what is not understood here costs time, never rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Tree = dict[str, Any]
+Evaluate = Callable[[Tree], object]
+
+_SURE_TEXT = re.compile(r"[A-Za-z0-9 _.:@#-]+")
+_LETTER = re.compile(r"[A-DF-Za-df-z]")
+_CONSTANT_FUNCTIONS = {
+    *("+", "-", "now", "today", "get_current_timestamp", "current_timestamp", "trunc", "make_timestamp"),
+    *("to_seconds", "to_minutes", "to_hours", "to_days", "to_weeks", "to_months", "epoch_ms"),
+}
+_FLIPPED = {
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_EQUAL": "COMPARE_EQUAL",
+}
+JSON_ESCAPE = b"\\u"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What every record of a result is like. Bounds are inclusive; None is no bound."""
+
+    offset_min: int | None = None
+    offset_max: int | None = None
+    time_min: object = None
+    time_max: object = None
+    partitions: frozenset[int] | None = None
+    key: str | None = None
+    texts: tuple[tuple[bytes, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableUse:
+    """A table in FROM: its schema ("" if none is named) and name; conditions if it stands alone there."""
+
+    schema: str
+    name: str
+    where: Tree | None = field(default=None, compare=False)
+
+
+def table_uses(tree: object) -> Iterator[TableUse]:
+    """All tables that the statement names, each as often as it does; tables of WITH too."""
+    if isinstance(tree, list):
+        for child in tree:
+            yield from table_uses(child)
+    elif isinstance(tree, dict):
+        alone = tree.get("from_table") if tree.get("type") == "SELECT_NODE" else None
+        if isinstance(alone, dict) and alone.get("type") == "BASE_TABLE" and not alone.get("sample"):
+            yield TableUse(alone.get("schema_name", ""), alone["table_name"], tree.get("where_clause"))
+            tree = {name: child for name, child in tree.items() if name != "from_table"}
+        elif tree.get("type") == "BASE_TABLE":
+            yield TableUse(tree.get("schema_name", ""), tree["table_name"])
+        for child in tree.values():
+            yield from table_uses(child)
+
+
+def conditions(where: Tree | None, fields: Mapping[str, str], evaluate: Evaluate) -> Conditions:
+    """What the condition says. `fields` are JSON fields and their types.
+
+    `evaluate` gives the value of a constant expression, None if it has none.
+    """
+    reader = _Reader(frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR"), evaluate)
+    found = Conditions()
+    for part in _conjuncts(where):
+        found = reader.with_part(found, part)
+    return found
+
+
+def _conjuncts(where: Tree | None) -> Iterator[Tree]:
+    if where is None:
+        return
+    if where.get("type") == "CONJUNCTION_AND":
+        for child in where["children"]:
+            yield from _conjuncts(child)
+    else:
+        yield where
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads conditions. `fields` are the text fields of JSON values, in lower case."""
+
+    fields: frozenset[str]
+    evaluate: Evaluate
+
+    def with_part(self, found: Conditions, part: Tree) -> Conditions:
+        kind = part.get("class")
+        if kind == "BETWEEN":
+            low = {"type": "COMPARE_GREATERTHANOREQUALTO", "left": part["input"], "right": part["lower"]}
+            high = {"type": "COMPARE_LESSTHANOREQUALTO", "left": part["input"], "right": part["upper"]}
+            return self._compared(self._compared(found, low), high)
+        if kind == "COMPARISON":
+            return self._compared(found, part)
+        if part.get("type") == "COMPARE_IN" and _column(part["children"][0]) == "partition":
+            numbers = [self._constant(child) for child in part["children"][1:]]
+            if all(isinstance(number, int) for number in numbers):
+                return _in_partitions(found, frozenset(numbers))  # type: ignore[arg-type]
+        return found
+
+    def _compared(self, found: Conditions, part: Tree) -> Conditions:
+        """With a comparison `column operator constant`, or the reverse."""
+        operator, left, right = part["type"], part["left"], part["right"]
+        if operator not in _FLIPPED:
+            return found
+        if _is_constant(left):
+            operator, left, right = _FLIPPED[operator], right, left
+        if not _is_constant(right):
+            return found
+        column = _column(left)
+        if column == "offset":
+            return _bounded_offset(found, operator, self._constant(right))
+        if column == "timestamp":
+            return _bounded_time(found, operator, right)
+        return self._equal(found, left, self._constant(right)) if operator == "COMPARE_EQUAL" else found
+
+    def _equal(self, found: Conditions, left: Tree, value: object) -> Conditions:
+        column = _column(left)
+        if column == "partition" and isinstance(value, int):
+            return _in_partitions(found, frozenset([value]))
+        if column == "key" and isinstance(value, str) and not value.startswith("\\x"):
+            return replace(found, key=value) if found.key in (None, value) else found
+        if isinstance(value, str) and (_is_field(left) or column in self.fields):
+            return replace(found, texts=(*found.texts, *_texts(value)))
+        return found
+
+    def _constant(self, tree: Tree) -> object:
+        return self.evaluate(tree) if _is_constant(tree) else None
+
+
+def _texts(value: str) -> list[tuple[bytes, ...]]:
+    """What must stand in a JSON text with this string: itself, or a character of it as \\uXXXX.
+
+    Nothing if it could be a number, which JSON writes in several ways.
+    """
+    is_sure = _SURE_TEXT.fullmatch(value) and _LETTER.search(value)
+    return [(value.encode(), JSON_ESCAPE)] if is_sure else []
+
+
+def _bounded_offset(found: Conditions, operator: str, value: object) -> Conditions:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return found
+    low, high = found.offset_min, found.offset_max
+    if operator in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL"):
+        low = max(value + (operator == "COMPARE_GREATERTHAN"), low if low is not None else 0)
+    if operator in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL"):
+        bound = value - (operator == "COMPARE_LESSTHAN")
+        high = bound if high is None else min(bound, high)
+    return replace(found, offset_min=low, offset_max=high)
+
+
+def _bounded_time(found: Conditions, operator: str, expression: Tree) -> Conditions:
+    """The first bound of each kind; a second one is left to DuckDB."""
+    if operator in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL"):
+        found = replace(found, time_min=found.time_min or expression)
+    if operator in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL"):
+        found = replace(found, time_max=found.time_max or expression)
+    return found
+
+
+def _in_partitions(found: Conditions, numbers: frozenset[int]) -> Conditions:
+    return replace(found, partitions=numbers if found.partitions is None else found.partitions & numbers)
+
+
+def _column(tree: Tree) -> str | None:
+    """The name of a column, lower case, without its table; None if it is something else."""
+    if tree.get("class") != "COLUMN_REF":
+        return None
+    names: list[str] = tree["column_names"]
+    return names[-1].lower()
+
+
+def _is_field(tree: Tree) -> bool:
+    """Whether it is `value->>'name'`, or a field of a JSON value."""
+    if tree.get("class") != "FUNCTION" or tree.get("function_name") not in ("->>", "json_extract_string"):
+        return False
+    given = tree.get("arguments") or tree.get("children") or []
+    first = given[0].get("expression", given[0]) if given else {}
+    return _column(first) == "value"
+
+
+def _is_constant(tree: object) -> bool:
+    """Whether it has a value without any row, the same each time but for the clock."""
+    if isinstance(tree, list):
+        return all(map(_is_constant, tree))
+    if not isinstance(tree, dict):
+        return True
+    if tree.get("class") in ("COLUMN_REF", "SUBQUERY", "PARAMETER", "STAR", "LAMBDA", "WINDOW"):
+        return False
+    if tree.get("class") == "FUNCTION" and tree.get("function_name") not in _CONSTANT_FUNCTIONS:
+        return False
+    return all(_is_constant(child) for child in tree.values())

@@ -1,0 +1,62 @@
+"""A condition in SQL that is tested batch by batch, so that the first hits appear at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError
+from ottla.query.engine import Engine
+from ottla.query.record_view import COLUMNS, sampled_fields, view_batch, view_columns
+from ottla.query.statements import conditions, table_uses
+
+
+class Where:
+    """A condition over the columns of records and the fields of JSON values.
+
+    `texts` are what the value of every such record contains. For one thread.
+    """
+
+    def __init__(self, condition: str, topic: str, properties: Mapping[str, object]) -> None:
+        self._condition = condition
+        self._engine = Engine()
+        fields = sampled_fields(topic, properties)
+        # A condition stands in parentheses: what is more than one does not parse.
+        statement = f"select 1 from records where ({condition}\n)"
+        tree = self._engine.tree(statement)
+        uses = list(table_uses(tree))
+        is_condition = bool(condition.strip()) and tree["statements"][0]["node"]["type"] == "SELECT_NODE"
+        if len(uses) != 1 or not is_condition:
+            raise ConfigError(f"where={condition!r:.200}: give one condition, which reads no other tables")
+        self.texts = conditions(uses[0].where, fields, self._engine.value).texts
+        quoted = self._engine.with_offset_quoted(f"({condition}\n)")
+        self._statement = (
+            f"select row from (select {view_columns(fields)} from (select * from records_in)) where {quoted}"
+        )
+        self._test()
+
+    def _test(self) -> None:
+        """Find wrong names and types before anything is read."""
+        empty = pa.RecordBatch.from_pylist([], _RECORDS)
+        self.rows(0, empty)
+
+    def rows(self, partition: int, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The numbers of the records that meet the condition. Raises ConfigError."""
+        view = view_batch(partition, records)
+        numbers = pa.array(np.arange(view.num_rows, dtype=np.int64))
+        self._engine.register("records_in", pa.table([*view.columns, numbers], names=[*COLUMNS, "row"]))
+        found = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
+        return np.sort(found.to_numpy())
+
+
+_RECORDS = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
