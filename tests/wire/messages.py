@@ -23,7 +23,7 @@ from ottla.wire.arrays import Array
 from ottla.wire.compiler import Field, Struct
 from ottla.wire.primitives import FieldCodec, Fixed, Uuid
 from ottla.wire.registry import apis
-from ottla.wire.schema import ProtocolMessage, boolean, fields, float64
+from ottla.wire.schema import ProtocolMessage, boolean, fields, float64, uint16
 from ottla.wire.strings import Blob, String
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl"
@@ -124,5 +124,7 @@ def _fixed(codec: FieldCodec[Any]) -> st.SearchStrategy[Any]:
     assert isinstance(codec, Fixed)
     if codec is float64:
         return st.floats(allow_nan=False)
+    if codec is uint16:
+        return st.integers(0, (1 << 16) - 1)
     bits = {"b": 7, "h": 15, "i": 31, "q": 63}[codec.unpack]
     return st.integers(-(1 << bits), (1 << bits) - 1)

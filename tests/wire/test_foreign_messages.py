@@ -39,6 +39,12 @@ LACKED = {
     "AlterShareGroupOffsetsResponse",
     "DeleteShareGroupOffsetsRequest",
     "DeleteShareGroupOffsetsResponse",
+    "GetTelemetrySubscriptionsRequest",
+    "GetTelemetrySubscriptionsResponse",
+    "PushTelemetryRequest",
+    "PushTelemetryResponse",
+    "UnregisterBrokerRequest",
+    "UnregisterBrokerResponse",
     "TxnOffsetCommitRequest",  # by topic id, since Kafka 4.4
     "TxnOffsetCommitResponse",
 }

@@ -57,6 +57,7 @@ R = TypeVar("R", bound="Response")
 
 int8 = Fixed("b", "b", 0)
 int16 = Fixed("h", "h", 0)
+uint16 = Fixed("H", "H", 0)
 int32 = Fixed("i", "i", 0)
 int64 = Fixed("q", "q", 0)
 float64 = Fixed("d", "d", 0.0)
