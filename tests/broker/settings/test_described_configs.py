@@ -234,7 +234,7 @@ def test_the_nameless_broker_is_what_was_set_for_all() -> None:
     ("resource_type", "name", "code"),
     [
         (2, "nope", Code.UNKNOWN_TOPIC_OR_PARTITION),
-        (2, "", Code.INVALID_REQUEST),
+        (2, "", Code.INVALID_TOPIC_EXCEPTION),
         (4, "9", Code.INVALID_REQUEST),
         (4, "x", Code.INVALID_REQUEST),
         (1, "x", Code.INVALID_REQUEST),

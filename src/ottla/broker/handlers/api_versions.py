@@ -1,11 +1,11 @@
 """ApiVersions, key 18: what this broker serves.
 
 Versions: 0 to 5. One that is not served is answered by the connection itself, in format 0 with error 35.
-Behaviour: lists the handlers that exist, and from 3 on one feature: transaction.version 2, by which clients
-know that Produce adds partitions to transactions and that every transaction has its epoch (KIP-890). From 5
-on a client may name the cluster and the broker that it means (both or none). If that is not this broker,
-error 129 sends it back to its bootstrap servers: the address may have got another broker since the client
-learned it.
+Behaviour: lists the handlers that exist, and from 3 on the features, such as transaction.version 2, by
+which clients know that Produce adds partitions to transactions and that every transaction has its epoch
+(KIP-890). From 5 on a client may name the cluster and the broker that it means (both or none). If that is
+not this broker, error 129 sends it back to its bootstrap servers: the address may have got another broker
+since the client learned it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from ottla.wire.api.api_versions import (
 from ottla.wire.versions import VersionRange
 
 NO_NODE = -1
-FEATURE = "transaction.version"
-TRANSACTION_VERSION = 2
+FEATURES = {"transaction.version": 2}
+"""The features of the cluster, and the level that each has."""
+UNLISTED = frozenset({71, 72})
+"""Telemetry of clients: no Kafka lists it without a plugin that takes the metrics, though it answers."""
 ZERO_LEVELS_SINCE = 4
 """The first version that may list a feature whose lowest level is 0: older clients fail at it."""
 # KIP-511: how a client may call itself; versions without names send an empty one.
@@ -44,17 +46,19 @@ def handle(inquiry: Inquiry, request: ApiVersionsRequest) -> ApiVersionsResponse
     rows = [
         ApiVersion(api_key=key, min_version=served.oldest, max_version=served.newest)
         for key, served in inquiry.broker.served.ranges.items()
+        if key not in UNLISTED
     ]
     return ApiVersionsResponse(
         api_keys=rows,
-        supported_features=[SupportedFeature(name=FEATURE, min_version=0, max_version=TRANSACTION_VERSION)]
-        if inquiry.version >= ZERO_LEVELS_SINCE
-        else [],
+        supported_features=[
+            SupportedFeature(name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+            if inquiry.version >= ZERO_LEVELS_SINCE
+        ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeature(
-                name=FEATURE, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
-            )
+            FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
         ],
     )
 

@@ -151,11 +151,13 @@ def _described(broker: ServedBroker, name: str) -> MetadataTopicResponse:
         name=name,
         topic_id=broker.store.catalog.topics[name].topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=[_partition(broker.leaders, partition) for partition in broker.store.partitions[name]],
+        partitions=[
+            partition_metadata(broker.leaders, partition) for partition in broker.store.partitions[name]
+        ],
     )
 
 
-def _partition(leaders: Leaders, partition: Partition) -> MetadataPartitionResponse:
+def partition_metadata(leaders: Leaders, partition: Partition) -> MetadataPartitionResponse:
     return MetadataPartitionResponse(
         error_code=Code.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else Code.NONE,
         partition_index=partition.index,

@@ -17,9 +17,12 @@ from typing import TypeVar
 
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_dynamic
 from ottla.broker.settings.broker_table import BROKER_SETTINGS
+from ottla.broker.settings.client_metrics import METRICS_SETTINGS, check_subscription
 from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.group_table import GROUP_SETTINGS, group_settings
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_ignored
+from ottla.broker.settings.loggers import check_levels, logger_levels
 from ottla.broker.settings.setting import SettingTable, UpdateMode
 from ottla.broker.settings.topic_settings import ConfigRefused, topic_config
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS
@@ -37,6 +40,14 @@ Resource = TypeVar(
 Answer = TypeVar(
     "Answer", incremental_alter_configs.IncrementalAlteredResource, alter_configs.AlteredResource
 )
+
+
+_TABLES: Mapping[int, SettingTable] = {
+    ResourceType.TOPIC: TOPIC_SETTINGS,
+    ResourceType.BROKER: BROKER_SETTINGS,
+    ResourceType.GROUP: GROUP_SETTINGS,
+    ResourceType.CLIENT_METRICS: METRICS_SETTINGS,
+}
 
 
 class ConfigOperation(IntEnum):
@@ -118,8 +129,7 @@ def incremental_outcomes(
     def change(
         resource: incremental_alter_configs.IncrementalAlterResource, current: Mapping[str, str]
     ) -> dict[str, str]:
-        table = TOPIC_SETTINGS if resource.resource_type == ResourceType.TOPIC else BROKER_SETTINGS
-        return altered(current, resource.configs, table)
+        return altered(current, resource.configs, _TABLES.get(resource.resource_type, {}))
 
     return _outcomes(request.resources, change, view, validate_only=request.validate_only)
 
@@ -130,6 +140,9 @@ def replacement_outcomes(
     """Return the outcome for each resource of an AlterConfigs, which replaces all overrides."""
 
     def change(resource: alter_configs.AlterResource, _: Mapping[str, str]) -> dict[str, str]:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            reason = "loggers are changed by IncrementalAlterConfigs, not by AlterConfigs"
+            raise ConfigRefused(Code.INVALID_REQUEST, reason)
         return replaced(resource.configs)
 
     return _outcomes(request.resources, change, view, validate_only=request.validate_only)
@@ -187,11 +200,25 @@ def _decided(
         overrides = change(resource, view.existing(name))
         topic_config(view.effective, overrides)
         return overrides
+    if resource.resource_type == ResourceType.GROUP:
+        overrides = change(resource, view.named(ResourceType.GROUP, name))
+        group_settings(overrides)
+        return overrides
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        overrides = change(resource, view.named(ResourceType.CLIENT_METRICS, name))
+        check_subscription(overrides)
+        return overrides
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        return _levels(resource, change, view)
     if resource.resource_type != ResourceType.BROKER:
-        raise ConfigRefused(
-            Code.INVALID_REQUEST,
-            f"resource type {resource.resource_type}: only topics (2) and brokers (4) have settings here",
-        )
+        raise unknown_type(resource.resource_type)
+    return _of_broker(resource, change, view)
+
+
+def _of_broker(
+    resource: Resource, change: Callable[[Resource, Mapping[str, str]], dict[str, str]], view: ConfigView
+) -> dict[str, str]:
+    name = resource.resource_name
     if view.names_this_broker(name):
         overrides = change(resource, view.dynamic.broker)
         dynamic = replace(view.dynamic, broker=overrides)
@@ -200,6 +227,23 @@ def _decided(
         dynamic = replace(view.dynamic, default=overrides)
     check_dynamic(view.config, dynamic, overrides)
     return overrides
+
+
+def _levels(
+    resource: Resource, change: Callable[[Resource, Mapping[str, str]], dict[str, str]], view: ConfigView
+) -> dict[str, str]:
+    if not view.names_this_broker(resource.resource_name):
+        raise ConfigRefused(Code.INVALID_REQUEST, "loggers belong to a broker: name it")
+    known = logger_levels()
+    levels = change(resource, known)
+    check_levels({item.name: levels.get(item.name, "INFO") for item in resource.configs}, known)
+    return levels
+
+
+def unknown_type(number: int) -> ConfigRefused:
+    """Return the error for a type of resource that has no settings."""
+    known = ", ".join(f"{kind.name} ({kind.value})" for kind in ResourceType)
+    return ConfigRefused(Code.INVALID_REQUEST, f"resource type {number}: there are {known}")
 
 
 def _check_entries(entries: Operations | Entries, without_value: set[str]) -> None:

@@ -17,15 +17,26 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def _no_overrides(_kind: ResourceType, _name: str) -> Mapping[str, str]:
+    return {}
 
 
 @dataclass(frozen=True)
 class ConfigView:
-    """`topic_overrides` gives the overrides of a topic by its name, or None if there is no such topic."""
+    """`topic_overrides` gives the overrides of a topic by its name, or None if there is no such topic.
+
+    `named_overrides` gives those of groups and client metrics, which need not exist.
+    """
 
     config: BrokerConfig
     dynamic: DynamicOverrides
     topic_overrides: Callable[[str], Mapping[str, str] | None]
+    named_overrides: Callable[[ResourceType, str], Mapping[str, str]] = _no_overrides
 
     @cached_property
     def effective(self) -> BrokerConfig:
@@ -40,6 +51,13 @@ class ConfigView:
         if overrides is None:
             raise ConfigRefused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         return overrides
+
+    def named(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """Return the overrides of a group or of client metrics. Raises ConfigRefused without a name."""
+        if not name:
+            label = kind.name.lower().replace("_", " ")
+            raise ConfigRefused(Code.INVALID_REQUEST, f"{label}: there are no common settings; give a name")
+        return self.named_overrides(kind, name)
 
     def names_this_broker(self, resource_name: str) -> bool:
         """Whether a broker resource is this broker ("" is all of them). Raises ConfigRefused for another."""

@@ -13,7 +13,7 @@ defaults from others, a topic's value is a default unless the topic overrides it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import dropwhile
 from operator import attrgetter
@@ -22,11 +22,15 @@ from typing import NamedTuple
 
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_both_ids
 from ottla.broker.settings.broker_table import BROKER_SETTINGS, sharing
+from ottla.broker.settings.client_metrics import METRICS_SETTINGS
+from ottla.broker.settings.config_changes import unknown_type
 from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.group_table import GROUP_SETTINGS
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_secret
 from ottla.broker.settings.listeners import Listener
-from ottla.broker.settings.setting import Setting, UpdateMode
+from ottla.broker.settings.loggers import logger_levels
+from ottla.broker.settings.setting import Setting, SettingTable, UpdateMode
 from ottla.broker.settings.topic_settings import ConfigRefused
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS
 from ottla.model.error_codes import Code
@@ -52,6 +56,9 @@ class ValueSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -320,12 +327,44 @@ def _ignored_entry(name: str, text: str) -> DescribedSetting:
 def _entries(resource: DescribeConfigsResource, view: ConfigView) -> list[DescribedSetting]:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
+        if not name:
+            raise ConfigRefused(Code.INVALID_TOPIC_EXCEPTION, "topics have no common settings; name a topic")
         return described_topic(view.config, view.existing(name), view.dynamic)
     if resource.resource_type == ResourceType.BROKER:
         if view.names_this_broker(name):
             return described_broker(view.config, view.dynamic)
         return described_defaults(view.dynamic)
-    raise ConfigRefused(
-        Code.INVALID_REQUEST,
-        f"resource type {resource.resource_type}: only topics (2) and brokers (4) have settings",
+    if resource.resource_type == ResourceType.GROUP:
+        return _named(GROUP_SETTINGS, view.named(ResourceType.GROUP, name), ValueSource.GROUP)
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        overrides = view.named(ResourceType.CLIENT_METRICS, name)
+        return _named(METRICS_SETTINGS, overrides, ValueSource.CLIENT_METRICS)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if not view.names_this_broker(name):
+            raise ConfigRefused(Code.INVALID_REQUEST, "loggers belong to a broker: name it")
+        return [_logger_entry(*level) for level in logger_levels().items()]
+    raise unknown_type(resource.resource_type)
+
+
+def _named(table: SettingTable, overrides: Mapping[str, str], source: ValueSource) -> list[DescribedSetting]:
+    """The settings of a group or of client metrics: all that there are, with what was set."""
+    described = []
+    for row in sorted(table.values(), key=attrgetter("name")):
+        default = ValueSynonym(row.name, text_of(row.default), ValueSource.DEFAULT)
+        given = _given((row.name,), ((source, overrides),))
+        described.append(
+            replace(_broker_entry(row, (*given, default)), read_only=False, type=_type(row.kind))
+        )
+    return described
+
+
+def _logger_entry(name: str, level: str) -> DescribedSetting:
+    return DescribedSetting(
+        name=name,
+        value=level,
+        source=ValueSource.DYNAMIC_LOGGER,
+        is_default=False,
+        type=ConfigType.UNKNOWN,
+        documentation="",
+        synonyms=(),
     )

@@ -74,6 +74,7 @@ class Catalog:
         self.losses: list[str] = []  # changes that the journal had and that are gone
         self.topics: dict[str, Topic] = {}
         self.broker_overrides: dict[str, Mapping[str, str]] = {}  # by broker id; "" is the default for all
+        self.entities: dict[str, dict[str, Mapping[str, Any]]] = {}  # settings of groups, quotas: by kind
         self._lines: dict[str, tuple[Topic, str]] = {}
         self.cluster_id = ""  # as in meta.properties, which may be lost; written with the next change
         self.producer_ids_end = 0  # below it, every id may have been given out
@@ -97,6 +98,7 @@ class Catalog:
             self.cluster_id = str(content.get("cluster_id", ""))
             self.producer_ids_end = int(content["producer_ids_end"])
             self.broker_overrides = dict(content["broker_overrides"])
+            self.entities = {kind: dict(named) for kind, named in content.get("entities", {}).items()}
             self.topics = {name: _topic(name, fields) for name, fields in content["topics"].items()}
             self._generation = str(content.get("generation", ""))
             self._bytes = len(data)
@@ -136,6 +138,17 @@ class Catalog:
         """Replace what admin clients have set for a broker; the empty id stands for all brokers."""
         self._change([{"broker": broker_id, "overrides": dict(overrides)}])
         self.broker_overrides[broker_id] = dict(overrides)
+
+    def entity(self, kind: str, name: str) -> Mapping[str, Any]:
+        """Return what is known of something that has a name, such as the settings of a group."""
+        return self.entities.get(kind, {}).get(name, {})
+
+    def set_entities(self, kind: str, changes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace what is known of things of a kind, all at once; nothing known forgets a thing."""
+        stored = [{"kind": kind, "name": name, "known": dict(known)} for name, known in changes.items()]
+        self._change(stored)
+        for change in stored:
+            self._replay(change)
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Note the cluster that the directory has joined."""
@@ -187,6 +200,7 @@ class Catalog:
             "cluster_id": self.cluster_id,
             "producer_ids_end": self.producer_ids_end,
             "broker_overrides": self.broker_overrides,
+            "entities": self.entities,
         }
         head = json.dumps(state)[:-1]
         body = ",\n".join(self._line(topic) for topic in self.topics.values())
@@ -205,6 +219,12 @@ class Catalog:
             self.cluster_id = str(change["cluster_id"])
         elif "broker" in change:
             self.broker_overrides[change["broker"]] = dict(change["overrides"])
+        elif "kind" in change:
+            named = self.entities.setdefault(change["kind"], {})
+            if change["known"]:
+                named[change["name"]] = change["known"]
+            else:
+                named.pop(change["name"], None)
         elif "fields" in change:
             self.topics[change["topic"]] = _topic(change["topic"], change["fields"])
         else:

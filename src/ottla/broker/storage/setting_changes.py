@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_dynamic
 from ottla.broker.settings.config_changes import ConfigChangeOutcome
 from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.loggers import apply_levels
 from ottla.broker.settings.topic_settings import ConfigRefused, topic_config
 from ottla.broker.storage.topic_changes import TopicChanges
 from ottla.broker.storage.topic_store import TopicStore
@@ -19,6 +21,8 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 
 ALL_BROKERS = ""
+ENTITIES_MAX = 10_000
+"""Groups with settings of their own, quotas, and so on: each stays until somebody removes it."""
 
 
 class SettingChanges:
@@ -35,6 +39,7 @@ class SettingChanges:
             _as_started(self._store.started_with, broker_id),
             self._store.dynamic,
             lambda name: topics[name].overrides if name in topics else None,
+            lambda kind, name: self._store.catalog.entity(kind.name, name),
         )
 
     def carry_out(self, outcomes: Iterable[ConfigChangeOutcome]) -> list[ConfigChangeOutcome]:
@@ -51,6 +56,11 @@ class SettingChanges:
                 return outcome
             if outcome.resource_type == ResourceType.BROKER:
                 self.configure_brokers(outcome.resource_name, outcome.overrides)
+            elif outcome.resource_type == ResourceType.BROKER_LOGGER:
+                apply_levels(outcome.overrides)
+            elif outcome.resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+                kind = ResourceType(outcome.resource_type).name
+                self.set_entities(kind, {outcome.resource_name: outcome.overrides})
             else:
                 self._topics.configure(outcome.resource_name, outcome.overrides)
         except ConfigRefused as error:
@@ -58,6 +68,18 @@ class SettingChanges:
         except KafkaError as error:
             return replace(outcome, overrides=None, error_code=error.code, error_message=str(error))
         return outcome
+
+    def set_entities(self, kind: str, changes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace what is known of groups, quotas and the like, kept through restarts. Raises KafkaError."""
+        catalog = self._store.catalog
+        new = [name for name, fields in changes.items() if fields and not catalog.entity(kind, name)]
+        if len(catalog.entities.get(kind, ())) + len(new) > ENTITIES_MAX:
+            reason = f"{kind}: there are {ENTITIES_MAX} already; remove some"
+            raise KafkaError(Code.POLICY_VIOLATION, reason)
+        try:
+            catalog.set_entities(kind, changes)
+        except StorageError as error:
+            raise KafkaError(Code.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _check_broker(self, broker_id: str) -> None:
         first = str(self._store.started_with.broker_id)
