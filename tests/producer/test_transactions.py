@@ -18,6 +18,7 @@ from ottla import (
     GroupConsumer,
     GroupMetadata,
     KafkaError,
+    OttlaError,
     Producer,
     ProducerFenced,
     TopicAndPartition,
@@ -25,7 +26,7 @@ from ottla import (
     replay,
 )
 from ottla.admin import NewTopic
-from ottla.producer import transaction_link
+from ottla.producer import PreparedTransaction, TransactionEnder, transaction_link
 from tests.naming import name_after_test
 from tests.waiting import wait_for
 from tools.peers import KAFKA_3, KAFKA_4, RealKafka
@@ -281,3 +282,50 @@ def test_positions_are_not_committed_in_two_ways(broker: EmbeddedBroker) -> None
         pytest.raises(ConfigError, match=r"set enable\.auto\.commit=false"),
     ):
         _ = consumer.group_metadata
+
+
+def handed_over(bootstrap: str, topic: str) -> PreparedTransaction:
+    """A transaction of a producer that is gone."""
+    with transactional(bootstrap, topic) as producer:
+        producer.begin()
+        producer.send(topic, "prepared")
+        prepared = producer.hand_over()
+        with pytest.raises(ConfigError, match="begin one"):
+            producer.send(topic, "late")
+    assert prepared is not None
+    return prepared
+
+
+def test_a_transaction_is_handed_over_and_committed_by_another_process(bootstrap: str, topic: str) -> None:
+    prepared = handed_over(bootstrap, topic)
+    assert seen(bootstrap, topic) == []
+    for _ in range(2):  # the second is recognised
+        with TransactionEnder(bootstrap_servers=bootstrap) as ender:
+            ender.end(prepared, is_commit=True)
+    expect(bootstrap, topic, [b"prepared"])
+    with TransactionEnder(bootstrap_servers=bootstrap) as ender, pytest.raises(OttlaError) as refused:
+        ender.end(prepared, is_commit=False)
+    assert isinstance(refused.value, ProducerFenced | TransactionAborted)
+
+
+def test_a_transaction_is_handed_over_and_aborted(bootstrap: str, topic: str) -> None:
+    prepared = handed_over(bootstrap, topic)
+    with TransactionEnder(bootstrap_servers=bootstrap) as ender:
+        ender.end(prepared, is_commit=False)
+    with transactional(bootstrap, topic) as producer:
+        producer.begin()
+        assert producer.hand_over() is None  # nothing was sent
+        with producer.transaction():
+            producer.send(topic, "next")
+    expect(bootstrap, topic, [b"next"])
+
+
+def test_an_id_is_resumed_unless_somebody_has_taken_it_over(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as first:
+        identity = first.init_transactions()
+    with transactional(bootstrap, topic) as second:
+        assert second.init_transactions(identity) > identity
+    with TransactionEnder(bootstrap_servers=bootstrap) as ender:
+        ender.take_over(f"id-{topic}")
+    with transactional(bootstrap, topic) as third, pytest.raises(ProducerFenced):
+        third.init_transactions(identity)

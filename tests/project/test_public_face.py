@@ -129,7 +129,7 @@ ATTRIBUTES: dict[type, str] = {
         pause position resume retry seek skip stopped tail topic topic_partition
     """,
     Producer: """
-        abort begin check_brokers close commit flush init_transactions send send_batch
+        abort begin check_brokers close commit flush hand_over init_transactions send send_batch
         send_offsets send_whole transaction
     """,
     Replay: "batches chunks close errors messages progress ranges schema to_table topic",

@@ -113,5 +113,30 @@ def test_a_repeated_batch_is_read_once(
     assert places(late) == {(partition, offset) for partition, offset in places(once) if offset >= 40}
 
 
+def test_a_repeated_batch_with_exactly_once_writes_nothing(
+    spark: Any, broker: EmbeddedBroker, read: Reads, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    """The driver dies after the transactions are committed and before the batch counts as done."""
+    out = f"{topic}-out"
+    broker.create_topic(out, 2)
+    fill(topic, range(90))
+    kafka = {"kafka.bootstrap.servers": broker.bootstrap}
+
+    def run() -> None:
+        reader = spark.readStream.format("ottla").options(**kafka).option("minRecordsPerTask", "0")
+        frame = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+        writer = frame.select("value").writeStream.format("ottla").options(**kafka).option("topic", out)
+        writer = writer.option("exactlyOnce", "true").option("checkpointLocation", str(tmp_path))
+        assert writer.trigger(availableNow=True).start().awaitTermination(200)
+
+    run()
+    for commit in (tmp_path / "commits").iterdir():
+        commit.unlink()
+    fill(topic, range(90, 120))
+    run()
+    assert values(read(subscribe=out, **{"kafka.isolation.level": "read_committed"})) == list(range(120))
+    assert values(read(subscribe=out)) == list(range(120))
+
+
 def places(tasks: list[list[dict[str, Any]]]) -> set[tuple[int, int]]:
     return {(row["partition"], row["offset"]) for task in tasks for row in task}

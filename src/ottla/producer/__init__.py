@@ -12,6 +12,7 @@ The way of a record, file by file:
     sender              a thread for each broker: encodes (produce_requests), sends, reports the answers
     settlement          reports outcomes to submissions (deliveries)
     transactions        begin, commit, abort: tells the coordinators through transaction_link
+    transaction_ender   ends transactions that producers have handed over (prepared_transaction)
 
 Two more threads: `scout` asks about the cluster, `upkeep` watches the time. Threads call methods of owners,
 never their locks. `accumulator`, `partition_queue`, `batches`, `parts`, `sequences` and
@@ -21,12 +22,16 @@ never their locks. `accumulator`, `partition_queue`, `batches`, `parts`, `sequen
 from __future__ import annotations
 
 from ottla.producer.deliveries import BatchDelivery, BufferFull, Delivery, RecordMetadata
+from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.producer import Producer
+from ottla.producer.transaction_ender import TransactionEnder
 
 __all__ = [
     "BatchDelivery",
     "BufferFull",
     "Delivery",
+    "PreparedTransaction",
     "Producer",
     "RecordMetadata",
+    "TransactionEnder",
 ]

@@ -25,8 +25,10 @@ from ottla.producer.deliveries import (
 )
 from ottla.producer.engine import ProducerEngine
 from ottla.producer.partitioners import ColumnPartitioner, PartitionerChoice, RowPartitioner
+from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.rows import HeaderPairs
+from ottla.producer.sequences import Identity
 
 INTERRUPTED_CLOSE_S = 1.0
 ROUND_ROBIN = "round_robin"
@@ -188,15 +190,16 @@ class Producer:
         if self._engine.transactions.is_open:
             self.abort()
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, resumed: Identity | None = None) -> Identity:
         """Take over the transactional.id: older producers of it are refused, their open transaction aborted.
 
-        `begin` does it too, the first time. Waits up to max.block.ms. Raises KafkaError if the coordinator
-        refuses, LocalProtocolError if the brokers have no transactions, and what connections raise; then it
-        may be called again.
+        Returns the producer's id and epoch. With those of an earlier producer as `resumed` it raises
+        ProducerFenced if anybody has taken over since. `begin` does it too, the first time. Waits up to
+        max.block.ms. Raises KafkaError if the coordinator refuses, LocalProtocolError if the brokers have no
+        transactions, and what connections raise; then it may be called again.
         """
         check_not_in_callback("init_transactions")
-        self._engine.transactions.init()
+        return self._engine.transactions.init(resumed)
 
     def begin(self) -> None:
         """Begin a transaction. Raises as `init_transactions`, ProducerFenced, and ConfigError if one is open.
@@ -216,6 +219,15 @@ class Producer:
         """
         check_not_in_callback("commit")
         self._engine.transactions.commit()
+
+    def hand_over(self) -> PreparedTransaction | None:
+        """Send everything, wait until it is acknowledged, and leave the end to `TransactionEnder`.
+
+        Returns what another process needs to end it; None if nothing was sent. Until it is ended, `begin`
+        would abort it. Raises TransactionAborted if a record failed: call `abort`. Raises ProducerFenced.
+        """
+        check_not_in_callback("hand_over")
+        return self._engine.transactions.hand_over()
 
     def abort(self) -> None:
         """Take back everything since `begin`: what was sent, and the offsets; the rest is not sent.

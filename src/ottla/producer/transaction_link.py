@@ -64,7 +64,10 @@ REGISTRATION_MS = 1_000.0
 
 
 class TransactionLink(Closing):
-    """Calls of any thread, one at a time; whoever holds `lock` excludes the others for longer."""
+    """Calls of any thread, one at a time; whoever holds `lock` excludes the others for longer.
+
+    `transactional_id` and `is_implicit` are those of the transaction that calls are about.
+    """
 
     def __init__(
         self, config: ProducerConfig, metadata: ClusterMetadata, clock: Clock, chance: random.Random
@@ -72,7 +75,7 @@ class TransactionLink(Closing):
         self.lock = threading.RLock()
         self.is_implicit = False  # whether the next transaction uses the newer protocol
         self._config = config
-        self._transactional_id = config.transactional_id or ""
+        self.transactional_id = config.transactional_id or ""
         self._clock = clock
         self._chance = chance
         self._interruption = Interruption()
@@ -97,7 +100,7 @@ class TransactionLink(Closing):
         def ask(connection: Connection) -> Identity:
             version = connection.version_for(InitProducerIdRequest.API, at_most=INIT_VERSION_MAX)
             request = InitProducerIdRequest(
-                transactional_id=self._transactional_id,
+                transactional_id=self.transactional_id,
                 transaction_timeout_ms=self._config.transaction_timeout_ms,
             )
             if current is not None:
@@ -120,7 +123,7 @@ class TransactionLink(Closing):
         def ask(connection: Connection) -> None:
             topics = by_topic(TopicAndPartition(*each) for each in partitions)
             request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self._transactional_id,
+                v3_and_below_transactional_id=self.transactional_id,
                 v3_and_below_producer_id=identity.producer_id,
                 v3_and_below_producer_epoch=identity.epoch,
                 v3_and_below_topics=[
@@ -147,7 +150,7 @@ class TransactionLink(Closing):
 
         def ask(connection: Connection) -> Identity | None:
             request = EndTxnRequest(
-                transactional_id=self._transactional_id,
+                transactional_id=self.transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 committed=is_commit,
@@ -174,7 +177,7 @@ class TransactionLink(Closing):
 
         def add(connection: Connection) -> None:
             request = AddOffsetsToTxnRequest(
-                transactional_id=self._transactional_id,
+                transactional_id=self.transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 group_id=group.group_id,
@@ -203,7 +206,7 @@ class TransactionLink(Closing):
         self, identity: Identity, group: GroupMetadata, offsets: Offsets
     ) -> TxnOffsetCommitRequest:
         return TxnOffsetCommitRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
             group_id=group.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
@@ -231,7 +234,7 @@ class TransactionLink(Closing):
         kind: CoordinatorKind = CoordinatorKind.TRANSACTION,
     ) -> T:
         """The answer of a coordinator; asks again until the deadline."""
-        key = key or self._transactional_id
+        key = key or self.transactional_id
         failure: OttlaError | None = None
         for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
             try:
@@ -252,7 +255,7 @@ class TransactionLink(Closing):
 
     def _why_fenced(self, error: OttlaError) -> str:
         return (
-            f"this producer is not that of transactional.id {self._transactional_id!r} any more: a newer one"
+            f"this producer is not that of transactional.id {self.transactional_id!r} any more: a newer one"
             f" has started, or a transaction took longer than transaction.timeout.ms="
             f"{self._config.transaction_timeout_ms}, and was aborted. Close it ({error})"
         )
@@ -272,12 +275,12 @@ class TransactionLink(Closing):
 
     def _check(self, code: int, what: str) -> None:
         if code:
-            raise KafkaError(code, f"transactional.id {self._transactional_id!r}, {what}")
+            raise KafkaError(code, f"transactional.id {self.transactional_id!r}, {what}")
 
     def _check_all(self, codes: Mapping[str, int]) -> None:
         """Raise the worst error: one that ends the transaction before one that passes."""
         errors = [
-            KafkaError(code, f"transactional.id {self._transactional_id!r}, {name}")
+            KafkaError(code, f"transactional.id {self.transactional_id!r}, {name}")
             for name, code in codes.items()
             if code
         ]

@@ -5,7 +5,8 @@ refuses every older producer of the same transactional.id from then on. Between 
 transaction records are taken. If one of them fails, the transaction has failed: nothing more is sent, and it
 can only be aborted. `commit` first waits until everything is acknowledged; `abort` drops what is not sent and
 waits for what is in flight. Only then the coordinator is told. If it does not answer, the state stays, and
-the same call may be repeated: the coordinator knows its first answer.
+the same call may be repeated: the coordinator knows its first answer. `hand_over` waits as `commit` does, and
+tells the coordinator nothing: whoever gets the transaction's identity ends it (`prepared_transaction`).
 
 There are two protocols. With the older one the coordinator must know a partition before it is written to
 (AddPartitionsToTxn). With transaction.version 2 (KIP-890) brokers tell the coordinator themselves, and every
@@ -47,6 +48,7 @@ class TransactionEvent(StrEnum):
     FAIL = "a record or a step failed"
     COMMIT = "commit(), all is acknowledged"
     ABORT = "abort()"
+    HAND_OVER = "hand_over(), all is acknowledged"
     ENDED = "the coordinator has ended it"
     FENCE = "the coordinator refuses the producer"
 
@@ -57,7 +59,13 @@ TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionStat
     {
         _S.UNINITIALIZED: {_E.INITIALIZED: _S.READY, _E.FENCE: _S.FENCED},
         _S.READY: {_E.BEGIN: _S.OPEN, _E.FENCE: _S.FENCED},
-        _S.OPEN: {_E.COMMIT: _S.COMMITTING, _E.ABORT: _S.ABORTING, _E.FAIL: _S.FAILED, _E.FENCE: _S.FENCED},
+        _S.OPEN: {
+            _E.COMMIT: _S.COMMITTING,
+            _E.ABORT: _S.ABORTING,
+            _E.HAND_OVER: _S.UNINITIALIZED,
+            _E.FAIL: _S.FAILED,
+            _E.FENCE: _S.FENCED,
+        },
         _S.FAILED: {_E.ABORT: _S.ABORTING, _E.FENCE: _S.FENCED},
         _S.COMMITTING: {
             _E.COMMIT: _S.COMMITTING,

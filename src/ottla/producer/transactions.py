@@ -15,6 +15,7 @@ from ottla.client.metadata import ClusterMetadata
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import ConfigError, OttlaError, ProducerFenced, RequestTimedOut, TransactionAborted
 from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.producer_state import ProducerState
 from ottla.producer.sequences import Identity
 from ottla.producer.transaction_link import Offsets, TransactionLink
@@ -57,13 +58,13 @@ class Transactions:
 
     # ---- the calls of users
 
-    def init(self) -> None:
+    def init(self, resumed: Identity | None = None) -> Identity:
         """See `Producer.init_transactions`."""
         with self._calls:
             if self._machine.state is TransactionState.FENCED:
                 raise self._machine.refusal("init_transactions()")
             if self._machine.state is TransactionState.UNINITIALIZED:
-                self._adopt(self._link.init(None, self._link.deadline()))
+                self._adopt(self._link.init(resumed, self._link.deadline()))
                 self._advance(TransactionEvent.INITIALIZED)
                 LOG.info(
                     "%s: producer id %d, epoch %d",
@@ -71,6 +72,7 @@ class Transactions:
                     self._identity.producer_id,
                     self._identity.epoch,
                 )
+            return self._identity
 
     def begin(self) -> None:
         """See `Producer.begin`."""
@@ -86,14 +88,22 @@ class Transactions:
     def commit(self, limit_ms: float | None = None) -> None:
         """See `Producer.commit`."""
         with self._calls:
-            if self._machine.state is TransactionState.OPEN:
-                self._intake.shut(ConfigError("send(): commit() has begun; call it again, or abort()"))
-                self._wait_settled()
-            is_started = self._close()
+            is_started = self._close_settled("commit()")
             self._advance(TransactionEvent.COMMIT)
             if is_started:
                 self._tell(lambda: self._end(self._link.deadline(limit_ms), is_commit=True))
             self._ended()
+
+    def hand_over(self) -> PreparedTransaction | None:
+        """See `Producer.hand_over`."""
+        with self._calls:
+            is_started = self._close_settled("hand_over()")
+            self._advance(TransactionEvent.HAND_OVER)
+            self._intake.shut(self._machine.refusal("send()"))
+            if not is_started:
+                return None
+            name = self._config.transactional_id or ""
+            return PreparedTransaction(name, *self._identity, self._link.is_implicit)
 
     def abort(self, limit_ms: float | None = None) -> None:
         """See `Producer.abort`."""
@@ -148,6 +158,13 @@ class Transactions:
         self._link.close()
 
     # ---- the end of a transaction
+
+    def _close_settled(self, call: str) -> bool:
+        """Wait until all is stored or has failed, then `_close`."""
+        if self._machine.state is TransactionState.OPEN:
+            self._intake.shut(ConfigError(f"send(): {call} has begun; call it again, or abort()"))
+            self._wait_settled()
+        return self._close()
 
     def _close(self) -> bool:
         """Send nothing more; returns whether the coordinator must be told."""

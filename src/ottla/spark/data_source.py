@@ -88,7 +88,7 @@ class OttlaDataSource(DataSource):
         from ottla.spark.writer import TopicStreamWriter, sink_options
 
         del overwrite
-        return TopicStreamWriter(sink_options(self.options, schema))
+        return TopicStreamWriter(sink_options(self.options, schema, is_stream=True))
 
 
 def schema_of(given: Given) -> StructType:

@@ -112,6 +112,23 @@ SINK_OPTIONS: tuple[Property, ...] = (
     Property("topic", TEXT, "", "Where all rows go, whatever the column `topic` says."),
     INCLUDE_HEADERS,
     Property("rowIdentity", BOOLEAN, default=False, doc="Whether rows carry a header that tells repeats."),
+    Property(
+        "exactlyOnce",
+        BOOLEAN,
+        default=False,
+        doc="Whether rows count once, or not at all, for readers of committed records.",
+    ),
+    Property(
+        "writeId",
+        TEXT,
+        "",
+        "The name of a write that may be repeated: with the same name and batchId its rows count once.",
+    ),
+    Property("batchId", LONG, 0, "The number of the batch, in foreachBatch; it never goes back.", minimum=0),
+    Property(
+        "transactionalIdPrefix", TEXT, "ottla-spark", "How the ids of transactions of exactlyOnce begin."
+    ),
+    Property("decisionTopic", TEXT, "ottla-spark-decisions", "Where the decisions of exactlyOnce are kept."),
     Property("checkpointLocation", TEXT, "", "Spark's own."),
     Property("queryName", TEXT, "", "Spark's own."),
 )

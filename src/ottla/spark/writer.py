@@ -2,7 +2,8 @@
 
 Columns are those of Spark's own connector: value, and optionally key, topic, partition and headers; and
 timestamp, which is an addition. Others are ignored. A task is done when all of its records are acknowledged.
-Within a task, sends are idempotent; a task that is tried again writes its rows again (see `row_identity`).
+Within a task, sends are idempotent; a task that is tried again writes its rows again (see `row_identity`),
+unless they are written in transactions (see `exactly_once`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ from pyspark.sql.types import (
 )
 
 from ottla.model.errors import ConfigError
-from ottla.producer import Producer
+from ottla.producer import PreparedTransaction, Producer
 from ottla.producer.producer_config import ProducerConfig
 from ottla.records.columns import HEADER, HEADERS
+from ottla.spark.exactly_once.settings import ExactlyOnce, exactly_once
+from ottla.spark.exactly_once.write_driver import Plan, WriteDriver
+from ottla.spark.exactly_once.write_tasks import close_producers, prepare
 from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
 from ottla.spark.range_reader import settle_in
 from ottla.spark.row_identity import TaskIdentity, partitioned_by_identity, with_identity
@@ -56,12 +60,22 @@ class SinkOptions:
     properties: tuple[tuple[str, object], ...]
     has_identity: bool
     columns: tuple[str, ...]
+    write_id: str = ""
+    batch: int = 0
+    exactly_once: ExactlyOnce | None = None
+
+    @property
+    def driver(self) -> WriteDriver:
+        """The driver's part of a write in transactions."""
+        assert self.exactly_once is not None
+        return WriteDriver(self.exactly_once, dict(self.properties))
 
 
-def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+def sink_options(options: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> SinkOptions:
     """Parse and check, also against the DataFrame's columns. Raises ConfigError."""
     given = parse_options(SINK_OPTIONS, options)
     properties = client_properties(given.kafka)
+    once = exactly_once(given, properties, is_stream=is_stream)
     ProducerConfig.from_properties(properties)  # raises for what is wrong, here and not in the executors
     topic = given.values["topic"]
     columns = tuple(field.name for field in schema.fields if field.name in _TYPES)
@@ -75,62 +89,128 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         raise ConfigError(f"there is no column value; there are {', '.join(schema.fieldNames())}: rename one")
     if not topic and "topic" not in columns:
         raise ConfigError("no topic: set the option topic, or add a column topic")
-    return SinkOptions(topic, tuple(sorted(properties.items())), given.values["rowIdentity"], columns)
+    return SinkOptions(
+        topic,
+        tuple(sorted(properties.items())),
+        given.values["rowIdentity"],
+        columns,
+        given.values["writeId"],
+        given.values["batchId"],
+        once,
+    )
 
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """What a task reports to the driver. The rest is that of a write in transactions."""
 
     rows: int
+    query: str = ""
+    plan: Plan | None = None
+    prepared: PreparedTransaction | None = None
 
 
-class TopicWriter(DataSourceArrowWriter):
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class _PlannedWriter:
+    """Spark pickles a writer when it plans a write, and at no other time: then transactions are planned."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._plan: Plan | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._options.exactly_once is not None and self._plan is None:
+            self._plan = self._options.driver.plan()
+        return self.__dict__
+
+    def _written(self, batches: Iterable[pa.RecordBatch], query: str, epoch: int) -> TaskWritten:
+        """In an executor."""
+        settle_in()
+        context = TaskContext.get()
+        task = TaskIdentity(query, epoch, context.partitionId() if context is not None else 0)
+        options, plan = self._options, self._plan
+        if plan is None:
+            return TaskWritten(send_rows(batches, options, task), query)
+        if plan.is_decided(query, epoch):
+            return TaskWritten(0, query, plan)
+        rows, prepared = prepare(
+            plan,
+            lambda name: _producer(options, {"transactional.id": name}),
+            lambda producer: _sent(producer, batches, options, task),
+        )
+        return TaskWritten(rows, query, plan, prepared)
+
+    def _commit(self, messages: Messages, batch: int) -> None:
+        """On the driver, when all tasks are done."""
+        written = [message for message in messages if isinstance(message, TaskWritten)]
+        if self._options.exactly_once is not None and written:
+            plan, query = written[0].plan, written[0].query
+            assert plan is not None
+            self._options.driver.commit(plan, query, batch, _prepared(written))
+        rows = sum(message.rows for message in written)
+        log.info("batch %d: %d rows are written by %d tasks", batch, rows, len(messages))
+
+    def _abort(self, messages: Messages) -> None:
+        """On the driver, if a task has failed for good."""
+        if self._options.exactly_once is not None:
+            self._options.driver.abort(_prepared(messages))
+
+
+def _prepared(messages: Iterable[WriterCommitMessage | None]) -> list[PreparedTransaction]:
+    return [
+        message.prepared
+        for message in messages
+        if isinstance(message, TaskWritten) and message.prepared is not None
+    ]
+
+
+class TopicWriter(_PlannedWriter, DataSourceArrowWriter):
     """df.write.format("ottla")"""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
-        self._job = uuid.uuid4().hex  # the tasks of one write have it in common
+        super().__init__(options)
+        # The tasks of one write have it in common.
+        self._job = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In an executor."""
-        return _write(iterator, self._options, self._job, 0)
+        return self._written(iterator, self._job, self._options.batch)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Messages) -> None:
         """On the driver, when all tasks are done."""
-        rows = sum(message.rows for message in messages if isinstance(message, TaskWritten))
-        log.info("%d rows are written by %d tasks", rows, len(messages))
+        self._commit(messages, self._options.batch)
+
+    def abort(self, messages: Messages) -> None:
+        """On the driver, if a task has failed for good."""
+        self._abort(messages)
 
 
-class TopicStreamWriter(DataSourceStreamArrowWriter):
+class TopicStreamWriter(_PlannedWriter, DataSourceStreamArrowWriter):
     """df.writeStream.format("ottla")"""
-
-    def __init__(self, options: SinkOptions) -> None:
-        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In an executor."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch = context.getLocalProperty(BATCH_ID) if context is not None else None
-        return _write(iterator, self._options, query or "", int(batch or 0))
+        if self._plan is not None and (not query or batch is None):
+            raise ConfigError("exactlyOnce: Spark does not say which batch of which query this is")
+        return self._written(iterator, query or "", int(batch or 0))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """On the driver, when all tasks of a batch are done."""
-        rows = sum(message.rows for message in messages if isinstance(message, TaskWritten))
-        log.info("batch %d: %d rows are written by %d tasks", batchId, rows, len(messages))
+        self._commit(messages, batchId)
 
-
-def _write(batches: Iterable[pa.RecordBatch], options: SinkOptions, query: str, epoch: int) -> TaskWritten:
-    settle_in()
-    context = TaskContext.get()
-    identity = TaskIdentity(query, epoch, context.partitionId() if context is not None else 0)
-    return TaskWritten(send_rows(batches, options, identity))
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803
+        """On the driver, if a task of a batch has failed for good."""
+        self._abort(messages)
 
 
 # --- in the executors
 
-_kept: dict[SinkOptions, Producer] = {}
+_kept: dict[tuple[object, bool], Producer] = {}
 
 
 def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: TaskIdentity) -> int:
@@ -138,33 +218,51 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Tas
 
     Raises why a record failed.
     """
-    rows = 0
     producer = _producer_of(options)
     try:
-        for batch in batches:
-            columns = records_of(batch, options, task, rows)
-            for topic, part in by_topic(batch, columns, options):
-                producer.send_batch(topic, part)
-            rows += batch.num_rows
+        rows = _sent(producer, batches, options, task)
         producer.flush()
     except BaseException:
         # What it still has to send belongs to a task that has failed, and will be sent again.
-        _kept.pop(options, None)
+        _kept.pop(_key(options), None)
         _abandon(producer)
         raise
     return rows
 
 
+def _sent(
+    producer: Producer, batches: Iterable[pa.RecordBatch], options: SinkOptions, task: TaskIdentity
+) -> int:
+    """Hand in all rows, and return their number."""
+    rows = 0
+    for batch in batches:
+        columns = records_of(batch, options, task, rows)
+        for topic, part in by_topic(batch, columns, options):
+            producer.send_batch(topic, part)
+        rows += batch.num_rows
+    return rows
+
+
+def _producer(options: SinkOptions, more: Mapping[str, object]) -> Producer:
+    partitioner = partitioned_by_identity if options.has_identity else None
+    return Producer({**dict(options.properties), **more}, column_partitioner=partitioner)
+
+
 def _producer_of(options: SinkOptions) -> Producer:
-    if options not in _kept:
+    key = _key(options)
+    if key not in _kept:
         close_producer()
-        partitioner = partitioned_by_identity if options.has_identity else None
-        _kept[options] = Producer(dict(options.properties), column_partitioner=partitioner)
-    return _kept[options]
+        _kept[key] = _producer(options, {})
+    return _kept[key]
+
+
+def _key(options: SinkOptions) -> tuple[object, bool]:
+    return options.properties, options.has_identity
 
 
 def close_producer() -> None:
-    """Close the worker's producer, if there is one."""
+    """Close the worker's producers, if there are any."""
+    close_producers()
     while _kept:
         _kept.popitem()[1].close()
 

@@ -1,0 +1,91 @@
+"""A decision: the transactions of a batch that are to be committed, whatever happens. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ottla.model.errors import RemoteProtocolError
+from ottla.producer.prepared_transaction import PreparedTransaction
+
+VERSION = 1
+COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+ONGOING = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`query` is the id of a streaming query, or empty. It has no transactions if the next one was void."""
+
+    query: str
+    batch: int
+    transactions: tuple[PreparedTransaction, ...]
+
+    def covers(self, query: str, batch: int) -> bool:
+        """Whether a batch was decided: batches of a query come in order, so all up to this one were."""
+        return self.query == query and batch <= self.batch
+
+    def encode(self) -> bytes:
+        """The value of its record."""
+        content = {
+            "version": VERSION,
+            "query": self.query,
+            "batch": self.batch,
+            "transactions": [list(one) for one in self.transactions],
+        }
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Raises RemoteProtocolError."""
+        try:
+            content: Any = json.loads(value)
+            if content["version"] != VERSION:
+                raise RemoteProtocolError(
+                    f"a decision of version {content['version']}, and this program knows {VERSION}: a newer "
+                    "ottla has written it; use that one"
+                )
+            transactions = tuple(
+                PreparedTransaction(str(name), int(producer_id), int(epoch), bool(is_implicit))
+                for name, producer_id, epoch, is_implicit in content["transactions"]
+            )
+            return cls(str(content["query"]), int(content["batch"]), transactions)
+        except (ValueError, TypeError, KeyError) as error:
+            raise RemoteProtocolError(f"a decision that cannot be read: {value[:200]!r}") from error
+
+
+def last_of(name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> Decision | None:
+    """The last decision under a name, from all keys and values in their order."""
+    last = None
+    for key, value in records:
+        if key == name.encode():
+            last = value
+    return None if last is None else Decision.decode(last)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a coordinator says about a transactional id."""
+
+    state: str
+    producer_id: int
+    epoch: int
+
+
+def is_open(transaction: PreparedTransaction, seen: Seen | None) -> bool:
+    """Whether it waits for its end."""
+    return seen is not None and seen == Seen(ONGOING, transaction.producer_id, transaction.epoch)
+
+
+def is_committed(transaction: PreparedTransaction, seen: Seen | None) -> bool:
+    """Whether it was committed; by transaction.version 2 the end has given its id the next epoch.
+
+    The next producer id, if the epochs are used up.
+    """
+    if seen is None or seen.state not in COMMITTED:
+        return False
+    if seen.producer_id != transaction.producer_id:
+        return transaction.is_implicit and seen.epoch == 0
+    return seen.epoch in {transaction.epoch, transaction.epoch + 1}
