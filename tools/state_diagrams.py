@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ottla.broker.groups.coordinator import state as group_state
+from ottla.broker.security import sasl_session
 from ottla.broker.transactions.coordinator import state as coordinated_state
 from ottla.consumer.classic import gate, ownership, rebalancer
 from ottla.consumer.coordinated import member_state
@@ -62,6 +63,13 @@ MACHINES = (
         "The other end of it.",
         server_connection.ServerState.OPEN,
         _by_state(server_connection.TRANSITIONS),
+    ),
+    Machine(
+        "A client's login",
+        "ottla/broker/security/sasl_session.py: TRANSITIONS",
+        "SASL on one connection of a broker: which requests are answered when.",
+        sasl_session.SaslState.START,
+        _by_state(sasl_session.TRANSITIONS),
     ),
     Machine(
         "Version discovery",

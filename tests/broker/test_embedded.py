@@ -409,7 +409,7 @@ def test_a_deleted_topic_is_gone_and_can_be_made_anew(one_broker: EmbeddedBroker
         ({"num.partition": "3"}, "num.partition is not a property of a broker.*num.partitions"),
         ({"num.partitions": "many"}, "num.partitions=many"),
         ({"num.partitions": "0"}, "num.partitions=0"),
-        ({"listeners": "SSL://127.0.0.1:0"}, "listeners=SSL://127.0.0.1:0.*only PLAINTEXT"),
+        ({"listeners": "SSL://127.0.0.1:0"}, "listener.name.ssl.ssl.keystore.location.*needs a key store"),
         ({"listeners": "127.0.0.1:0"}, "listeners=127.0.0.1:0.*PROTOCOL://host:port"),
         ({"listeners": "PLAINTEXT://0.0.0.0:0"}, "advertised.listeners.*0.0.0.0"),
         ({"ottla.flush": "never"}, "ottla.flush=never"),

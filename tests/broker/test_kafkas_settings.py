@@ -92,15 +92,15 @@ def test_several_brokers_are_advertised_with_ports_in_a_row() -> None:
         ).start()
 
 
-def test_what_stands_beside_an_authorizer_is_ignored_with_it(tmp_path: Path) -> None:
-    beside = {
-        "allow.everyone.if.no.acl.found": "true",
-        "super.users": "User:admin",
-        "log.dirs": str(tmp_path),
-    }
-    assert set(BrokerConfig.from_properties(beside).ignored) == beside.keys() - {"log.dirs"}
-    with pytest.raises(ConfigError, match=r"leave it out .* allow.everyone.if.no.acl.found are ignored"):
-        BrokerConfig.from_properties({**beside, "authorizer.class.name": "kafka.Acl"})
+def test_what_stands_beside_an_authorizer_is_known_without_one(tmp_path: Path) -> None:
+    beside = {"allow.everyone.if.no.acl.found": "true", "super.users": "User:admin"}
+    made = BrokerConfig.from_properties({**beside, "log.dirs": str(tmp_path)})
+    assert made.ignored == ()
+    assert not made.authorizer.is_on
+    with pytest.raises(ConfigError, match=r"kafka.Acl: this broker runs no Java classes"):
+        BrokerConfig.from_properties(
+            {**beside, "log.dirs": str(tmp_path), "authorizer.class.name": "kafka.Acl"}
+        )
 
 
 def test_two_phase_commit_is_refused(tmp_path: Path) -> None:

@@ -61,6 +61,21 @@ class Client(Closing):
             raise ConnectionResetError(f"{self._address}: no answer: {event}")
         return event.message
 
+    def bare(self, token: bytes) -> bytes:
+        """Send a frame that is no request, and return the frame that answers it."""
+        self._socket.sendall(len(token).to_bytes(4, "big") + token)
+        size = int.from_bytes(self._exactly(4), "big")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionResetError(f"{self._address}: closed")
+            data += part
+        return data
+
     def close(self) -> None:
         self._wire.close()
         self._socket.close()

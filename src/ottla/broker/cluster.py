@@ -5,6 +5,7 @@
        ├────── leaders: brokers that are up, and the leader of each partition
        ├────── topics, settings: changes of them
        ├────── transactions: the transaction coordinators of all brokers, and the partitions they write to
+       ├────── scram_users: who may log in by SCRAM
        ├────── output: connections with answers to write
        └────── memory: what clients can make the process hold, and what happens at the limit
 
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.output import Output
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
 from ottla.broker.storage.leaders import Leaders
@@ -57,6 +59,7 @@ class Cluster:
         self.topics = TopicChanges(self.store, self.leaders, self.runtime)
         self.settings = SettingChanges(self.store, self.topics)
         self.transactions = TransactionBrokers(self.store)
+        self.scram_users = ScramUsers(self.store.catalog)
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped. Raises StorageError."""

@@ -64,7 +64,7 @@ class EmbeddedBroker(Closing):
         own = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **given})
         self._broker_count = brokers
-        self._ports: list[int] = []
+        self._ports: list[list[int]] = []
         self._forgotten: weakref.finalize[..., object] | None = None
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class EmbeddedBroker(Closing):
             raise ConfigError("this broker is closed and its temporary data is gone: make a new one")
         thread = BrokerThread(self._config, self._broker_count, self._ports)
         thread.start()
-        self._ports = [node.port for node in thread.service.nodes.values()]
+        self._ports = [node.ports for node in thread.service.nodes.values()]
         self._belongings.thread = thread
         self._forgotten = stop_if_forgotten(self, repr(self), self._belongings.close)
         return self
@@ -129,13 +129,17 @@ class EmbeddedBroker(Closing):
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers. Raises ConfigError if the broker does not run."""
+        """What clients of the first listener take as bootstrap.servers. Raises ConfigError if it is down."""
         return self._running().bootstrap
 
     @property
     def port(self) -> int:
-        """The port of the first broker. Raises ConfigError if the broker does not run."""
-        return self._running().nodes[self._config.broker_id].port
+        """The port of the first broker's first listener. Raises ConfigError if it is not up."""
+        return self._running().nodes[self._config.broker_id].ports[0]
+
+    def bootstrap_at(self, listener: str) -> str:
+        """Return what clients of a listener take as bootstrap.servers. Raises ConfigError."""
+        return self._running().bootstrap_at(listener)
 
     @property
     def data_dir(self) -> Path:
@@ -220,7 +224,7 @@ class BrokerThread:
     It knows nothing of the EmbeddedBroker, so that one that is dropped can be collected.
     """
 
-    def __init__(self, config: BrokerConfig, broker_count: int, ports: list[int]) -> None:
+    def __init__(self, config: BrokerConfig, broker_count: int, ports: list[list[int]]) -> None:
         self._config = config
         self._broker_count = broker_count
         self._ports = ports
@@ -279,8 +283,8 @@ class BrokerThread:
 
     async def _start_service(self) -> BrokerService:
         service = BrokerService(self._config, self._broker_count)
-        for node, port in zip(service.nodes.values(), self._ports, strict=False):
-            node.port = port
+        for node, ports in zip(service.nodes.values(), self._ports, strict=False):
+            node.ports = list(ports)
         await service.start()
         return service
 

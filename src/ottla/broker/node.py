@@ -1,12 +1,16 @@
-"""One broker of the process: an id, a listening socket, its connections, and what it coordinates."""
+"""One broker of the process: an id, its listeners, its connections, and what it coordinates."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.handlers.registry import handlers
+from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.security.tls_contexts import HANDSHAKE_S
 from ottla.broker.serving.connection import BrokerConnection, ConnectionContext
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.served_broker import ServedBroker
@@ -24,12 +28,12 @@ IDLE_CHECK_S_MIN = 0.05
 
 
 class Node:
-    """Made, then started; after a stop it may be started again on the same port."""
+    """Made, then started; after a stop it may be started again on the same ports, one for each listener."""
 
-    def __init__(self, cluster: Cluster, broker_id: int, port: int, faults: FaultRules) -> None:
+    def __init__(self, cluster: Cluster, broker_id: int, ports: Sequence[int], faults: FaultRules) -> None:
         store, runtime = cluster.store, cluster.runtime
         self.broker_id = broker_id
-        self.port = port
+        self.ports = list(ports)
         appender = Appender(broker_id, store, cluster.leaders, runtime, cluster.producer_memory)
         self.groups = GroupService(broker_id, store, runtime, cluster.memory.groups, appender)
         self.transactions = TransactionService(broker_id, store, runtime, cluster.transactions)
@@ -47,29 +51,36 @@ class Node:
             groups=self.groups,
             transactions=cluster.transactions,
             coordinated=self.transactions,
+            scram_users=cluster.scram_users,
             memory=cluster.memory,
             served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
         )
-        self._context = ConnectionContext(self.broker, handlers(), self.traffic, faults, cluster.output)
+        self._users = cluster.scram_users
+        self._faults = faults
+        self._output = cluster.output
         self._store = store
         self._runtime = runtime
         self._leaders = cluster.leaders
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether clients can connect."""
-        return self._server is not None
+        return bool(self._servers)
 
     @property
     def address(self) -> Address:
-        """The address for clients."""
+        """The address for clients of the first listener."""
+        return self.address_at(0)
+
+    def address_at(self, number: int) -> Address:
+        """Return the address for clients of a listener."""
         config = self._store.config
-        port = self.port
-        if config.advertised_port:
-            port = config.advertised_port + self.broker_id - config.broker_id
-        return Address(config.advertised_host or config.host, port)
+        listener, port = config.listeners[number], self.ports[number]
+        if listener.advertised_port:
+            port = listener.advertised_port + self.broker_id - config.broker_id
+        return Address(listener.advertised_host or listener.host, port)
 
     async def start(self) -> None:
         """Start alone, beside nodes that run. Raises ConfigError if the port cannot be taken."""
@@ -78,30 +89,49 @@ class Node:
         await self.serve()
 
     async def listen(self) -> None:
-        """Take the port; clients are served from `serve` on. Raises ConfigError."""
-        host = self._store.config.host
+        """Take the ports; clients are served from `serve` on. Raises ConfigError."""
+        for number, listener in enumerate(self._store.config.listeners):
+            security = ListenerSecurity(listener, self._users.find, self._runtime.loop.time)
+            context = ConnectionContext(
+                self.broker, handlers(), self.traffic, self._faults, self._output, security
+            )
+            await self._listen(number, context)
+            if number:
+                self._leaders.advertise(listener.name, self.broker_id, self.address_at(number))
+
+    async def _listen(self, number: int, context: ConnectionContext) -> None:
+        listener, tls = context.security.listener, context.security.tls
         try:
-            self._server = await self._runtime.loop.create_server(
-                lambda: BrokerConnection(self._context), host, self.port, backlog=BACKLOG, start_serving=False
+            server = await self._runtime.loop.create_server(
+                partial(BrokerConnection, context),
+                listener.host,
+                self.ports[number],
+                backlog=BACKLOG,
+                start_serving=False,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+                ssl_shutdown_timeout=CLOSE_S if tls else None,
             )
         except OSError as error:
             raise ConfigError(
-                f"broker {self.broker_id} cannot listen on {host}:{self.port}: {error}"
+                f"broker {self.broker_id} cannot listen on {listener.host}:{self.ports[number]}: {error}"
             ) from error
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._servers.append(server)
+        self.ports[number] = server.sockets[0].getsockname()[1]
 
     async def serve(self) -> None:
         """Serve clients. `Leaders` knows the node by now, so metadata never names leaders that are not up."""
-        assert self._server is not None
-        await self._server.start_serving()
+        for server in self._servers:
+            await server.start_serving()
         self._close_idle()
 
     async def stop(self) -> None:
         """Hand over what this node leads, close the connections, stop listening."""
-        if self._server is None:
+        if not self._servers:
             return
-        server, self._server = self._server, None
-        server.close()
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
         self._leaders.leave(self.broker_id)
         await self._runtime.turn.drain()
         if self._idle_check is not None:

@@ -38,9 +38,7 @@ class BrokerService:
     def __init__(self, config: BrokerConfig, broker_count: int = 1) -> None:
         if broker_count < 1:
             raise ConfigError(f"brokers={broker_count}: at least one is needed")
-        for port in (config.port, config.advertised_port):
-            if port + broker_count - 1 > PORT_MAX:
-                raise ConfigError(f"{broker_count} brokers from port {port} on: {PORT_MAX} is the last port")
+        _check_ports(config, broker_count)
         self.config = config
         self.cluster = Cluster(config)
         self.housekeeping = Housekeeping(self.cluster.store, self.cluster.runtime, self._upkeep())
@@ -48,9 +46,9 @@ class BrokerService:
         self.faults = FaultRules()
         self.nodes: dict[int, Node] = {}
         for number in range(broker_count):
-            port = config.port + number if config.port else 0
+            ports = [listener.port + number if listener.port else 0 for listener in config.listeners]
             broker_id = config.broker_id + number
-            self.nodes[broker_id] = Node(self.cluster, broker_id, port, self.faults)
+            self.nodes[broker_id] = Node(self.cluster, broker_id, ports, self.faults)
         self.metrics = MetricsServer(
             self.cluster.store, self.nodes.values(), self.cluster.runtime.turn.faults
         )
@@ -59,8 +57,16 @@ class BrokerService:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers."""
-        return ",".join(str(node.address) for node in self.nodes.values())
+        """What clients of the first listener take as bootstrap.servers."""
+        return self.bootstrap_at(self.config.listeners[0].name)
+
+    def bootstrap_at(self, listener: str) -> str:
+        """Return what clients of a listener take as bootstrap.servers. Raises ConfigError."""
+        names = [each.name for each in self.config.listeners]
+        if listener.upper() not in names:
+            raise ConfigError(f"no listener is called {listener}; there are {', '.join(names)}")
+        number = names.index(listener.upper())
+        return ",".join(str(node.address_at(number)) for node in self.nodes.values())
 
     async def start(self) -> None:
         """Listen on all nodes, and register them. Raises OttlaError; then nothing is left running."""
@@ -196,6 +202,22 @@ class BrokerService:
     def _coordinator(self, broker_id: int, topic: str) -> GroupService | TransactionService:
         node = self.nodes[broker_id]
         return node.groups if topic == OFFSETS_TOPIC else node.transactions
+
+
+def _check_ports(config: BrokerConfig, broker_count: int) -> None:
+    """Raise ConfigError if the ports of several brokers, which are in a row, run into each other."""
+    taken: set[tuple[str, int]] = set()
+    for listener in config.listeners:
+        for port in (listener.port, listener.advertised_port):
+            if port + broker_count - 1 > PORT_MAX:
+                raise ConfigError(f"{broker_count} brokers from port {port} on: {PORT_MAX} is the last port")
+        ports = {(listener.host, listener.port + number) for number in range(broker_count) if listener.port}
+        if ports & taken:
+            raise ConfigError(
+                f"listeners: {broker_count} brokers take ports in a row, and those of {listener.name} from "
+                f"{listener.port} on belong to another listener; leave more room between them"
+            )
+        taken |= ports
 
 
 def _raise_first(failed: Failed) -> None:

@@ -86,6 +86,10 @@ class FrameReceiver:
         self._end = 0  # one after the last received byte
         self._earned_bytes = 0  # size of recent whole frames: what this peer may announce and be believed
 
+    def allow(self, frame_bytes_max: int) -> None:
+        """Accept frames up to another size from now on: those of a peer that has logged in may be larger."""
+        self._frame_bytes_max = frame_bytes_max
+
     def get_buffer(self, hint: int = -1) -> memoryview:
         """Free room to receive into, never empty; `hint` is the room wanted if a new chunk is due."""
         free_bytes = len(self._chunk) - self._end

@@ -16,7 +16,7 @@ def test_brokers_and_controller_are_ephemeral_and_the_roots_are_there(tmp_path: 
             path for path, node in found.items() if node.stat.ephemeral_owner == one.session.session_id
         ]
         assert ephemerals == ["/brokers/ids/0", "/brokers/ids/1", "/controller"]
-        port = one.service.nodes[1].port
+        port = one.service.nodes[1].ports[0]
         assert one.data("/brokers/ids/1") == {
             "version": 2,
             "host": "127.0.0.1",

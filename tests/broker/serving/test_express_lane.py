@@ -44,7 +44,7 @@ Act = Callable[["Stage"], object]
 class Stage:
     """A broker of two nodes with known topic ids and a clock that stands, and a connection to each node."""
 
-    def __init__(self, data_dir: Path, ports: list[int]) -> None:
+    def __init__(self, data_dir: Path, ports: list[list[int]]) -> None:
         self.data_dir = data_dir
         self.broker = EmbeddedBroker(data_dir, brokers=2)
         self.broker._ports = ports

@@ -34,7 +34,7 @@ def handle(inquiry: Inquiry, request: DescribeClusterRequest) -> DescribeCluster
         controller_id=leaders.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
-            for broker_id, (host, port) in leaders.brokers.items()
+            for broker_id, (host, port) in leaders.at(inquiry.link.listener).items()
         ],
         cluster_authorized_operations=permitted(
             CLUSTER_OPERATIONS, is_asked=request.include_cluster_authorized_operations

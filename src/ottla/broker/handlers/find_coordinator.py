@@ -43,7 +43,7 @@ def _coordinator(inquiry: Inquiry, key: str, key_type: int) -> Coordinator:
             raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, repr(key))
     except KafkaError as error:
         return _refused(key, Code.of(error.code), str(error))
-    host, port = broker.leaders.brokers[partition.leader]
+    host, port = broker.leaders.at(inquiry.link.listener)[partition.leader]
     return Coordinator(key=key, node_id=partition.leader, host=host, port=port)
 
 

@@ -66,7 +66,7 @@ def _all_topics(inquiry: Inquiry, request: MetadataRequest) -> Generator[None, N
         if name in broker.store.partitions:  # it may be deleted between two slices
             topics.append(_described(broker, name))
         yield
-    return _response(broker, request, topics)
+    return _response(inquiry, request, topics)
 
 
 def _named_topics(
@@ -80,7 +80,7 @@ def _named_topics(
         yield from _create_missing(broker, some, request)
         topics += [_named(inquiry, topic, request) for topic in some]
         yield
-    return _response(broker, request, topics)
+    return _response(inquiry, request, topics)
 
 
 def _create_missing(
@@ -101,21 +101,22 @@ def _create_missing(
 
 
 def _response(
-    broker: ServedBroker, request: MetadataRequest, topics: list[MetadataTopicResponse]
+    inquiry: Inquiry, request: MetadataRequest, topics: list[MetadataTopicResponse]
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
-    return _cluster(broker, request, topics)
+    return _cluster(inquiry, request, topics)
 
 
 def _cluster(
-    broker: ServedBroker, request: MetadataRequest, topics: list[MetadataTopicResponse]
+    inquiry: Inquiry, request: MetadataRequest, topics: list[MetadataTopicResponse]
 ) -> MetadataResponse:
+    broker = inquiry.broker
     return MetadataResponse(
         brokers=[
             MetadataBroker(node_id=broker_id, host=host, port=port)
-            for broker_id, (host, port) in broker.leaders.brokers.items()
+            for broker_id, (host, port) in broker.leaders.at(inquiry.link.listener).items()
         ],
         cluster_id=broker.store.cluster_id,
         controller_id=broker.leaders.controller_id,
@@ -183,7 +184,7 @@ def fail(inquiry: Inquiry, request: MetadataRequest, error: Code) -> MetadataRes
     """Describe the brokers, with one error for every topic."""
     if request.topics is None:
         request.topics = [MetadataTopic(name=name) for name in inquiry.broker.store.partitions]
-    return _cluster(inquiry.broker, request, refuse(request, error, inquiry.version).topics)
+    return _cluster(inquiry, request, refuse(request, error, inquiry.version).topics)
 
 
 HANDLER = Handler(MetadataRequest, VersionRange(0, 13), handle, refuse, fail=fail)

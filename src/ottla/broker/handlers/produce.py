@@ -262,7 +262,9 @@ class ProduceAttempt:
         for partition, answer in self._misdirected:
             answer.current_leader = leader_and_epoch(partition)
         partitions = [partition for partition, _ in self._misdirected]
-        self.response.node_endpoints = self._inquiry.broker.leaders.endpoints(partitions)
+        self.response.node_endpoints = self._inquiry.broker.leaders.endpoints(
+            partitions, self._inquiry.link.listener
+        )
 
     def _answer_after(self, staged: list[PartitionAnswer]) -> None:
         """Note the outcome of the next write, and answer if it is the last one."""

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
+from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.security.principal import ANONYMOUS
+from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry
@@ -51,13 +54,14 @@ OUTPUT_BYTES_HIGH = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What all connections of one broker share."""
+    """What all connections to one listener of a broker share."""
 
     broker: ServedBroker
     handlers: Mapping[int, Handler]
     traffic: Traffic
     faults: FaultRules
     output: Output
+    security: ListenerSecurity
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -70,10 +74,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._traffic = context.traffic
         self._faults = context.faults
         self._output = context.output
-        receiver = FrameReceiver(frame_bytes_max=context.broker.store.config.request_bytes_max)
+        self._security = context.security
+        self.listener = context.security.listener.name
+        self.principal = ANONYMOUS
+        self.door: Doorkeeper | None = None
+        self._receiver = FrameReceiver(frame_bytes_max=context.broker.store.config.request_bytes_max)
         self._express = ExpressLane(context.broker, context.faults, context.traffic, self)
+        short_cut = self._express.take
+        session, sasl = context.security.session(), context.security.listener.sasl
+        if session is not None and sasl is not None:
+            self.door = Doorkeeper(session, sasl, short_cut, self)
+            self._receiver.allow(sasl.request_bytes_max)
+            short_cut = self.door.take
         self._wire = ServerConnection(
-            served=context.broker.served, receiver=receiver, short_cut=self._express.take
+            served=context.broker.served, receiver=self._receiver, short_cut=short_cut
         )
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._waiting_for: Call | LongCall | None = None  # the unanswered call that holds back the next ones
@@ -103,9 +117,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.peer_host = str(peer[0]) if peer else ""
         self.last_active = self._loop.time()
         self._traffic.admit(self)
+        certified = self._security.certified(transport.get_extra_info("ssl_object"))
+        if certified is None:
+            self.drop(RemoteProtocolError("no rule of ssl.principal.mapping.rules fits its certificate"))
+        elif self.door is None:
+            self.principal = certified
+
+    def admit(self) -> None:
+        """The client has logged in: its requests may be as large as others'."""
+        self._receiver.allow(self._broker.store.config.request_bytes_max)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.has_left = True
+        if self.door is not None:
+            self.door.forget()
         self._wire.close()
         if self.parked is not None:
             self.parked.cancel()

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from ottla.broker.groups.coordinator import Caller
+from ottla.broker.security.principal import Principal
 from ottla.broker.serving.division import Division
+from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import OttlaError
@@ -39,10 +41,14 @@ class ClientLink(Protocol):
     """What a handler may use of the client's connection.
 
     `parked` is the fetch that waits for more records; it is cancelled when the client leaves. `has_left` says
-    whether the client has left already.
+    whether the client has left already. `listener` is the name of the listener that it came to, `principal`
+    who it is, `door` its login if the listener asks for one.
     """
 
     peer_host: str
+    listener: str
+    principal: Principal
+    door: Doorkeeper | None
     has_left: bool
     parked: Cancellable | None
 
@@ -64,6 +70,9 @@ class ClientLink(Protocol):
     def drop(self, error: OttlaError) -> None:
         """Close the connection because of an error, and log why."""
 
+    def close(self) -> None:
+        """Close the connection after what is ready has been written."""
+
 
 class Inquiry:
     """A call that is being served."""
@@ -79,6 +88,12 @@ class Inquiry:
     def reply(self, response: Response) -> None:
         """Answer after the handler has returned. If the client has left, nothing happens."""
         self.link.answer(self.call, response)
+
+    def reply_last(self, response: Response) -> None:
+        """Answer, and close the connection."""
+        if not self.link.has_left:
+            self.link.answer(self.call, response)
+            self.link.close()
 
     def fail(self, error: BaseException) -> None:
         """Answer with what an error means to the client."""

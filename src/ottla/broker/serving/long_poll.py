@@ -183,7 +183,9 @@ class FetchAttempt:
     def finish(self, inquiry: Inquiry) -> FetchResponse | None:
         """Return the answer, or None if a thread has to finish it first; then it is sent later."""
         if self._misdirected and self._version >= 16:
-            self.response.node_endpoints = inquiry.broker.leaders.endpoints(self._misdirected)
+            self.response.node_endpoints = inquiry.broker.leaders.endpoints(
+                self._misdirected, inquiry.link.listener
+            )
         if not self._work:
             return self.response
         inquiry.reply_from_thread(inquiry.broker.runtime.readers, self._worked, self.size)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.broker.groups.group_service import GroupService
+from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.leaders import Leaders
 from ottla.broker.storage.memory import MemoryBudget
@@ -48,6 +49,7 @@ class ServedBroker:
     served      the API versions that clients may use
     transactions  asked before a transaction begins to write in a partition
     coordinated  the transactional ids that this broker coordinates
+    scram_users  who may log in by SCRAM
     """
 
     broker_id: int
@@ -62,6 +64,7 @@ class ServedBroker:
     served: ServedApis
     transactions: OpenTransactions
     coordinated: TransactionService
+    scram_users: ScramUsers
     zookeeper_offsets: OffsetsInZooKeeper | None = None
 
     def offsets_of_version_0(self) -> OffsetsInZooKeeper:

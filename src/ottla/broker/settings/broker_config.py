@@ -20,7 +20,9 @@ from ottla.broker.settings.broker_table import BROKER_SETTINGS
 from ottla.broker.settings.group_config import GroupConfig
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import NAMES, check_refused, is_ignored
-from ottla.broker.settings.listeners import LOOPBACK, PORT, WILDCARDS, endpoints
+from ottla.broker.settings.listeners import LOOPBACK, PORT, Listener, client_listeners
+from ottla.broker.settings.security_settings import AuthorizerSettings, authorizer_settings
+from ottla.broker.settings.security_table import listener_setting
 from ottla.broker.settings.topic_table import PRODUCER
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.log.log_config import LogConfig
@@ -43,7 +45,8 @@ class BrokerConfig:
     """What a broker was started with. Each field's property, default and meaning is in BROKER_SETTINGS.
 
     `properties` are the texts as given, `ignored` the names among them without a meaning here. `log` and the
-    fields after it are the defaults of topics.
+    fields after it are the defaults of topics. `host` and the three fields after it are those of the first
+    listener.
     """
 
     data_dir: Path
@@ -52,6 +55,8 @@ class BrokerConfig:
     port: int = PORT
     advertised_host: str = ""
     advertised_port: int = 0
+    listeners: tuple[Listener, ...] = ()
+    authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
     cluster_id: str = ""
     num_partitions: int = 1
     default_replication_factor: int = 1
@@ -100,17 +105,15 @@ class BrokerConfig:
                 value = getattr(self, row.target)
                 if value is not None:
                     row.check_range(value)
-        for name in ("port", "advertised_port"):
-            BROKER_SETTINGS[name.replace("_", ".")].check_range(getattr(self, name))
+        if not self.listeners:
+            only = Listener(self.host, self.port, self.advertised_host, self.advertised_port)
+            object.__setattr__(self, "listeners", (only,))
+        for listener in self.listeners:
+            listener.check()
         if self.queued_bytes_max < self.request_bytes_max:
             raise ConfigError(
                 f"queued.max.request.bytes={self.queued_bytes_max}: it must not be below "
                 f"socket.request.max.bytes={self.request_bytes_max}, or such a request would wait forever"
-            )
-        if (self.advertised_host or self.host) in WILDCARDS:
-            raise ConfigError(
-                f"advertised.listeners: clients cannot connect to {self.advertised_host or self.host}; "
-                "say under which name or address they reach this machine"
             )
 
     @classmethod
@@ -130,7 +133,10 @@ class BrokerConfig:
         if "flush" in values:
             values["flush"] = FlushPolicy(values["flush"])
         start = cls(data_dir=values["data_dir"], properties=given, ignored=ignored)
-        return _replaced(start, {**values, **endpoints(given)._asdict()})
+        listeners = client_listeners(given)
+        first = {name: getattr(listeners[0], name) for name in _FIRST}
+        more = {"listeners": listeners, "authorizer": authorizer_settings(given)}
+        return _replaced(start, {**values, **first, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,7 @@ def _replaced(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     )
 
 
+_FIRST = ("host", "port", "advertised_host", "advertised_port")
 _DOTTED = {snake(name): name for name in (*BROKER_SETTINGS, *NAMES)}
 
 
@@ -204,7 +211,7 @@ def texts_by_name(properties: Mapping[str, object]) -> dict[str, str]:
 
 def _is_known(name: str, text: str) -> bool:
     """Whether a property has a meaning here. Raises ConfigError if it is unknown or must not be ignored."""
-    if name in BROKER_SETTINGS:
+    if name in BROKER_SETTINGS or listener_setting(name) is not None:
         return True
     if not is_ignored(name):
         raise ConfigError(f"{name} is not a property of a broker{hint(name, [*BROKER_SETTINGS, *NAMES])}")

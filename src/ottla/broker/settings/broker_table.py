@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.settings.security_table import SECURITY_ROWS
 from ottla.broker.settings.setting import Setting, UpdateMode, table
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS, or_unlimited
 from ottla.broker.settings.transaction_config import TRANSACTION_ROWS
@@ -71,15 +72,14 @@ _LISTENER_ROWS = (
     _text(
         "listeners",
         "PLAINTEXT://127.0.0.1:9092",
-        "Where the broker listens: one PLAINTEXT listener, and any that controller.listener.names excludes. "
-        "Port 0 takes a free port. Without a host it is 127.0.0.1 (Kafka: every interface), as there is no "
-        "security yet.",
+        "Where the broker listens: NAME://host:port, several with commas. Port 0 takes a free port. Without "
+        "a host it is 127.0.0.1 (Kafka: every interface).",
     ),
     _text(
         "advertised.listeners",
         None,
-        "The address that clients get; without it, the address of listeners. Each further broker of the "
-        "process gets the next port.",
+        "The addresses that clients get, by the listener that they asked; without it, those of listeners. "
+        "Each further broker of the process gets the next port.",
     ),
     _text(
         "listener.security.protocol.map",
@@ -386,6 +386,7 @@ BROKER_SETTINGS = table(
         *TRANSACTION_ROWS,
         *(_topic_default(row) for row in TOPIC_SETTINGS.values() if row.broker_names),
         *_COARSE_ROWS,
+        *SECURITY_ROWS,
     )
 )
 

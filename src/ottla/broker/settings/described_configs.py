@@ -28,13 +28,14 @@ from ottla.broker.settings.config_view import ConfigView, ResourceType
 from ottla.broker.settings.group_table import GROUP_SETTINGS
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_secret
-from ottla.broker.settings.listeners import Listener
+from ottla.broker.settings.listeners import PLAINTEXT, ListedAddress
 from ottla.broker.settings.loggers import logger_levels
+from ottla.broker.settings.security_table import listener_setting
 from ottla.broker.settings.setting import Setting, SettingTable, UpdateMode
 from ottla.broker.settings.topic_settings import ConfigRefused
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS
 from ottla.model.error_codes import Code
-from ottla.model.property_table import Kind, text_of
+from ottla.model.property_table import PASSWORD, Kind, text_of
 from ottla.wire.api.create_topics import CreatedTopicConfig
 from ottla.wire.api.describe_configs import (
     ConfigSynonym,
@@ -160,6 +161,10 @@ def described_broker(
         _ignored_entry(name, config.properties[name]) for name in config.ignored if name not in IDLE_SETTINGS
     ]
     described += [_unknown_entry(name, layers) for name in _unknown(dynamic.broker, dynamic.default)]
+    for name in config.properties:
+        row = listener_setting(name)
+        if row is not None:
+            described.append(_broker_entry(replace(row, name=name), _given((name,), layers)))
     return sorted(described, key=attrgetter("name"))
 
 
@@ -215,13 +220,13 @@ def static_properties(config: BrokerConfig) -> dict[str, str]:
             value = attrgetter(row.target)(config)
             if value != attrgetter(row.target)(_DEFAULTS):
                 texts[row.name] = text_of(value if row.factor == 1 else value // row.factor) or ""
-    bound = Listener("PLAINTEXT", config.host, config.port)
+    bound = ListedAddress(PLAINTEXT, config.host, config.port)
     if not texts.keys() & {"listeners", "host.name", "port"} and bound[1:] != (
         _DEFAULTS.host,
         _DEFAULTS.port,
     ):
         texts["listeners"] = str(bound)
-    advertised = Listener("PLAINTEXT", config.advertised_host, config.advertised_port)
+    advertised = ListedAddress(PLAINTEXT, config.advertised_host, config.advertised_port)
     if advertised.host and not texts.keys() & {"advertised.listeners", "advertised.host.name"}:
         texts["advertised.listeners"] = str(advertised)
     texts.setdefault("log.dirs", str(config.data_dir))
@@ -269,11 +274,15 @@ def _source(synonyms: tuple[ValueSynonym, ...]) -> ValueSource:
 
 
 def _broker_entry(row: Setting, synonyms: tuple[ValueSynonym, ...]) -> DescribedSetting:
+    is_secret = row.kind is PASSWORD
+    if is_secret:
+        synonyms = tuple(synonym._replace(value=None) for synonym in synonyms)
     value = synonyms[0].value if synonyms else None
     source = _source(synonyms)
     return DescribedSetting(
         name=row.name,
         value=None if value is None else text_of(row.read(value)),
+        sensitive=is_secret,
         source=source,
         is_default=source is ValueSource.DEFAULT,
         read_only=row.update is UpdateMode.READ_ONLY,

@@ -1,9 +1,9 @@
 """Kafka's server properties, 0.9 to 4.x, that have no meaning in this broker.
 
 They are accepted, so that a server.properties of Kafka can be used, and listed in `BrokerConfig.ignored`.
-Most belong to features that this broker does not have: replication, controllers, security, remote
+Most belong to features that this broker does not have: replication, controllers, Kerberos, remote
 storage, thread pools. Whole families are accepted by their prefix. A property whose neglect would
-weaken a promise (an authorizer, a policy, closed znodes) is refused instead.
+weaken a promise (a policy, closed znodes) is refused instead.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ FAMILIES = (
 
 NAMES = frozenset(
     {
-        "allow.everyone.if.no.acl.found",
         "auto.include.jmx.reporter",
         "auto.leader.rebalance.enable",
         "background.threads",
@@ -55,8 +54,6 @@ NAMES = frozenset(
         "broker.rack",
         "broker.session.timeout.ms",
         "client.quota.callback.class",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
         "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",
         "eligible.leader.replicas.enable",
@@ -98,7 +95,6 @@ NAMES = frozenset(
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "super.users",
         "telemetry.max.bytes",
         "unclean.leader.election.interval.ms",
         "zookeeper.clientCnxnSocket",
@@ -108,8 +104,6 @@ NAMES = frozenset(
 )
 
 REFUSED = {
-    "authorizer.class.name": "this broker cannot keep anybody out yet; leave it out where all may do all. "
-    "super.users and allow.everyone.if.no.acl.found are ignored then",
     "alter.config.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
     "create.topic.policy.class.name": "this broker runs no Java classes and would not keep to the policy",
     "config.providers": "this broker looks up no values elsewhere; write the values themselves",
@@ -117,7 +111,8 @@ REFUSED = {
     "transaction.two.phase.commit.enable": "this broker does not keep transactions open for a second phase; "
     "leave it out or set it to false",
     "zookeeper.set.acl": "this broker writes znodes that all may change; leave it out or set it to false",
-    "zookeeper.ssl.client.enable": "this broker does not encrypt yet; leave it out or set it to false",
+    "zookeeper.ssl.client.enable": "this broker does not encrypt its connections to ZooKeeper; "
+    "leave it out or set it to false",
 }
 """Name → the end of the error text. An empty value and false ask for nothing and are ignored."""
 

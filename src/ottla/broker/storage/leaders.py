@@ -26,7 +26,7 @@ LeaderListener = Callable[[Partition, int], None]
 class Leaders:
     """Owned by the broker's loop.
 
-    brokers           the brokers that are up, with the address that clients get
+    brokers           the brokers that are up, with the address that clients of the first listener get
     leader_listeners  called with every partition whose leader changed, and with its leader before
     broker_listeners  called when a broker has come or gone
     """
@@ -35,6 +35,7 @@ class Leaders:
         self._store = store
         self._turn = runtime.turn
         self.brokers: dict[int, Address] = {}
+        self._further: dict[str, dict[int, Address]] = {}  # by listener: all but the first
         self.leader_listeners: list[LeaderListener] = []
         self.broker_listeners: list[Callable[[], None]] = []
 
@@ -51,6 +52,17 @@ class Leaders:
         """Brokers have come up. Name all at once, or the first one would lead everything."""
         self.brokers |= brokers
         self._brokers_changed()
+
+    def advertise(self, listener: str, broker_id: int, address: Address) -> None:
+        """Note the address that clients of a further listener get."""
+        self._further.setdefault(listener, {})[broker_id] = address
+
+    def at(self, listener: str) -> Mapping[int, Address]:
+        """Return the brokers that are up, with the addresses of a listener: clients stay on theirs."""
+        further = self._further.get(listener)
+        if further is None:
+            return self.brokers
+        return {broker_id: further.get(broker_id, address) for broker_id, address in self.brokers.items()}
 
     def leave(self, broker_id: int) -> None:
         """A broker has gone: what it led gets another leader, or none."""
@@ -119,15 +131,14 @@ class Leaders:
 
     # --- the right broker, for clients that sent to a wrong one (KIP-951)
 
-    def endpoints(self, partitions: Iterable[Partition]) -> list[NodeEndpoint]:
-        """Return where the leaders of partitions listen."""
+    def endpoints(self, partitions: Iterable[Partition], listener: str) -> list[NodeEndpoint]:
+        """Return where the leaders of partitions listen, for clients of a listener."""
+        brokers = self.at(listener)
         leaders = dict.fromkeys(partition.leader for partition in partitions)
         return [
-            NodeEndpoint(
-                node_id=broker_id, host=self.brokers[broker_id].host, port=self.brokers[broker_id].port
-            )
+            NodeEndpoint(node_id=broker_id, host=brokers[broker_id].host, port=brokers[broker_id].port)
             for broker_id in leaders
-            if broker_id in self.brokers
+            if broker_id in brokers
         ]
 
 

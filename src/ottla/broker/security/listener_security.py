@@ -1,0 +1,54 @@
+"""What the connections of one listener share about security: TLS, logins, and who a certificate names."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+import time
+from collections.abc import Callable
+
+from ottla.broker.security.mechanisms import FindScram, Login, PlainLogin, ScramLogin
+from ottla.broker.security.principal import ANONYMOUS, CertificateNames, Principal
+from ottla.broker.security.sasl_session import Logins, SaslSession
+from ottla.broker.security.tls_contexts import FollowedContext
+from ottla.broker.security.token_login import SigningKeys, TokenLogin
+from ottla.broker.settings.listeners import Listener
+
+_NONCE_BYTES = 24
+
+
+class ListenerSecurity:
+    """Made when the broker starts to listen. Raises ConfigError for stores that cannot be read."""
+
+    def __init__(self, listener: Listener, find_scram: FindScram, now_s: Callable[[], float]) -> None:
+        self.listener = listener
+        self._find_scram = find_scram
+        self._followed = FollowedContext(listener.tls, now_s) if listener.tls else None
+        self._names = CertificateNames(listener.tls.principal_rules) if listener.tls else None
+        self._logins = Logins(listener.sasl, self._login) if listener.sasl else None
+        self._keys: SigningKeys | None = None
+        if listener.sasl and "OAUTHBEARER" in listener.sasl.mechanisms and listener.sasl.oauth.jwks_url:
+            self._keys = SigningKeys(listener.sasl.oauth, now_s)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The context to listen with; None without TLS."""
+        return self._followed.context if self._followed else None
+
+    def session(self) -> SaslSession | None:
+        """Return the login of a new connection; None if none is asked for."""
+        return SaslSession(self._logins) if self._logins else None
+
+    def certified(self, connection: ssl.SSLObject | None) -> Principal | None:
+        """Return who the certificate of a peer names: ANONYMOUS without one, None if no rule fits."""
+        if connection is None or self._names is None:
+            return ANONYMOUS
+        return self._names.principal(connection.getpeercert())
+
+    def _login(self, mechanism: str) -> Login:
+        assert self.listener.sasl is not None
+        if mechanism == "PLAIN":
+            return PlainLogin(self.listener.sasl.users)
+        if mechanism == "OAUTHBEARER":
+            return TokenLogin(self.listener.sasl.oauth, self._keys, time.time)
+        return ScramLogin(mechanism, self._find_scram, secrets.token_urlsafe(_NONCE_BYTES))
