@@ -11,7 +11,8 @@ from ottla.broker.groups.group_service import GroupService
 from ottla.broker.handlers.registry import handlers
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.tls_contexts import HANDSHAKE_S
-from ottla.broker.serving.connection import BrokerConnection, ConnectionContext
+from ottla.broker.serving.connection import BrokerConnection
+from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.serving.traffic import Traffic

@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, cast
 
-from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.principal import ANONYMOUS
+from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
-from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry
-from ottla.broker.serving.output import Output
-from ottla.broker.serving.served_broker import ServedBroker
-from ottla.broker.serving.traffic import Traffic
 from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
@@ -52,18 +47,6 @@ OUTPUT_BYTES_HIGH = 1 << 20
 """Above this the transport tells us to stop. One answer of usual size: the next is prepared meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionContext:
-    """What all connections to one listener of a broker share."""
-
-    broker: ServedBroker
-    handlers: Mapping[int, Handler]
-    traffic: Traffic
-    faults: FaultRules
-    output: Output
-    security: ListenerSecurity
-
-
 class BrokerConnection(asyncio.BufferedProtocol):
     """One client of one broker. All of it runs on the loop."""
 
@@ -78,13 +61,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.listener = context.security.listener.name
         self.principal = ANONYMOUS
         self.door: Doorkeeper | None = None
-        self._receiver = FrameReceiver(frame_bytes_max=context.broker.store.config.request_bytes_max)
+        self._receiver = FrameReceiver(frame_bytes_max=context.request_bytes_max)
         self._express = ExpressLane(context.broker, context.faults, context.traffic, self)
         short_cut = self._express.take
         session, sasl = context.security.session(), context.security.listener.sasl
         if session is not None and sasl is not None:
             self.door = Doorkeeper(session, sasl, short_cut, self)
-            self._receiver.allow(sasl.request_bytes_max)
             short_cut = self.door.take
         self._wire = ServerConnection(
             served=context.broker.served, receiver=self._receiver, short_cut=short_cut
