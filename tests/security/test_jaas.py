@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.security.jaas import parse_jaas, quoted
+from ottla.security.jaas import parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -45,8 +45,3 @@ def test_what_cannot_be_read_is_refused_without_repeating_secrets(text: str) -> 
     with pytest.raises(ConfigError, match=r"sasl.jaas.config") as refused:
         parse_jaas(text)
     assert "s3cret" not in str(refused.value)
-
-
-@pytest.mark.parametrize("value", ["", "a b", 'quote " and \\ slash', "semi;colon=1"])
-def test_quoted_values_come_back(value: str) -> None:
-    assert parse_jaas(f"{PLAIN} required password={quoted(value)};").options == {"password": value}

@@ -19,8 +19,8 @@ from ottla.security.json_web_token import (
     identity,
     parse_jwks,
     parse_token,
-    unsigned_token,
 )
+from tests.security.tokens import unsigned_token
 
 NOW_S = 1_000_000.0
 CLAIMS = {"sub": "ann", "exp": NOW_S + 60, "iat": NOW_S - 1, "iss": "me", "aud": ["kafka", "other"]}

@@ -49,12 +49,6 @@ def parse_jaas(text: str, setting: str = "sasl.jaas.config") -> LoginModule:
     return LoginModule(class_name, options)
 
 
-def quoted(value: str) -> str:
-    """Return a value as an option has it."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
 def _tokens(text: str, setting: str) -> list[tuple[str, bool]]:
     """The words and signs of a text; True marks a sign."""
     if len(text) > TEXT_MAX:

@@ -124,12 +124,6 @@ def parse_jwks(text: str | bytes, where: str) -> list[dict[str, Any]]:
     return keys
 
 
-def unsigned_token(claims: Mapping[str, Any]) -> str:
-    """Return a token without a signature, for tests."""
-    head = _encoded(json.dumps({"alg": "none"}).encode())
-    return f"{head}.{_encoded(json.dumps(dict(claims)).encode())}."
-
-
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -139,10 +133,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _number(key: Mapping[str, Any], name: str) -> int:

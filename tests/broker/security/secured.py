@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ottla.security.json_web_token import unsigned_token
 from ottla.security.scram import ALGORITHMS, MECHANISM_NUMBERS, salted_password
 from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -13,6 +12,7 @@ from ottla.wire.api.alter_user_scram_credentials import (
 )
 from tests.broker.wire_client import Client
 from tests.client.certificates import Certificates
+from tests.security.tokens import unsigned_token
 
 USER, PASSWORD = "ann", "s3cret,=x"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
