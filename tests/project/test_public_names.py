@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 
 INTERNAL = {
     "ottla.broker.registration.broker_nodes.Conflict": "ends in the broker's log",
+    "ottla.broker.security.mechanisms.LoginRefused": "becomes an answer to a client",
+    "ottla.security.json_web_token.TokenRefused": "becomes an answer to a client",
     "ottla.broker.serving.handler.DropConnection": "closes a client's connection",
     "ottla.broker.settings.topic_settings.ConfigRefused": "becomes an answer to a client",
     "ottla.broker.storage.open_transactions.NotAdmitted": "sends a first batch to the coordinator first",
