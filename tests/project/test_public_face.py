@@ -109,7 +109,7 @@ ATTRIBUTES: dict[type, str] = {
     """,
     Delivery: "done exception result",
     EmbeddedBroker: """
-        bootstrap clear_faults close create_topic data_dir delay delete_topic drop fail heal is_running
+        bootstrap bootstrap_at clear_faults close create_topic data_dir delay delete_topic drop fail heal is_running
         move_leader port start start_broker stop stop_broker
     """,
     GroupConsumer: """
