@@ -6,18 +6,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Admin, ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition, replay
+from ottla import (
+    Admin,
+    ConfigError,
+    EmbeddedBroker,
+    KafkaError,
+    Producer,
+    ProducerFenced,
+    TopicAndPartition,
+    replay,
+)
 from ottla.producer import transaction_link
 from ottla.producer.transaction_state import PartitionGate
+from tests.broker.scraping import fetched, free_port, samples
 from tests.waiting import wait_for
 
 PLACE = TopicAndPartition("orders", 0)
+METRICS = free_port()
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     """It takes records of transactions that its coordinator does not know, as Kafka before 3.6 does."""
-    with EmbeddedBroker(properties={"transaction.partition.verification.enable": "false"}) as broker:
+    properties = {"transaction.partition.verification.enable": "false", "ottla.metrics.port": str(METRICS)}
+    with EmbeddedBroker(properties=properties) as broker:
         broker.create_topic("orders")
         yield broker
 
@@ -32,6 +44,11 @@ def committed(broker: EmbeddedBroker) -> list[bytes]:
     settings = {"bootstrap.servers": broker.bootstrap, "isolation.level": "read_committed"}
     values: list[bytes] = replay("orders", properties=settings).to_table()["value"].to_pylist()
     return values
+
+
+def hanging_count() -> float:
+    """What the broker's metrics tell."""
+    return samples(fetched(METRICS)[1])["ottla_transactions_hanging", ()]
 
 
 def test_an_open_transaction_is_listed_and_described(broker: EmbeddedBroker, admin: Admin) -> None:
@@ -71,6 +88,20 @@ def test_a_transaction_that_hangs_is_found_and_aborted(
         assert committed(broker) == before
         (found,) = admin.find_hanging_transactions("orders", longer_than=-60)
         assert (found.topic_partition, found.producer.start_offset) == (PLACE, first)
+        assert hanging_count() == 1
         admin.abort_transaction(PLACE, first)
         assert admin.find_hanging_transactions("orders", longer_than=-60) == ()
+        assert hanging_count() == 0
     wait_for(lambda: committed(broker) == [*before, b"behind"])
+
+
+def test_a_producer_is_fenced_by_an_administrator(broker: EmbeddedBroker, admin: Admin) -> None:
+    before = committed(broker)
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id="stuck-1") as producer:
+        producer.begin()
+        producer.send("orders", "stuck").result(60)
+        admin.terminate_transaction("stuck-1")
+        with pytest.raises(ProducerFenced):
+            producer.commit()
+    assert committed(broker) == before
+    assert admin.describe_transactions("stuck-1").state == "Empty"

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
+from ottla import Producer
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.exposition import Metric, exposition
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def fetched(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request(method, path)
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
-
-
-def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+from tests.broker.scraping import fetched, free_port, samples
+from tests.waiting import wait_for
 
 
 def test_offsets_connections_and_requests_are_told(tmp_path: Path) -> None:
@@ -62,3 +42,39 @@ def test_other_requests_are_refused(tmp_path: Path, path: str, method: str, stat
 def test_labels_are_escaped() -> None:
     text = exposition([Metric("m", "gauge", "Text.", [({"topic": 'a"b\\c\nd'}, 1)])])
     assert samples(text) == {("m", (("topic", 'a"b\\c\nd'),)): 1}
+
+
+def test_transactions_are_told(tmp_path: Path) -> None:
+    port = free_port()
+    properties = {
+        "ottla.metrics.port": str(port),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    }
+    with EmbeddedBroker(tmp_path, properties=properties) as broker:
+        broker.create_topic("orders", 2)
+
+        def told(name: str, **labels: str) -> float:
+            return samples(fetched(port)[1])[f"ottla_transactions{name}", tuple(sorted(labels.items()))]
+
+        def producer(name: str, timeout_ms: int = 60_000) -> Producer:
+            return Producer(
+                bootstrap_servers=broker.bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
+            )
+
+        with producer("a") as first, producer("slow", 100) as slow:
+            for _ in range(3):
+                with first.transaction():
+                    first.send("orders", b"kept")
+            first.begin()
+            first.send("orders", b"dropped").result(60)
+            first.abort()
+            slow.begin()
+            slow.send("orders", b"late").result(60)
+            wait_for(lambda: told("_timed_out_total", broker="0") == 1)
+            first.begin()
+            first.send("orders", b"open").result(60)
+            assert told("", broker="0", state="Ongoing") == 1
+            assert told("_committed_total", broker="0") == 3
+            assert told("_aborted_total", broker="0") == 2
+            assert told("_oldest_open_seconds", broker="0") > 0
+            assert told("_hanging") == 0

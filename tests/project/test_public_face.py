@@ -99,7 +99,7 @@ ATTRIBUTES: dict[type, str] = {
         delete_group_offsets delete_groups delete_records delete_topics describe_cluster describe_configs
         describe_groups describe_producers describe_topics describe_transactions find_hanging_transactions
         group_lag group_offsets groups_named list_groups list_offsets list_topics list_transactions
-        reset_group_offsets
+        reset_group_offsets terminate_transaction
     """,
     BatchDelivery: "done failures result",
     ConsumerConnector: """

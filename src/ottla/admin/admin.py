@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import overload
 
@@ -21,7 +20,7 @@ from ottla.admin.group_values import (
 )
 from ottla.admin.groups import GroupCalls
 from ottla.admin.lag import LagCalls
-from ottla.admin.logs import LogCalls, LogOffset, log_time
+from ottla.admin.logs import LogCalls, LogOffset, log_time, present_ms
 from ottla.admin.topic_admin import TopicCalls
 from ottla.admin.topic_values import (
     ClusterDescription,
@@ -206,7 +205,7 @@ class Admin(Closing):
         timestamp. A mapping gives each partition its own time. With `committed_only` the end is that of
         committed transactions. Brokers before 0.10.1 find times only by whole segments.
         """
-        now_ms = _now_ms()
+        now_ms = present_ms()
         if isinstance(partitions, TopicAndPartition):
             times = {partitions: log_time(at, now_ms)}
             return only(self._logs.offsets(times, committed_only=committed_only))
@@ -226,7 +225,7 @@ class Admin(Closing):
         Records before a time are those before the first record that has it or a later one.
         """
         checked(before, TopicAndPartition)
-        now_ms = _now_ms()
+        now_ms = present_ms()
         ends = {
             topic_partition: parse_offset_spec(spec, now_ms, name="before")
             for topic_partition, spec in before.items()
@@ -308,7 +307,7 @@ class Admin(Closing):
         """
         if to is None and not shift_by:
             raise ConfigError(f"group {group!r}: say where to, as in to='earliest', or give shift_by")
-        target = None if to is None else parse_offset_spec(to, _now_ms(), name="to")
+        target = None if to is None else parse_offset_spec(to, present_ms(), name="to")
         topic_partitions, failed = self._expand(partitions, "resetting offsets")
         all_results({}, failed)
         kind = kind or self._groups.kind_of(group)
@@ -381,11 +380,15 @@ class Admin(Closing):
         """Return open transactions that no coordinator will end, silent for `longer_than` seconds."""
         topic_partitions, failed = self._expand(partitions, "finding transactions")
         all_results({}, failed)
-        return self._transactions.hanging(topic_partitions, longer_than * 1000, _now_ms(), broker_id)
+        return self._transactions.hanging(topic_partitions, longer_than * 1000, present_ms(), broker_id)
 
     def abort_transaction(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
         """Abort what hangs in a partition: the transaction that began at this offset, or of this producer."""
         self._transactions.abort(topic_partition, began)
+
+    def terminate_transaction(self, transactional_id: str) -> None:
+        """Abort what is open of a transactional id, and fence its producer. A new id is made known."""
+        self._transactions.terminate(transactional_id)
 
     # --- the end
 
@@ -393,7 +396,3 @@ class Admin(Closing):
         """Close all connections. May be called twice."""
         self._forgotten.detach()
         self._access.close()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class LogOffset:
     offset: int | None
     timestamp_ms: int | None = None
     leader_epoch: int | None = None
+
+
+def present_ms() -> int:
+    """The time now."""
+    return int(time.time() * 1000)
 
 
 def log_time(spec: OffsetSpec, now_ms: int) -> int:

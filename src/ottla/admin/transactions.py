@@ -31,6 +31,7 @@ from ottla.wire.api.describe_producers import (
     DescribeProducersTopic,
 )
 from ottla.wire.api.describe_transactions import DescribedTransaction, DescribeTransactionsRequest
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.list_transactions import ListTransactionsRequest
 from ottla.wire.api.write_txn_markers import WritableMarker, WritableMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.schema import Api
@@ -119,12 +120,30 @@ class TransactionCalls:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         answer = pool.to_coordinator(transactional_id, kind=_TRANSACTION).call(request)
         for described in answer.transaction_states:
-            if described.error_code:
-                if action_for(described.error_code) is Action.FIND_COORDINATOR:
-                    pool.forget_coordinator(transactional_id, kind=_TRANSACTION)
-                raise KafkaError(described.error_code, f"transactional id {transactional_id!r}")
+            self._check(transactional_id, described.error_code)
             return _description(described, coordinator.broker_id)
         raise KafkaError(Code.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r}")
+
+    def terminate(self, transactional_id: str) -> None:
+        """Take over a transactional id, as its next producer would: what is open is aborted."""
+        only(
+            self._access.settle(
+                [transactional_id], lambda some: each(some, self._take_over), is_repeatable=True
+            )
+        )
+
+    def _take_over(self, transactional_id: str) -> None:
+        timeout_ms = self._access.config.client.request_timeout_ms  # as Kafka's own tool
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        answer = self._access.pool.to_coordinator(transactional_id, kind=_TRANSACTION).call(request)
+        self._check(transactional_id, answer.error_code)
+
+    def _check(self, transactional_id: str, error_code: int) -> None:
+        if not error_code:
+            return
+        if action_for(error_code) is Action.FIND_COORDINATOR:
+            self._access.pool.forget_coordinator(transactional_id, kind=_TRANSACTION)
+        raise KafkaError(error_code, f"transactional id {transactional_id!r}")
 
     # --- partitions
 

@@ -14,6 +14,7 @@ from ottla.broker.node import Node
 from ottla.broker.storage.partition import NO_LEADER
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.write_faults import WriteFaults
+from ottla.broker.transactions import transaction_metrics
 from ottla.log.segment_list import damage_in
 from ottla.model.errors import ConfigError
 from ottla.model.exposition import CONTENT_TYPE, Metric, Samples, exposition
@@ -30,6 +31,11 @@ def collected(store: TopicStore, nodes: Iterable[Node], faults: WriteFaults) -> 
         *_of_nodes(nodes),
         *_of_memory(nodes),
         *_of_partitions(store),
+        *transaction_metrics.collected(
+            store,
+            {node.broker_id: node.transactions.coordinator for node in nodes},
+            int(time.time() * 1000),
+        ),
         *_of_storage(faults),
         *_of_process(),
     ]

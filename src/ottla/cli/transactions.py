@@ -1,4 +1,4 @@
-"""`ottla transactions`: list, describe, find those that hang, and abort them."""
+"""`ottla transactions`: list, describe and terminate; find those that hang, and abort them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ HANGING_S = 900.0
 
 def parser() -> Parser:
     """`transactions` and its options."""
-    parser = new_parser("transactions", "List and describe transactions; find and abort those that hang.")
-    actions = ["list", "describe", "find-hanging", "abort"]
+    parser = new_parser(
+        "transactions", "List, describe and terminate transactions; find and abort those that hang."
+    )
+    actions = ["list", "describe", "terminate", "find-hanging", "abort"]
     parser.add_argument("action", nargs="?", default="list", choices=actions, help="list by default")
     parser.add_argument("names", nargs="*", metavar="NAME", help="transactional ids, or topics")
     parser.add_argument("--state", action="append", default=[], help="list those in this state: Ongoing, …")
@@ -38,8 +40,8 @@ def run(arguments: Sequence[str]) -> int:
 def _act(options: argparse.Namespace) -> OutputRows:
     from ottla.admin import Admin
 
-    if options.action == "describe" and not options.names:
-        parser().error("which ones? ottla transactions describe TRANSACTIONAL-ID …")
+    if options.action in ("describe", "terminate") and not options.names:
+        parser().error(f"which ones? ottla transactions {options.action} TRANSACTIONAL-ID …")
     if options.action == "abort" and (
         len(options.names) != 1 or options.partition is None or options.start_offset is None
     ):
@@ -49,6 +51,8 @@ def _act(options: argparse.Namespace) -> OutputRows:
             return _listed(admin, options)
         if options.action == "describe":
             return _described(admin, options.names)
+        if options.action == "terminate":
+            return _terminated(admin, options)
         if options.action == "find-hanging":
             return _hanging(admin, options)
         return _aborted(admin, options)
@@ -72,6 +76,14 @@ def _described(admin: Admin, names: list[str]) -> OutputRows:
         rows += [(*head, place.topic, place.partition) for place in one.partitions] or [(*head, None, None)]
     columns = ("transactional_id", "state", "producer_id", "epoch", "timeout_ms", "started_ms")
     return OutputRows((*columns, "topic", "partition"), rows)
+
+
+def _terminated(admin: Admin, options: argparse.Namespace) -> OutputRows:
+    """A row for each id, with the state that it was in."""
+    found = admin.describe_transactions(options.names)
+    for name in () if options.dry_run else found:
+        admin.terminate_transaction(name)
+    return OutputRows(("transactional_id", "state"), [(name, one.state) for name, one in found.items()])
 
 
 def _hanging(admin: Admin, options: argparse.Namespace) -> OutputRows:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Admin, ConfigError, KafkaError, Producer, TopicAndPartition, replay
+from ottla import Admin, ConfigError, KafkaError, Producer, ProducerFenced, TopicAndPartition, replay
 from ottla.admin import PartitionProducer
+from ottla.broker.groups.coordinator import partition_for
+from ottla.cli.kafka.transaction_records import FORMATTER
 from tests.cli.kafka.conftest import Era, created, ours
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
@@ -107,3 +109,44 @@ def test_an_open_transaction_can_be_aborted_from_outside(new: Era, producer: Pro
         with pytest.raises(KafkaError):
             admin.abort_transaction(PLACE, PartitionProducer(known.producer_id, 0, 0, -1, -1))
     producer.abort()
+
+
+def test_transactions_are_terminated_as_by_kafkas_tool(new: Era) -> None:
+    at = ("--bootstrap-server", new.kafka.bootstrap)
+    created(new, "terminated")
+    states: list[tuple[int, str, int, int]] = []
+    with Admin(bootstrap_servers=new.kafka.bootstrap) as admin:
+        for terminate in (
+            lambda name: new.tool(TOOL, *at, "forceTerminateTransaction", "--transactionalId", name),
+            lambda name: ours(
+                "kafka-transactions", *at, "forceTerminateTransaction", "--transactionalId", name
+            ),
+            lambda name: ours("transactions", "terminate", name, *at),
+        ):
+            name = f"stuck-{len(states)}"
+            with Producer(bootstrap_servers=new.kafka.bootstrap, transactional_id=name) as producer:
+                producer.begin()
+                producer.send("terminated", name).result(60)
+                done = terminate(name)
+                with pytest.raises(ProducerFenced):
+                    producer.commit()
+                described = admin.describe_transactions(name)
+                states.append((done.code, described.state, described.timeout_ms, described.producer_epoch))
+    assert states == [(0, "Empty", 30_000, 2)] * 3
+    table = replay("terminated", bootstrap_servers=new.kafka.bootstrap, isolation_level="read_committed")
+    assert table.to_table().num_rows == 0
+
+
+@pytest.mark.usefixtures("producer")
+def test_the_log_of_transactions_is_printed_as_by_kafka(new: Era) -> None:
+    directory = new.kafka.data_dir / "data" / f"__transaction_state-{partition_for(ID)}"
+    files = ("--files", str(directory / "00000000000000000000.log"))
+    theirs = new.tool("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", *files)
+    assert f'"transactionalId":"{ID}"' in theirs.printed
+    assert ours("kafka-dump-log", "--transaction-log-decoder", *files).printed == theirs.printed
+    line = f"--bootstrap-server {new.kafka.bootstrap} --topic __transaction_state --from-beginning"
+    line += f" --timeout-ms 3000 --formatter {FORMATTER}"
+    found = ours("kafka-console-consumer", *line.split()).printed
+    kafkas = new.tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *line.split()).printed
+    assert f'"transactionalId":"{ID}"' in kafkas
+    assert sorted(found.split('{"key"')) == sorted(kafkas.split('{"key"'))

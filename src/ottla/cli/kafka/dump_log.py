@@ -14,6 +14,7 @@ from ottla.cli.kafka.segment_entries import SegmentEntry, entries
 from ottla.cli.kafka.segment_indexes import IndexFaults, dump_index, dump_time_index
 from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
 from ottla.cli.kafka.transaction_files import dump_aborted, dump_producers
+from ottla.cli.kafka.transaction_records import decoded
 from ottla.cli.kafka.usage.dump_log import USAGE
 from ottla.model.record_layout import (
     BATCH,
@@ -25,7 +26,7 @@ from ottla.model.record_layout import (
 )
 from ottla.records.messages import MessageAndOffset
 
-_DECODERS = ("offsets-decoder", "value-decoder-class", "key-decoder-class")
+_DECODERS = ("offsets-decoder", "transaction-log-decoder", "value-decoder-class", "key-decoder-class")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _OLD_CODECS = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec", "LZ4CompressionCodec")
 _TIMES = ("CreateTime", "LogAppendTime")
@@ -183,8 +184,9 @@ def _marker(record: MessageAndOffset) -> list[str]:
 
 def _contents(record: MessageAndOffset, options: Options) -> list[str]:
     message = record.message
-    if options.has("offsets-decoder"):
-        key, payload = decoded_4(message.key, message.value, record.offset)
+    if options.any_of("offsets-decoder", "transaction-log-decoder"):
+        decode = decoded_4 if options.has("offsets-decoder") else decoded
+        key, payload = decode(message.key, message.value, record.offset)
         return [f"key: {key}", *([] if payload is None else [f"payload: {payload}"])]
     parts = [f"key: {_text(message.key)}"] if message.key is not None else []
     return parts + ([f"payload: {_text(message.value)}"] if message.value is not None else [])

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.cli.kafka import transaction_records
 from ottla.cli.kafka.offset_records import FORMATTERS, formatted
 from ottla.cli.kafka.tool import Refused
 from ottla.records.messages import MessageAndMetadata, TimestampType
@@ -24,6 +25,8 @@ def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
     """A formatter by its class, with or without a package."""
     if class_name in FORMATTERS:
         return lambda record: formatted(class_name, record.raw_key, record.raw_value)
+    if class_name == transaction_records.FORMATTER:
+        return lambda record: transaction_records.formatted(record.raw_key, record.raw_value)
     name = class_name.rpartition(".")[2]
     if name == "DefaultMessageFormatter":
         return DefaultFormatter(properties).write
@@ -34,7 +37,7 @@ def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
         return lambda record: f"{prefix}checksum:{_checksum(record)}\n".encode()
     raise Refused(
         f"{class_name} is not known here; DefaultMessageFormatter, NoOpMessageFormatter, "
-        f"ChecksumMessageFormatter, {', '.join(FORMATTERS)} are"
+        f"ChecksumMessageFormatter, {', '.join([*FORMATTERS, transaction_records.FORMATTER])} are"
     )
 
 

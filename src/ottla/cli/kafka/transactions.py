@@ -1,4 +1,4 @@
-"""kafka-transactions: lists and describes transactions; finds those that hang, and aborts them."""
+"""kafka-transactions: lists, describes and ends transactions; finds those that hang, and aborts them."""
 
 from __future__ import annotations
 
@@ -162,6 +162,15 @@ def _producer(admin: Admin, place: TopicAndPartition, options: Options) -> Parti
     raise Refused(f"Could not find any open transactions starting at offset {offset} on partition {place}")
 
 
+def _force_terminate(admin: Admin, options: Options) -> None:
+    require(options, "transactionalId")
+    name = options.text("transactionalId")
+    try:
+        admin.terminate_transaction(name)
+    except OttlaError as error:
+        raise _failed(f"Failed to force terminate transactionalId `{name}`", error) from error
+
+
 def _find_hanging(admin: Admin, options: Options) -> None:
     broker_id = _broker(options)
     if not options.has("topic") and broker_id is None:
@@ -244,5 +253,6 @@ COMMANDS: dict[str, Callable[[Admin, Options], None]] = {
     "describe-producers": _describe_producers,
     "abort": _abort,
     "find-hanging": _find_hanging,
+    "forceTerminateTransaction": _force_terminate,
 }
 TOOL = tool_of(USAGE, _act)

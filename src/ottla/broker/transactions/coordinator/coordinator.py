@@ -12,13 +12,14 @@ Owner: the broker's loop. Nothing here blocks or reads a clock, and no client's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.groups.coordinator.decision import Append, Caller
 from ottla.broker.groups.coordinator.records import Record
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import listing
+from ottla.broker.transactions.coordinator.counts import TransactionCounts
 from ottla.broker.transactions.coordinator.decision import (
     Decision,
     EndInPartitions,
@@ -30,6 +31,7 @@ from ottla.broker.transactions.coordinator.ledger import TransactionLedger
 from ottla.broker.transactions.coordinator.producers import ProducerRequests
 from ottla.broker.transactions.coordinator.records import read
 from ottla.broker.transactions.coordinator.state import AT_REST, TransactionState
+from ottla.broker.transactions.coordinator.transaction import Transaction
 from ottla.broker.transactions.coordinator.transactional_id import TransactionalId
 from ottla.model.error_codes import Code
 from ottla.model.errors import LocalProtocolError
@@ -144,8 +146,12 @@ class TransactionCoordinator:
         for one, transaction in self._ledger.served():
             is_open = transaction.state is TransactionState.ONGOING and not one.is_busy
             if is_open and now_ms - transaction.started_ms >= transaction.timeout_ms:
-                self._ledger.store(one, transaction.fenced(now_ms, is_same_producer=False), step, _ignore)
+                fenced = transaction.fenced(now_ms, is_same_producer=False)
+                self._ledger.store(one, fenced, step, self._timed_out)
         return self._decision(step)
+
+    def _timed_out(self, _step: TransactionStep, error: Code) -> None:
+        self.counts.timed_out += not error
 
     def expire(self, now_ms: int) -> Decision:
         """Delete transactional ids that nobody has used for transactional.id.expiration.ms."""
@@ -156,6 +162,16 @@ class TransactionCoordinator:
             if is_idle and transaction.updated_ms <= oldest_ms:
                 self._ledger.store(one, None, step, _ignore)
         return self._decision(step)
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """How many transactions were decided."""
+        return self._ledger.counts
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Yield the transaction of every id that is served, with what is on the way into the log."""
+        for one, stored in self._ledger.served():
+            yield one.newest or stored
 
     # --- requests of tools ------------------------------------------------------------------------------
 

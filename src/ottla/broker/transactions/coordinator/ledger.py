@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ottla.broker.groups.coordinator.partitions import OffsetsPartitions
+from ottla.broker.transactions.coordinator.counts import TransactionCounts
 from ottla.broker.transactions.coordinator.decision import (
     Continuation,
     EndInPartitions,
@@ -41,6 +42,7 @@ class TransactionLedger:
         self.partitions = OffsetsPartitions(partition_count)
         self.epochs: dict[int, int] = {}
         self.ids: dict[str, TransactionalId] = {}
+        self.counts = TransactionCounts()
 
     def in_partition(self, partition: int) -> list[TransactionalId]:
         """Return the ids of a partition of `__transaction_state`."""
@@ -71,6 +73,7 @@ class TransactionLedger:
                 one.planned = None
             if not error:
                 one.stored = value
+                self.counts.note(value)
             then(step, error)
             self._go_on(one, step)
 

@@ -91,12 +91,21 @@ def read(record: Record) -> tuple[str, Transaction | None] | None:
 
     Raises RemoteProtocolError if the bytes are damaged or the value is of an unknown version.
     """
+    parts = read_parts(record)
+    if parts is None:
+        return None
+    name, stored = parts
+    return name, None if stored is None else _transaction(stored)
+
+
+def read_parts(record: Record) -> tuple[str, TransactionValue | None] | None:
+    """Return the same, with the value as it is stored."""
     if _CODEC.version_of(record.key, "key") != KEY_VERSION:
         return None
     key = _CODEC.decode(TransactionKey, record.key, KEY_VERSION)
     if record.value is None:
         return key.transactional_id, None
-    return key.transactional_id, _transaction(_CODEC.decode(TransactionValue, record.value, VALUE_VERSION))
+    return key.transactional_id, _CODEC.decode(TransactionValue, record.value, VALUE_VERSION)
 
 
 def _transaction(stored: TransactionValue) -> Transaction:

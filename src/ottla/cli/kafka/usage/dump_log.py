@@ -5,10 +5,11 @@ from __future__ import annotations
 from ottla.cli.kafka.flags import Flag, Usage, Value, number, switch
 
 FLAGS = (
-    Flag("files", "Files, separated by commas: .log, .index, .timeindex."),
+    Flag("files", "Files, separated by commas: .log, .index, .timeindex, .txnindex, .snapshot."),
     switch("print-data-log", "Print keys and values too."),
     Flag("deep-iteration", "Print the records of batches.", Value.OPTIONAL),
     switch("offsets-decoder", "Keys and values are those of __consumer_offsets."),
+    switch("transaction-log-decoder", "Keys and values are those of __transaction_state."),
     switch("index-sanity-check", "For an index, print only whether a broker would accept it."),
     switch("verify-index-only", "For an index, print only mismatches with the log."),
     number("max-message-size", "Ignored: entries of any size are read."),

@@ -10,6 +10,7 @@ FLAGS = (
     number("duration-filter", "list: only transactions that have been running for longer, in milliseconds."),
     Flag("transactional-id-pattern", "list: only transactional ids that match this regular expression."),
     Flag("transactional-id", "describe: the transactional id."),
+    Flag("transactionalId", "forceTerminateTransaction: the transactional id."),
     Flag("topic", "abort, describe-producers, find-hanging: the topic."),
     number("partition", "abort, describe-producers, find-hanging: the partition."),
     number("broker-id", "describe-producers, find-hanging: on this broker."),
@@ -23,6 +24,6 @@ USAGE = Usage(
     "kafka-transactions",
     "This tool is used to analyze the transactional state of producers in the cluster. It can be used to"
     " detect and recover from hanging transactions. Commands: list, describe, describe-producers, abort,"
-    " find-hanging.",
+    " find-hanging, forceTerminateTransaction.",
     FLAGS,
 )

@@ -1,0 +1,63 @@
+"""The metrics of transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.broker.transactions.coordinator.state import AT_REST
+from ottla.model.exposition import Metric
+from ottla.model.topic_partition import TopicAndPartition
+
+MS_PER_S = 1000
+
+
+def collected(
+    store: TopicStore, coordinators: Mapping[int, TransactionCoordinator], now_ms: int
+) -> Iterator[Metric]:
+    """Yield the metrics of all coordinators of the process, by broker."""
+    labels = {broker_id: {"broker": broker_id} for broker_id in coordinators}
+    transactions = {broker_id: list(one.transactions()) for broker_id, one in coordinators.items()}
+    states = [
+        ({**labels[broker_id], "state": state}, count)
+        for broker_id, some in transactions.items()
+        for state, count in sorted(Counter(one.state.value for one in some).items())
+    ]
+    oldest = [
+        (labels[broker_id], (now_ms - began_ms) / MS_PER_S)
+        for broker_id, some in transactions.items()
+        for began_ms in [min((one.started_ms for one in some if one.state not in AT_REST), default=now_ms)]
+    ]
+    counts = [(labels[broker_id], one.counts) for broker_id, one in coordinators.items()]
+    yield Metric(
+        "ottla_transactions", "gauge", "Transactional ids, by the state of their transaction.", states
+    )
+    yield Metric("ottla_transactions_oldest_open_seconds", "gauge", "Age of the oldest open one.", oldest)
+    for name, text, values in (
+        ("committed", "Transactions that were committed.", [(of, one.committed) for of, one in counts]),
+        ("aborted", "Transactions that were aborted.", [(of, one.aborted) for of, one in counts]),
+        ("timed_out", "Those that took too long.", [(of, one.timed_out) for of, one in counts]),
+    ):
+        yield Metric(f"ottla_transactions_{name}_total", "counter", text, values)
+    awaited = {
+        (one.producer_id, item) for some in transactions.values() for one in some for item in one.partitions
+    }
+    hanging = sum(1 for found in _open_in_partitions(store) if found not in awaited)
+    yield Metric(
+        "ottla_transactions_hanging",
+        "gauge",
+        "Open in a partition, and no coordinator will end it.",
+        [({}, hanging)],
+    )
+
+
+def _open_in_partitions(store: TopicStore) -> Iterator[tuple[int, TopicAndPartition]]:
+    """Yield the producer and the partition of every open transaction."""
+    for partition in store.all_partitions():
+        if partition.producers.first_unstable < 0:
+            continue
+        for entry in partition.producers.entries():
+            if entry.transaction_offset >= 0:
+                yield entry.producer_id, TopicAndPartition(partition.topic, partition.index)
