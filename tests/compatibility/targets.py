@@ -15,7 +15,9 @@ from ottla.zookeeper.zookeeper_errors import ServerFailed
 from tools.peers import RealKafka, Unavailable
 
 FAST_ZOOKEEPER = ServerSettings(tick_ms=500, fsync=False)
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5"}
+TIMEOUTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+"""Kafka looks every 10 s for transactions that have timed out."""
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "5", **TIMEOUTS}
 """Kafka's wait for more members of a new group would be most of the matrix's time."""
 
 
@@ -82,5 +84,5 @@ def ottla(*, with_zookeeper: bool = False) -> Iterator[Target]:
 @contextmanager
 def real_kafka(version: str) -> Iterator[Target]:
     """Apache Kafka itself, to prove the scripts."""
-    with RealKafka(version, properties={"delete.topic.enable": "true"}) as kafka:
+    with RealKafka(version, properties={"delete.topic.enable": "true", **TIMEOUTS}) as kafka:
         yield _Kafka(kafka)

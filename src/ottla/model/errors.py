@@ -236,8 +236,8 @@ class TransactionAborted(OttlaError):
 class ProducerFenced(OttlaError):
     """The producer may not write any more: close it, and make another one.
 
-    A newer producer has its transactional.id, or the coordinator has aborted a transaction that took longer
-    than transaction.timeout.ms. Nothing of the open transaction counts.
+    A newer producer has its transactional.id, or, before Kafka 4, the coordinator has aborted a transaction
+    that took longer than transaction.timeout.ms. Nothing of the open transaction counts.
     """
 
 

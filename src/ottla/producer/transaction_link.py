@@ -22,6 +22,7 @@ from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
 from ottla.model.closing import Closing
 from ottla.model.committed_positions import GroupMetadata, OffsetAndMetadata
+from ottla.model.error_codes import Code
 from ottla.model.errors import (
     KafkaError,
     OttlaError,
@@ -260,6 +261,14 @@ class TransactionLink(Closing):
             f"{self._config.transaction_timeout_ms}, and was aborted. Close it ({error})"
         )
 
+    def _why_aborted(self, error: KafkaError) -> str:
+        if error.code != Code.INVALID_TXN_STATE:
+            return f"the transaction cannot go on: {error}"
+        return (
+            f"the coordinator has no such transaction: it was aborted, as one that took longer than "
+            f"transaction.timeout.ms={self._config.transaction_timeout_ms} ({error})"
+        )
+
     def _ending(self, ask: Callable[[Connection], T]) -> Callable[[Connection], T]:
         """The same, for calls whose final refusal ends the transaction."""
 
@@ -268,7 +277,7 @@ class TransactionLink(Closing):
                 return ask(connection)
             except KafkaError as error:
                 if action_about(error, Call.TRANSACTION) is Action.FAIL:
-                    raise TransactionAborted(f"the transaction cannot go on: {error}") from error
+                    raise TransactionAborted(self._why_aborted(error)) from error
                 raise
 
         return ask_or_end

@@ -1,14 +1,12 @@
-"""Transactions of real clients on the embedded broker: librdkafka (AddPartitionsToTxn) and aiokafka."""
+"""Transactions of a real client on the embedded broker: librdkafka. Others are in tests/compatibility."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from ottla import EmbeddedBroker
@@ -221,21 +219,6 @@ def test_a_coordinator_that_dies_is_replaced(tmp_path: Path) -> None:
         broker.start_broker(coordinator)
         one.abort_transaction(PATIENCE_S)
         assert readable(broker) == [b"kept"]
-
-
-def test_aiokafka(broker: EmbeddedBroker) -> None:
-    async def run() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="aio") as one:
-            async with one.transaction():
-                await one.send_and_wait("t", b"kept")
-            await one.begin_transaction()
-            await one.send_and_wait("t", b"lost")
-            await one.abort_transaction()
-            async with one.transaction():
-                await one.send_and_wait("t", b"again")
-
-    asyncio.run(run())
-    assert readable(broker) == [b"kept", b"again"]
 
 
 def test_tools_list_and_end_transactions(broker: EmbeddedBroker) -> None:

@@ -16,7 +16,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
+from aiokafka_transactions import Aiokafka
 from steps import CODECS, PARTITIONS, Row, in_order, restart, run, same, sample
+from transaction_steps import transaction_steps
 
 BOOTSTRAP, PREFIX = sys.argv[1:3]
 TOPIC, GROUP = f"{PREFIX}-topic", f"{PREFIX}-group"
@@ -347,5 +349,8 @@ if __name__ == "__main__":
     run(
         "aiokafka",
         aiokafka.__version__,
-        [(name, lambda action=action: asyncio.run(action())) for name, action in STEPS],
+        [
+            *((name, lambda action=action: asyncio.run(action())) for name, action in STEPS),
+            *transaction_steps(Aiokafka(BOOTSTRAP, lambda topic: create(topic, 1)), PREFIX),
+        ],
     )

@@ -26,7 +26,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from confluent_transactions import Confluent
 from steps import CODECS, PARTITIONS, Row, in_order, restart, run, same, sample, until
+from transaction_steps import transaction_steps
 
 BOOTSTRAP, PREFIX = sys.argv[1:3]
 TOPIC, GROUP = f"{PREFIX}-topic", f"{PREFIX}-group"
@@ -315,6 +317,7 @@ if __name__ == "__main__":
             ("consume in a group and commit", group_commit),
             ("rebalance: one joins, one leaves", rebalance),
             ("go on after a restart of the broker", go_on_after_restart),
+            *transaction_steps(Confluent(BOOTSTRAP, lambda topic: create(topic, 1)), PREFIX),
             ("describe the cluster", describe_cluster),
             ("describe a topic", describe_topic),
             ("describe configs", describe_config),

@@ -6,6 +6,7 @@
 const readline = require("node:readline");
 const { isDeepStrictEqual } = require("node:util");
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
+const { transactionSteps } = require("./kafkajs_transactions.js");
 
 const [bootstrap, prefix] = process.argv.slice(2);
 const [topic, group] = [`${prefix}-topic`, `${prefix}-group`];
@@ -318,6 +319,7 @@ const steps = {
   "consume in a group and commit": groupCommit,
   "rebalance: one joins, one leaves": rebalance,
   "go on after a restart of the broker": goOnAfterRestart,
+  ...transactionSteps({ kafka, admin, prefix, same, restart }),
   "describe the cluster": describeCluster,
   "describe a topic": describeTopic,
   "describe configs": describeConfigs,

@@ -154,6 +154,18 @@ def test_a_timeout_aborts_and_fences(loop: Loop) -> None:
     assert loop.end(producer, version=5, commit=False).error_code == Code.PRODUCER_FENCED
 
 
+def test_a_producer_of_version_2_may_abort_what_timed_out_and_go_on(loop: Loop) -> None:
+    producer = loop.start()
+    loop.call(broker_request(producer, A), 5)
+    loop.advance(TIMEOUT_MS)
+    loop.perform(loop.coordinator.abort_timed_out(loop.now_ms))
+    assert loop.end(producer, version=5).error_code == Code.INVALID_TXN_STATE, "there is nothing to commit"
+    for _ in range(2):
+        ended = loop.end(producer, version=5, commit=False)
+        assert (ended.error_code, ended.producer_id) == (Code.NONE, producer.producer_id)
+        assert ended.producer_epoch == producer.producer_epoch + 1
+
+
 def test_the_timeout_of_a_producer_is_bounded(loop: Loop) -> None:
     too_long = loop.config.timeout_max_ms + 1
     for timeout_ms in (too_long, 0, -1):

@@ -32,6 +32,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -41,6 +42,9 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidTxnStateException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.header.Header;
@@ -105,6 +109,10 @@ public class ClientSteps {
         steps.put("consume in a group and commit", ClientSteps::groupCommit);
         steps.put("rebalance: one joins, one leaves", ClientSteps::rebalance);
         steps.put("go on after a restart of the broker", ClientSteps::goOnAfterRestart);
+        steps.put("transactions: commit and abort, with positions", ClientSteps::commitAndAbort);
+        steps.put("transactions: a newer producer fences the older", ClientSteps::fenced);
+        steps.put("transactions: aborted after their timeout", ClientSteps::timedOut);
+        steps.put("transactions: committed after a restart of the broker", ClientSteps::committedAfterRestart);
         steps.put("describe the cluster", ClientSteps::describeCluster);
         steps.put("describe a topic", ClientSteps::describeTopic);
         steps.put("describe configs", ClientSteps::describeConfigs);
@@ -526,5 +534,107 @@ public class ClientSteps {
     static void deleteTopic() throws Exception {
         admin.deleteTopics(List.of(topic)).all().get(10, TimeUnit.SECONDS);
         until(() -> !admin.listTopics().names().get().contains(topic), "the topic gone from the metadata");
+    }
+
+    // ---- transactions
+
+    static KafkaProducer<byte[], byte[]> transactional(String name, int timeoutMs) {
+        KafkaProducer<byte[], byte[]> made =
+            producer(Map.of("transactional.id", prefix + name, "transaction.timeout.ms", timeoutMs));
+        made.initTransactions();
+        return made;
+    }
+
+    static KafkaProducer<byte[], byte[]> begun(String name, int timeoutMs, String value) throws Exception {
+        KafkaProducer<byte[], byte[]> made = transactional(name, timeoutMs);
+        made.beginTransaction();
+        put(made, prefix + name, value);
+        return made;
+    }
+
+    static void put(KafkaProducer<byte[], byte[]> producer, String name, String value) throws Exception {
+        producer.send(new ProducerRecord<>(name, value.getBytes())).get(30, TimeUnit.SECONDS);
+    }
+
+    static void refused(KafkaProducer<byte[], byte[]> producer) {
+        boolean isRefused = false;
+        try {
+            producer.commitTransaction();
+        } catch (ProducerFencedException | InvalidProducerEpochException | InvalidTxnStateException fenced) {
+            isRefused = true;
+        }
+        producer.close(Duration.ZERO);
+        same(isRefused, true, "the commit was refused");
+    }
+
+    static void holds(String name, String... wanted) throws Exception {
+        List<String> values = new ArrayList<>();
+        TopicPartition place = new TopicPartition(name, 0);
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap));
+        settings.put("isolation.level", "read_committed");
+        settings.put("auto.offset.reset", "earliest");
+        try (var reader = new KafkaConsumer<>(
+                settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            reader.assign(List.of(place));
+            until(() -> {
+                reader.poll(Duration.ofMillis(200)).forEach(each -> values.add(new String(each.value())));
+                return values.size() >= wanted.length;
+            }, wanted.length + " records");
+        }
+        same(values, List.of(wanted), "committed values");
+    }
+
+    static void commitAndAbort() throws Exception {
+        String name = prefix + "-ended";
+        create(name, 1, Map.of());
+        TopicPartition place = new TopicPartition(name, 0);
+        try (var producer = transactional("-ended", 60_000)) {
+            for (int number = 0; number < 5; number++) {
+                producer.beginTransaction();
+                put(producer, name, "" + number);
+                producer.sendOffsetsToTransaction(
+                    Map.of(place, new OffsetAndMetadata(number + 1)), new ConsumerGroupMetadata(name));
+                if (number % 2 == 0) producer.commitTransaction();
+                else producer.abortTransaction();
+            }
+        }
+        holds(name, "0", "2", "4");
+        var found = admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get(10, TimeUnit.SECONDS);
+        same(found.get(place).offset(), 5L, "position");
+        int epoch = admin.describeTransactions(List.of(name)).all().get(10, TimeUnit.SECONDS).get(name).producerEpoch();
+        same(epoch > 0, !version().startsWith("3."), "since 4.0 every end raises the epoch");
+    }
+
+    static void fenced() throws Exception {
+        String name = prefix + "-fenced";
+        create(name, 1, Map.of());
+        var first = begun("-fenced", 60_000, "lost");
+        try (var second = begun("-fenced", 60_000, "kept")) {
+            refused(first);
+            second.commitTransaction();
+        }
+        holds(name, "kept");
+    }
+
+    static void timedOut() throws Exception {
+        String name = prefix + "-late";
+        create(name, 1, Map.of());
+        var late = begun("-late", 1_000, "lost");
+        try (var other = producer(Map.of())) {
+            put(other, name, "behind");
+        }
+        holds(name, "behind");
+        refused(late);
+    }
+
+    static void committedAfterRestart() throws Exception {
+        String name = prefix + "-restarted";
+        create(name, 1, Map.of());
+        try (var producer = begun("-restarted", 60_000, "before")) {
+            restart();
+            put(producer, name, "after");
+            producer.commitTransaction();
+        }
+        holds(name, "before", "after");
     }
 }

@@ -53,11 +53,14 @@ def end_error(transaction: Transaction | None, request: EndTxnRequest, version: 
 
 
 def _has_ended(transaction: Transaction, request: EndTxnRequest) -> bool:
-    """Whether a producer of transaction.version 2 repeats the request that ended its last transaction."""
+    """Whether a producer of transaction.version 2 asks for the end of its last transaction again.
+
+    Also if that was aborted by its timeout: the producer may abort it, too, and go on with the next epoch.
+    """
     if transaction.version < BUMPING_VERSION or transaction.state is TransactionState.ONGOING:
         return False
     if transaction.producer_id == request.producer_id:
-        return transaction.producer_epoch == request.producer_epoch + 1
+        return EPOCH_MAX > transaction.producer_epoch == request.producer_epoch + 1
     is_previous = transaction.previous_producer_id == request.producer_id
     return is_previous and request.producer_epoch == EPOCH_MAX - 1 and transaction.producer_epoch == 0
 

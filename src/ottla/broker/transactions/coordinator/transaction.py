@@ -126,7 +126,6 @@ class Transaction:
             producer_epoch=self.producer_epoch + 1,
             last_epoch=self.producer_epoch if is_same_producer else NO_EPOCH,
             updated_ms=now_ms,
-            version=0,  # the producer did not end it, so it cannot repeat that with the epoch before
         )
         return replace(fencing, state=fencing.after(TransactionEvent.ABORTED))
 

@@ -296,5 +296,6 @@ func main() {
 		{Name: "rebalance: one joins, one leaves", Do: rebalance},
 		{Name: "go on after a restart of the broker", Do: goOnAfterRestart},
 	}...)
+	all = append(all, transactions()...)
 	steps.Run("franz-go", steps.ModuleVersion("github.com/twmb/franz-go"), append(all, administration()...))
 }

@@ -395,5 +395,6 @@ func main() {
 		{Name: "rebalance: one joins, one leaves", Do: rebalance},
 		{Name: "go on after a restart of the broker", Do: goOnAfterRestart},
 	}...)
+	all = append(all, transactions()...)
 	steps.Run("sarama", steps.ModuleVersion("github.com/IBM/sarama"), append(all, administration()...))
 }
