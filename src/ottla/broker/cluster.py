@@ -6,6 +6,7 @@
        ├────── topics, settings: changes of them
        ├────── transactions: the transaction coordinators of all brokers, and the partitions they write to
        ├────── scram_users: who may log in by SCRAM
+       ├────── shares: share groups, whichever broker coordinates them
        ├────── output: connections with answers to write
        └────── memory: what clients can make the process hold, and what happens at the limit
 
@@ -23,6 +24,7 @@ from contextlib import suppress
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.output import Output
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
+from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.leaders import Leaders
 from ottla.broker.storage.memory import MemoryBudget
 from ottla.broker.storage.producer_memory import ProducerMemory
@@ -60,6 +62,7 @@ class Cluster:
         self.settings = SettingChanges(self.store, self.topics)
         self.transactions = TransactionBrokers(self.store)
         self.scram_users = ScramUsers(self.store.catalog)
+        self.shares = ShareGroupService(self.store, self.runtime, self.topics)
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped. Raises StorageError."""

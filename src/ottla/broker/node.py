@@ -53,6 +53,7 @@ class Node:
             transactions=cluster.transactions,
             coordinated=self.transactions,
             scram_users=cluster.scram_users,
+            shares=cluster.shares,
             memory=cluster.memory,
             served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
         )

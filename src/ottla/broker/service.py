@@ -22,7 +22,7 @@ from ottla.broker.storage.partition import NO_LEADER, Partition
 from ottla.broker.storage.topic_changes import Failed
 from ottla.broker.transactions.transaction_service import TransactionService
 from ottla.model.errors import ConfigError
-from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:  # imported when it is needed: kazoo takes its time, and most brokers have no ZooKeeper
     from ottla.broker.registration.registration import ZooKeeperRegistration
@@ -187,11 +187,16 @@ class BrokerService:
         )
 
     def _topic_deleted(self, name: str) -> None:
+        self.cluster.shares.forget_deleted_topics()
         for node in self.nodes.values():
             if node.is_running:
                 node.groups.forget_topic(name)
 
     def _leader_changed(self, partition: Partition, leader_before: int) -> None:
+        if partition.topic == SHARE_STATE_TOPIC:
+            if partition.leader != NO_LEADER:
+                self.cluster.shares.lead(partition)
+            return
         if partition.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             return
         if leader_before != NO_LEADER:

@@ -15,7 +15,10 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 """Where transactional ids and their transactions are stored."""
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+"""Where share groups store which records are done."""
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Kafka's own topics: since 0.8.2, 0.11 and 4.0."""
 
 

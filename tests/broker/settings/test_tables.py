@@ -25,6 +25,8 @@ OWN_DEFAULTS = {
     "log.dir": "data in a directory for temporary files gets lost",
     "max.connections": "a limit",
     "queued.max.request.bytes": "a limit",
+    "group.share.max.size": "an int in Kafka 4.x",
+    "group.share.partition.max.record.locks": "2000 in Kafka 4.x",
 }
 OWN_RANGES = {
     "broker.id": "-1 draws a number",
@@ -46,6 +48,8 @@ OWN_RANGES = {
     "sasl.oauthbearer.clock.skew.seconds": "a limit",
     "sasl.server.max.receive.size": "a limit",
     "connections.max.reauth.ms": "a limit",
+    "group.share.max.size": "from 1 in Kafka 4.x",
+    "group.share.record.lock.duration.ms": "up to an hour in Kafka 4.x",
 }
 # Kafka changes these while it runs; here files of certificates are followed instead.
 OWN_MODES = {
@@ -130,8 +134,8 @@ def test_nothing_is_both_honoured_and_ignored() -> None:
     assert not BROKER_SETTINGS.keys() & (NAMES | REFUSED.keys())
     security = {row.name for row in SECURITY_ROWS}
     families = [name for name in BROKER_SETTINGS if name.startswith(FAMILIES) and name not in security]
-    transactions = [name for name in families if name.startswith("transaction.")]
-    assert families == ["controller.listener.names", *transactions]
+    honoured = [name for name in families if name.startswith(("transaction.", "group.share.", "share."))]
+    assert families == ["controller.listener.names", *honoured]
 
 
 def test_defaults_of_the_tables_are_those_of_the_values() -> None:

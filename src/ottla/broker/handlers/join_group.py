@@ -6,10 +6,18 @@ Behaviour: decided by the group coordinator, see `ottla.broker.groups.coordinato
 
 from __future__ import annotations
 
-from ottla.broker.serving.handler import Handler, ask_coordinator
+from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.versions import VersionRange
+
+
+def handle(inquiry: Inquiry, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    """Have the coordinator decide, unless the name belongs to a share group."""
+    if request.group_id in inquiry.broker.shares.groups:
+        return refuse(request, Code.INCONSISTENT_GROUP_PROTOCOL, inquiry.version)
+    inquiry.ask_groups(request)
+    return None
 
 
 def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupResponse:
@@ -17,4 +25,4 @@ def refuse(request: JoinGroupRequest, error: Code, _version: int) -> JoinGroupRe
     return JoinGroupResponse(error_code=error, member_id=request.member_id)
 
 
-HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), ask_coordinator, refuse)
+HANDLER = Handler(JoinGroupRequest, VersionRange(0, 9), handle, refuse)

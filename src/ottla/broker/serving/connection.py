@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeVar, cast
 
@@ -86,6 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.stalled_since = 0.0
         self.is_cut = False
         self.parked: Cancellable | None = None
+        self.farewells: dict[Hashable, Callable[[], None]] = {}
         self.peer_host = ""
         self.has_left = False
         self.last_active = 0.0
@@ -116,6 +117,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._wire.close()
         if self.parked is not None:
             self.parked.cancel()
+        for farewell in self.farewells.values():
+            farewell()
         self._hold(0)
         self._loop.call_soon(self._count_waiting, 0)  # uvloop frees what waits at the end of this turn
         self._traffic.forget(self)

@@ -7,7 +7,7 @@ call, the broker that got it (`ServedBroker`) and the client's connection (`Clie
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,7 @@ class ClientLink(Protocol):
 
     `parked` is the fetch that waits for more records; it is cancelled when the client leaves. `has_left` says
     whether the client has left already. `listener` is the name of the listener that it came to, `principal`
-    who it is, `door` its login if the listener asks for one.
+    who it is, `door` its login if the listener asks for one. `farewells` are called when the client leaves.
     """
 
     peer_host: str
@@ -51,6 +51,7 @@ class ClientLink(Protocol):
     door: Doorkeeper | None
     has_left: bool
     parked: Cancellable | None
+    farewells: dict[Hashable, Callable[[], None]]
 
     def answer(self, call: Call, response: Response) -> None:
         """Answer a call that had to wait."""

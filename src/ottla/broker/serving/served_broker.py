@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.security.scram_users import ScramUsers
+from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.leaders import Leaders
 from ottla.broker.storage.memory import MemoryBudget
@@ -50,6 +51,7 @@ class ServedBroker:
     transactions  asked before a transaction begins to write in a partition
     coordinated  the transactional ids that this broker coordinates
     scram_users  who may log in by SCRAM
+    shares      the share groups of the process
     """
 
     broker_id: int
@@ -65,6 +67,7 @@ class ServedBroker:
     transactions: OpenTransactions
     coordinated: TransactionService
     scram_users: ScramUsers
+    shares: ShareGroupService
     zookeeper_offsets: OffsetsInZooKeeper | None = None
 
     def offsets_of_version_0(self) -> OffsetsInZooKeeper:

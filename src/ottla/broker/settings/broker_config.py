@@ -23,6 +23,7 @@ from ottla.broker.settings.ignored_names import NAMES, check_refused, is_ignored
 from ottla.broker.settings.listeners import LOOPBACK, PORT, Listener, client_listeners
 from ottla.broker.settings.security_settings import AuthorizerSettings, authorizer_settings
 from ottla.broker.settings.security_table import listener_setting
+from ottla.broker.settings.share_config import ShareConfig
 from ottla.broker.settings.topic_table import PRODUCER
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.log.log_config import LogConfig
@@ -72,6 +73,7 @@ class BrokerConfig:
     flush: FlushPolicy = FlushPolicy.OS
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    shares: ShareConfig = field(default_factory=ShareConfig)
     offsets_expiry_check_ms: int = 600_000
     offsets_segment_bytes: int = 100 << 20
     retention_check_ms: int = 300_000
@@ -177,9 +179,9 @@ def log_replaced(
 def _replaced(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     before = config.timestamp_difference_max_ms
     difference = values.get("timestamp_difference_max_ms", before)
-    groups, transactions = (
+    groups, transactions, shares = (
         {target.removeprefix(part): value for target, value in values.items() if target.startswith(part)}
-        for part in ("groups.", "transactions.")
+        for part in ("groups.", "transactions.", "shares.")
     )
     plain = {target: value for target, value in values.items() if target and "." not in target}
     return replace(
@@ -188,6 +190,7 @@ def _replaced(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
         log=log_replaced(config.log, values, before, difference),
         groups=replace(config.groups, **groups),
         transactions=replace(config.transactions, **transactions),
+        shares=replace(config.shares, **shares),
     )
 
 

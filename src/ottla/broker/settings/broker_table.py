@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.broker.settings.security_table import SECURITY_ROWS
 from ottla.broker.settings.setting import Setting, UpdateMode, table
+from ottla.broker.settings.share_config import SHARE_ROWS
 from ottla.broker.settings.topic_table import TOPIC_SETTINGS, or_unlimited
 from ottla.broker.settings.transaction_config import TRANSACTION_ROWS
 from ottla.model.errors import ConfigError
@@ -384,6 +385,7 @@ BROKER_SETTINGS = table(
         *_UPKEEP_ROWS,
         *_GROUP_ROWS,
         *TRANSACTION_ROWS,
+        *SHARE_ROWS,
         *(_topic_default(row) for row in TOPIC_SETTINGS.values() if row.broker_names),
         *_COARSE_ROWS,
         *SECURITY_ROWS,

@@ -19,7 +19,7 @@ from ottla.model.did_you_mean import hint
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError
 from ottla.model.property_table import LONG_MAX
-from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 
 class ConfigRefused(KafkaError):
@@ -118,5 +118,8 @@ def own_topics(config: BrokerConfig) -> Mapping[str, OwnTopic]:
             config.transactions.partition_count,
             "transaction.state.log.num.partitions",
             transactions | {"segment.bytes": str(config.transactions.segment_bytes)},
+        ),
+        SHARE_STATE_TOPIC: OwnTopic(
+            config.shares.partition_count, "share.coordinator.state.topic.num.partitions", transactions
         ),
     }

@@ -33,7 +33,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
-from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +162,10 @@ class TopicStore:
         if topic is not None:
             kept = replace(self.started_with.transactions, partition_count=topic.partition_count)
             self.started_with = replace(self.started_with, transactions=kept)
+        topic = self.catalog.topics.get(SHARE_STATE_TOPIC)
+        if topic is not None:
+            shares = replace(self.started_with.shares, partition_count=topic.partition_count)
+            self.started_with = replace(self.started_with, shares=shares)
 
     def _log_config(self, topic_name: str) -> LogConfig:
         topic = self.catalog.topics.get(topic_name)

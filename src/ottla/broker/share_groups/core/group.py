@@ -1,0 +1,132 @@
+"""Members of a share group: they join, stay and leave by heartbeats, and the broker assigns partitions.
+
+An assignment is a hint where to fetch, not a right: locks on records keep members apart. So a new assignment
+counts at once, and nobody has to give anything up first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.broker.share_groups.core.assignor import TopicIdPartition, assign
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+
+
+class TopicInfo(NamedTuple):
+    """A topic that exists."""
+
+    topic_id: bytes
+    partition_count: int
+
+
+Topics = Mapping[str, TopicInfo]
+
+
+@dataclass(slots=True)
+class ShareMember:
+    """A member; `assigned` is what it was told last."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    epoch: int = 0
+    previous_epoch: int = 0
+    rack_id: str | None = None
+    topics: tuple[str, ...] = ()
+    deadline_ms: int = 0
+
+
+@dataclass(slots=True)
+class Joining:
+    """What a heartbeat says."""
+
+    member_id: str
+    member_epoch: int
+    topics: tuple[str, ...] | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """One group. `partitions` are those that it reads or has read, by topic name and partition."""
+
+    group_id: str
+    epoch: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    assignments: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
+    _known: object = None
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of the state."""
+        return "Stable" if self.members else "Empty"
+
+    def heartbeat(self, said: Joining, deadline_ms: int, size_max: int) -> tuple[ShareMember, bool]:
+        """Take a heartbeat in. Returns the member, and whether it must be told its assignment in any case.
+
+        Raises KafkaError for a member that is not known, is fenced, or finds the group full.
+        """
+        member = self.members.get(said.member_id)
+        if said.member_epoch == JOIN_EPOCH:
+            if said.topics is None:
+                raise KafkaError(Code.INVALID_REQUEST, "a member that joins names its topics")
+            if member is None and len(self.members) >= size_max:
+                raise KafkaError(
+                    Code.GROUP_MAX_SIZE_REACHED, f"group {self.group_id!r} has {size_max} members"
+                )
+            member = member or ShareMember(said.member_id, said.client_id, said.client_host)
+            self.members[said.member_id] = member
+        elif member is None:
+            raise KafkaError(Code.UNKNOWN_MEMBER_ID, f"{said.member_id!r} in group {self.group_id!r}")
+        elif said.member_epoch not in (member.epoch, member.previous_epoch):
+            reason = f"epoch {said.member_epoch} of {said.member_id!r}: it is {member.epoch}"
+            raise KafkaError(Code.FENCED_MEMBER_EPOCH, reason)
+        if said.topics is not None:
+            member.topics = tuple(sorted(set(said.topics)))
+        member.rack_id = said.rack_id or member.rack_id
+        member.deadline_ms = deadline_ms
+        return member, said.member_epoch != member.epoch or said.topics is not None
+
+    def rebalance(self, topics: Topics) -> None:
+        """Assign anew if members, subscriptions or topics have changed; the epoch counts it."""
+        subscribed = {name for member in self.members.values() for name in member.topics}
+        existing = {name: topics[name] for name in sorted(subscribed) if name in topics}
+        known = (tuple((item.member_id, item.topics) for item in self.members.values()), existing)
+        if known == self._known:
+            return
+        self._known = known
+        self.epoch += 1
+        self.assignments = assign(
+            {
+                member.member_id: frozenset(
+                    existing[name].topic_id for name in member.topics if name in existing
+                )
+                for member in self.members.values()
+            },
+            {info.topic_id: info.partition_count for info in existing.values()},
+            {member_id: kept for member_id, kept in self.assignments.items() if member_id in self.members},
+        )
+
+    def catch_up(self, member: ShareMember) -> bool:
+        """Bring a member to the group's epoch. Returns whether it was behind."""
+        if member.epoch == self.epoch:
+            return False
+        member.previous_epoch, member.epoch = member.epoch, self.epoch
+        return True
+
+    def leave(self, member_id: str) -> bool:
+        """Remove a member. Returns whether it was one."""
+        self.assignments.pop(member_id, None)
+        return self.members.pop(member_id, None) is not None
+
+    def expired(self, now_ms: int) -> list[str]:
+        """Return the members whose session is over."""
+        return [member.member_id for member in self.members.values() if member.deadline_ms <= now_ms]

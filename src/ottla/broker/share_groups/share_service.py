@@ -1,0 +1,280 @@
+"""The share groups of a process: members, sessions, and the records that they hold.
+
+One object for all brokers of the process: they share one copy of the data, so they share this too. A broker
+answers heartbeats of the groups that it coordinates, and fetches from partitions that it leads, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.settings.group_table import group_settings
+from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange
+from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareMember, TopicInfo
+from ottla.broker.share_groups.core.records import (
+    ShareKey,
+    ShareState,
+    snapshot_record,
+    tombstone,
+)
+from ottla.broker.share_groups.core.sessions import SessionKey, ShareSessions
+from ottla.broker.share_groups.core.share_partition import UNINITIALIZED, SharePartition
+from ottla.broker.share_groups.share_log import ShareLog
+from ottla.broker.storage.partition import Partition
+from ottla.broker.storage.runtime import Runtime
+from ottla.broker.storage.topic_changes import TopicChanges
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+
+TICK_S = 0.2
+"""How often locks and sessions are looked at while there are any."""
+
+GROUPS_MAX = 10_000
+"""Groups that clients can make up."""
+
+
+class ShareSettings(NamedTuple):
+    """The settings of one group: its own, else those of the broker."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    lock_duration_ms: int
+    delivery_count_limit: int
+    record_locks_max: int
+    offset_reset: str
+    is_committed: bool
+    may_renew: bool
+
+
+class ShareGroupService:
+    """Owned by the loop."""
+
+    def __init__(self, store: TopicStore, runtime: Runtime, topics: TopicChanges) -> None:
+        self._store = store
+        self._runtime = runtime
+        self.log = ShareLog(store, runtime, topics, self._replay, self._snapshot)
+        self.sessions = ShareSessions()
+        self.groups: dict[str, ShareGroup] = {}
+        self._partitions: dict[ShareKey, SharePartition] = {}
+        self._epochs: dict[ShareKey, int] = {}
+        self._waiting: dict[ShareKey, set[Callable[[], None]]] = defaultdict(set)
+        self._is_ticking = False
+
+    def settings(self, group_id: str) -> ShareSettings:
+        """Return the settings of a group."""
+        own, config = self._store.catalog.entity("GROUP", group_id), self._store.config.shares
+        values = group_settings(own)
+
+        def chosen(name: str, default: int) -> int:
+            return int(values[name]) if name in own else default
+
+        return ShareSettings(
+            chosen("share.session.timeout.ms", config.session_timeout_ms),
+            chosen("share.heartbeat.interval.ms", config.heartbeat_interval_ms),
+            chosen("share.record.lock.duration.ms", config.lock_duration_ms),
+            chosen("share.delivery.count.limit", config.delivery_count_limit),
+            chosen("share.partition.max.record.locks", config.record_locks_max),
+            str(values["share.auto.offset.reset"]),
+            values["share.isolation.level"] == "read_committed",
+            bool(values["share.renew.acknowledge.enable"]),
+        )
+
+    # --- members ----------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, said: Joining) -> tuple[ShareMember, bool]:
+        """Take a member's heartbeat in. Returns the member, and whether its assignment is new to it.
+
+        Raises KafkaError.
+        """
+        if self.log.is_loading:
+            raise KafkaError(Code.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r}")
+        settings, config = self.settings(group_id), self._store.config.shares
+        group = self.groups.get(group_id) or ShareGroup(group_id)
+        if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
+            raise KafkaError(Code.GROUP_MAX_SIZE_REACHED, f"there are {GROUPS_MAX} share groups")
+        deadline_ms = self._runtime.now_ms() + settings.session_timeout_ms
+        member, is_told = group.heartbeat(said, deadline_ms, config.member_count_max)
+        self.groups[group_id] = group
+        self._rebalance(group)
+        self._tick_soon()
+        return member, group.catch_up(member) or is_told
+
+    def _rebalance(self, group: ShareGroup) -> None:
+        names = {name for member in group.members.values() for name in member.topics}
+        topics = {name: info for name in names if (info := self._topic(name)) is not None}
+        group.rebalance(topics)
+        for assigned in group.assignments.values():
+            for topic_id, index in assigned:
+                self._begin(ShareKey(group.group_id, topic_id, index))
+
+    def _topic(self, name: str) -> TopicInfo | None:
+        topic = self._store.catalog.topics.get(name)
+        partitions = self._store.partitions.get(name)
+        return TopicInfo(topic.topic_id, len(partitions)) if topic and partitions else None
+
+    def leave(self, group_id: str, member_id: str) -> None:
+        """A member has left, or its session is over: others get what it held. Raises KafkaError 25."""
+        group = self.groups.get(group_id)
+        if group is None or not group.leave(member_id):
+            raise KafkaError(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} in group {group_id!r}")
+        self._rebalance(group)
+        for key in self.sessions.of_member(group_id, member_id):
+            self.sessions.end(key)
+        self.release(group_id, member_id)
+
+    def end_session(self, key: SessionKey) -> None:
+        """A member has ended its session with a broker, or lost its connection: others get what it held."""
+        session = self.sessions.end(key)
+        if session is not None:
+            self.release(key.group_id, key.member_id)
+
+    def release(self, group_id: str, member_id: str) -> None:
+        """Make available what a member holds."""
+        for key, partition in self._of_group(group_id).items():
+            if partition.release(member_id):
+                self.changed(key)
+
+    # --- partitions -------------------------------------------------------------------------------------
+
+    def _begin(self, key: ShareKey) -> SharePartition:
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._partitions[key] = self._made(key)
+            self.log.note(key)
+        return partition
+
+    def _made(self, key: ShareKey) -> SharePartition:
+        return SharePartition(lambda: self.settings(key.group_id).delivery_count_limit)
+
+    def partition(self, key: ShareKey) -> SharePartition:
+        """Return a partition of a group. Raises KafkaError if there is no such group, or while loading."""
+        if self.log.is_loading:
+            raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, "the state of share groups is being loaded")
+        if key.group_id not in self.groups:
+            raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"there is no share group {key.group_id!r}")
+        return self._begin(key)
+
+    def known(self, group_id: str) -> Mapping[ShareKey, SharePartition]:
+        """Return the partitions that a group reads or has read."""
+        return self._of_group(group_id)
+
+    def _of_group(self, group_id: str) -> dict[ShareKey, SharePartition]:
+        return {key: item for key, item in self._partitions.items() if key.group_id == group_id}
+
+    def acknowledge(
+        self,
+        key: ShareKey,
+        member_id: str,
+        ranges: list[AcknowledgedRange],
+        then: Callable[[Code], None],
+    ) -> None:
+        """Carry out acknowledgements; `then` is called when they are stored. Raises KafkaError."""
+        lock_ms = self.settings(key.group_id).lock_duration_ms
+        self.partition(key).acknowledge(member_id, ranges, self._runtime.now_ms() + lock_ms)
+        self.changed(key, then)
+
+    def changed(self, key: ShareKey, then: Callable[[Code], None] | None = None) -> None:
+        """A partition has changed: store it, and let waiting fetches look again."""
+        self.log.note(key, then)
+        for wake in list(self._waiting.get(key, ())):
+            wake()
+
+    def acquired(self) -> None:
+        """Locks were given: look after them."""
+        self._tick_soon()
+
+    def begin_at(self, key: ShareKey, offset: int) -> None:
+        """Let a group begin to read a partition at an offset, whatever it did before."""
+        self._epochs[key] = self._epochs.get(key, 0) + 1
+        self._begin(key).begin(offset)
+        self.changed(key)
+
+    def wait(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
+        """Call `wake` when records of partitions become available again."""
+        for key in keys:
+            self._waiting[key].add(wake)
+
+    def stop_waiting(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
+        """End a wait."""
+        for key in keys:
+            self._waiting[key].discard(wake)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    # --- forgetting -------------------------------------------------------------------------------------
+
+    def forget_deleted_topics(self) -> None:
+        """Forget partitions of topics that do not exist any more."""
+        self._forget([key for key in self._partitions if key.topic_id not in self._store.topic_names])
+
+    def forget_topic(self, topic_id: bytes, group_id: str) -> None:
+        """Let a group forget a topic."""
+        self._forget([key for key in self._of_group(group_id) if key.topic_id == topic_id])
+
+    def delete_group(self, group_id: str) -> Code:
+        """Delete a group without members; returns the error."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Code.GROUP_ID_NOT_FOUND
+        if group.members:
+            return Code.NON_EMPTY_GROUP
+        del self.groups[group_id]
+        self._forget(self._of_group(group_id))
+        return Code.NONE
+
+    def _forget(self, keys: Iterable[ShareKey]) -> None:
+        for key in list(keys):
+            del self._partitions[key]
+            self._epochs.pop(key, None)
+            self.log.note(key)
+
+    # --- what is stored ---------------------------------------------------------------------------------
+
+    def _replay(self, key: ShareKey, state: ShareState | None) -> None:
+        if state is None:
+            self._partitions.pop(key, None)
+            if not self._of_group(key.group_id):
+                self.groups.pop(key.group_id, None)
+            return
+        self.groups.setdefault(key.group_id, ShareGroup(key.group_id))
+        partition = self._partitions[key] = self._made(key)
+        self._epochs[key] = state.state_epoch
+        if state.start_offset != UNINITIALIZED:
+            partition.begin(state.start_offset, state.batches)
+
+    def _snapshot(self, key: ShareKey) -> Record:
+        partition = self._partitions.get(key)
+        if partition is None:
+            return tombstone(key)
+        state = ShareState(partition.start_offset, partition.state_batches(), self._epochs.get(key, 0))
+        return snapshot_record(key, state, partition.done_count, self._runtime.now_ms())
+
+    def lead(self, partition: Partition) -> None:
+        """A partition of `__share_group_state` has a leader now."""
+        self.log.lead(partition)
+
+    # --- time -------------------------------------------------------------------------------------------
+
+    def _tick_soon(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._runtime.loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._is_ticking = False
+        if self._runtime.is_closed:
+            return
+        now_ms = self._runtime.now_ms()
+        for group in list(self.groups.values()):
+            for member_id in group.expired(now_ms):
+                self.leave(group.group_id, member_id)
+        for key, partition in list(self._partitions.items()):
+            if partition.expire_locks(now_ms):
+                self.changed(key)
+        has_locks = any(item.locked_until() is not None for item in self._partitions.values())
+        if has_locks or any(group.members for group in self.groups.values()):
+            self._tick_soon()

@@ -1,0 +1,223 @@
+"""Share groups over the socket, step by step: deliveries, locks, sessions, restarts, and what tools ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla import EmbeddedBroker
+from ottla.model.error_codes import Code
+from ottla.wire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareOffset,
+    AlterShareOffsetsTopic,
+)
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareOffsetsTopic,
+)
+from ottla.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    ShareOffsetsWantedGroup,
+)
+from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
+from tests.broker.real_clients import send
+from tests.broker.share_groups.share_member import Member, acquired, batch, client_of, configure_group
+from tests.waiting import wait_for
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A broker with short locks, ten records in "orders", and a group that begins at the first."""
+    properties = {"group.share.record.lock.duration.ms": "1000", "group.share.delivery.count.limit": "2"}
+    with EmbeddedBroker(tmp_path, properties=properties) as broker:
+        broker.create_topic("orders", 1)
+        configure_group(broker, "share")
+        send(broker.bootstrap, "orders", [b"%d" % number for number in range(10)])
+        yield broker
+
+
+def offsets(broker: EmbeddedBroker, group_id: str = "share") -> list[tuple[int, int]]:
+    """Start offset and lag of each partition of a group."""
+    with client_of(broker) as client:
+        wanted = ShareOffsetsWantedGroup(group_id=group_id, topics=None)
+        answer = client.call(DescribeShareGroupOffsetsRequest(groups=[wanted]))
+    assert answer.groups[0].error_code == 0
+    return [(item.start_offset, item.lag) for topic in answer.groups[0].topics for item in topic.partitions]
+
+
+def test_what_is_accepted_is_done_and_what_is_released_comes_again(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert one.acquire() == [(0, 0, 9, 1)]
+        assert two.acquire() == [], "the other one holds them"
+        assert one.acknowledge(batch(0, 9, *[ACCEPT] * 4, RELEASE, RELEASE, *[ACCEPT] * 4)) == 0
+        assert offsets(shared) == [(4, 2)]
+        assert two.acquire() == [(0, 4, 5, 2)]
+        assert two.acknowledge(batch(4, 5, ACCEPT)) == 0
+        assert offsets(shared) == [(10, 0)]
+
+
+def test_a_record_is_given_up_after_its_last_delivery(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as member:
+        for delivery in (1, 2):
+            assert member.acquire() == [(0, 0, 9, delivery)]
+            assert member.acknowledge(batch(0, 9, RELEASE)) == 0
+        assert member.acquire() == []
+        assert offsets(shared) == [(10, 0)]
+
+
+def test_only_who_holds_a_record_may_acknowledge_it_and_only_once(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert one.acquire() == [(0, 0, 9, 1)]
+        assert two.acquire() == []
+        assert two.acknowledge(batch(1, 2, ACCEPT)) == Code.INVALID_RECORD_STATE
+        assert one.acknowledge(batch(1, 2, ACCEPT)) == 0
+        assert one.acknowledge(batch(2, 3, ACCEPT)) == Code.INVALID_RECORD_STATE, "2 is done"
+        assert one.acknowledge(batch(9, 10, ACCEPT)) == Code.INVALID_REQUEST, "10 was never given out"
+        assert one.acknowledge(batch(5, 4, ACCEPT)) == Code.INVALID_REQUEST
+        assert one.acknowledge(batch(3, 5, ACCEPT, ACCEPT)) == Code.INVALID_REQUEST
+        assert one.acknowledge(batch(3, 3, 9)) == Code.INVALID_REQUEST
+        assert one.acknowledge(batch(3, 3, RENEW)) == Code.INVALID_REQUEST, "renewals are announced"
+        assert one.acknowledge(batch(3, 4, ACCEPT), batch(4, 5, ACCEPT)) == Code.INVALID_REQUEST
+        assert one.acknowledge(batch(0, 9, *[ACCEPT], *[0] * 2, *[REJECT] * 7)) == Code.INVALID_RECORD_STATE
+        assert one.acknowledge(batch(0, 0, ACCEPT), batch(3, 9, REJECT)) == 0
+        assert offsets(shared) == [(10, 0)]
+
+
+def test_a_lock_runs_out_unless_it_is_renewed(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert one.acquire() == [(0, 0, 9, 1)]
+        assert two.acquire() == []
+        renewed = wait_for(lambda: [one.acknowledge(batch(0, 4, RENEW), renew=True), two.acquire()][1])
+        assert renewed == [(0, 5, 9, 2)], "the others were kept by renewing them"
+        assert one.acknowledge(batch(5, 9, ACCEPT)) == Code.INVALID_RECORD_STATE
+        assert one.acknowledge(batch(0, 4, ACCEPT)) == 0
+
+
+def test_a_fetch_waits_for_records_and_for_released_ones(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert one.acquire() == [(0, 0, 9, 1)]
+        assert acquired(two.fetch(max_wait_ms=60_000)) == [(0, 0, 9, 2)], "when the locks ran out"
+        assert two.acknowledge(batch(0, 9, ACCEPT)) == 0
+        send(shared.bootstrap, "orders", [b"later"])
+        assert acquired(two.fetch(max_wait_ms=60_000)) == [(0, 10, 10, 1)]
+
+
+@pytest.mark.parametrize("how", ["connection lost", "left", "session ended"])
+def test_who_goes_leaves_its_records_to_others(shared: EmbeddedBroker, how: str) -> None:
+    configure_group(shared, "share", share_record_lock_duration_ms="60000")
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert one.acquire() == [(0, 0, 9, 1)]
+        assert two.acquire() == []
+        if how == "connection lost":
+            one.client.close()
+        elif how == "left":
+            assert one.heartbeat(epoch=-1).error_code == 0
+        else:
+            assert acquired(one.fetch(epoch=-1)) == []
+        assert acquired(two.fetch(max_wait_ms=60_000)) == [(0, 0, 9, 2)]
+
+
+def test_sessions_have_epochs(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as member:
+        assert member.fetch(epoch=1).error_code == Code.SHARE_SESSION_NOT_FOUND
+        assert member.acquire(max_records=3, is_strict=True) == [(0, 0, 2, 1)]
+        assert member.fetch(epoch=5).error_code == Code.INVALID_SHARE_SESSION_EPOCH
+        assert member.acknowledge(batch(0, 0, ACCEPT), epoch=0) == Code.INVALID_SHARE_SESSION_EPOCH
+        answer = member.fetch(acknowledged={0: (0, 2, ACCEPT)}, max_records=4, is_strict=True)
+        assert acquired(answer) == [(0, 3, 6, 1)]
+        assert answer.acquisition_lock_timeout_ms == 1000
+        assert [item.acknowledge_error_code for topic in answer.responses for item in topic.partitions] == [0]
+        assert member.fetch(epoch=-1, acknowledged={0: (3, 6, ACCEPT)}).error_code == 0
+        assert member.fetch(epoch=3).error_code == Code.SHARE_SESSION_NOT_FOUND
+        assert offsets(shared) == [(7, 3)]
+
+
+def test_a_restart_keeps_what_is_done_and_how_often_records_were_delivered(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.create_topic("orders", 1)
+        configure_group(broker, "share")
+        send(broker.bootstrap, "orders", [b"%d" % number for number in range(10)])
+        with Member(broker, ["orders"]) as member:
+            assert member.acquire() == [(0, 0, 9, 1)]
+            said = batch(0, 7, ACCEPT, RELEASE, *[ACCEPT] * 4, RELEASE, REJECT)
+            assert member.acknowledge(said) == 0  # 8 and 9 go back with the connection
+        before = offsets(broker)
+    with EmbeddedBroker(tmp_path) as broker:
+        assert offsets(broker) == before == [(1, 4)]
+        with Member(broker, ["orders"]) as member:
+            assert member.acquire() == [(0, 1, 1, 2), (0, 6, 6, 2), (0, 8, 9, 2)]
+
+
+def test_members_join_are_fenced_and_leave(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as one, Member(shared, ["orders"]) as two:
+        assert [one.member_epoch, two.member_epoch] == [1, 2]
+        assert one.heartbeat().member_epoch == 2
+        assert one.heartbeat(epoch=7).error_code == Code.FENCED_MEMBER_EPOCH
+        assert len(one.assigned) == len(two.assigned) == 1, "both share the only partition"
+        assert two.heartbeat(epoch=-1).member_epoch == -1
+        assert two.heartbeat(epoch=2).error_code == Code.UNKNOWN_MEMBER_ID
+        assert one.heartbeat(["orders", "nowhere"]).error_code == 0
+        with client_of(shared) as client:
+            group = client.call(ShareGroupDescribeRequest(group_ids=["share"])).groups[0]
+        assert (group.group_state, group.assignor_name, group.error_code) == ("Stable", "simple", 0)
+        assert [member.subscribed_topic_names for member in group.members] == [["nowhere", "orders"]]
+        assert group.members[0].assignment.topic_partitions[0].topic_name == "orders"
+
+
+def test_tools_list_describe_move_and_delete_share_groups(shared: EmbeddedBroker) -> None:
+    wanted = AlterShareOffsetsTopic(
+        topic_name="orders", partitions=[AlterShareOffset(partition_index=0, start_offset=6)]
+    )
+    with Member(shared, ["orders"]) as member, client_of(shared) as client:
+        assert member.acquire() == [(0, 0, 9, 1)]
+        alter = AlterShareGroupOffsetsRequest(group_id="share", topics=[wanted])
+        assert client.call(alter).error_code == Code.NON_EMPTY_GROUP
+        assert (
+            client.call(DeleteGroupsRequest(groups_names=["share"])).results[0].error_code
+            == Code.NON_EMPTY_GROUP
+        )
+        member.heartbeat(epoch=-1)
+        assert client.call(alter).error_code == 0
+        assert offsets(shared) == [(6, 4)]
+        forget = DeleteShareGroupOffsetsRequest(
+            group_id="share", topics=[DeleteShareOffsetsTopic(topic_name="orders")]
+        )
+        assert client.call(forget).error_code == 0
+        assert offsets(shared) == []
+        listed = client.call(ListGroupsRequest(types_filter=["Share"])).groups
+        assert [(item.group_id, item.group_type, item.group_state) for item in listed] == [
+            ("share", "share", "Empty")
+        ]
+        assert client.call(ListGroupsRequest(types_filter=["classic"])).groups == []
+        assert client.call(DeleteGroupsRequest(groups_names=["share"])).results[0].error_code == 0
+        answer = client.call(ShareGroupDescribeRequest(group_ids=["share"]))
+        assert answer.groups[0].error_code == Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_has_one_kind(shared: EmbeddedBroker) -> None:
+    join = JoinGroupRequest(
+        group_id="share",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupProtocol(name="range", metadata=b"")],
+    )
+    with Member(shared, ["orders"]) as member:
+        assert member.client.call(join).error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_deleted_topic_is_forgotten(shared: EmbeddedBroker) -> None:
+    with Member(shared, ["orders"]) as member:
+        assert member.acquire() == [(0, 0, 9, 1)]
+        shared.delete_topic("orders")
+        assert offsets(shared) == []
+        assert member.heartbeat().error_code == 0
+        assert member.assigned == []
