@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from ottla.broker.security.tls_contexts import HANDSHAKE_S
 from ottla.broker.serving.connection import BrokerConnection
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.faults import FaultRules
+from ottla.broker.serving.fetch_sessions import FetchSessions
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.serving.traffic import Traffic
 from ottla.broker.storage.appending import Appender
@@ -26,6 +28,7 @@ BACKLOG = 1024
 CLOSE_S = 0.5
 """How long peers may take their last answers when the broker stops; connections of slower peers are cut."""
 IDLE_CHECK_S_MIN = 0.05
+SESSION_ID_MAX = 2**31 - 1
 
 
 class Node:
@@ -54,6 +57,7 @@ class Node:
             coordinated=self.transactions,
             scram_users=cluster.scram_users,
             shares=cluster.shares,
+            sessions=FetchSessions(cluster.memory.sessions, lambda: random.randint(1, SESSION_ID_MAX)),
             memory=cluster.memory,
             served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
         )

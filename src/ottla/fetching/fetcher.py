@@ -26,10 +26,17 @@ from ottla.fetching.cursor import Cursor
 from ottla.fetching.feed import NOBODY
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_errors import Reaction, reaction_about
+from ottla.fetching.fetch_session import SESSIONS_SINCE, ClientSession
 from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.partition_info import BrokerAndFetcherId, BrokerAndInitialOffset
 from ottla.fetching.partition_table import Departure, PartitionTable, ReceivedRecords
-from ottla.fetching.request_plan import LIMITED_SINCE, FetchPlan, fetch_request, newest_version
+from ottla.fetching.request_plan import (
+    LIMITED_SINCE,
+    TOPIC_IDS_SINCE,
+    FetchPlan,
+    fetch_request,
+    newest_version,
+)
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import OttlaError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
@@ -79,6 +86,7 @@ class BrokerFetcher:
         self._wake = threading.Event()
         self._has_orders = True
         self._in_flight: FetchPlan | None = None
+        self._session = ClientSession()
         self._idle_since_ms = clock.now_ms()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -160,7 +168,13 @@ class BrokerFetcher:
 
     def _send(self, connection: Connection, plan: FetchPlan) -> None:
         at_most = newest_version(request.cursor for request in plan.requests.values())
-        connection.send(fetch_request(plan, self._config), at_most=at_most, kept_ms=plan.max_wait_ms)
+        version = connection.version_for(FetchRequest.API)
+        if version >= SESSIONS_SINCE:
+            uses_ids = at_most is None and version >= TOPIC_IDS_SINCE
+            request = self._session.request(plan, self._config, uses_ids=uses_ids)
+        else:
+            request = fetch_request(plan, self._config)
+        connection.send(request, at_most=at_most, kept_ms=plan.max_wait_ms)
         self._in_flight = plan
 
     def _receive(self, connection: Connection) -> list[ReceivedRecords]:
@@ -169,7 +183,9 @@ class BrokerFetcher:
             return []
         answer = connection.receive(plan.max_wait_ms + self._client_config.request_timeout_ms)
         self._in_flight = None
-        response = cast(FetchResponse, answer.message)
+        response = self._session.whole(plan, cast(FetchResponse, answer.message))
+        if response is None:
+            return []
         received = self._table.note(plan, response)
         if self._table.hints:
             nodes = [

@@ -188,7 +188,7 @@ class PartitionTable:
     def note(self, plan: FetchPlan, response: FetchResponse) -> list[ReceivedRecords]:
         """Handle a response except for its records, which are returned for `deliver`."""
         names: dict[bytes, str] = {}
-        if response.responses and not response.responses[0].topic:
+        if any(not topic.topic for topic in response.responses):
             names = {
                 request.cursor.topic_id: topic_partition.topic
                 for topic_partition, request in plan.requests.items()

@@ -1,19 +1,24 @@
 """Fetch, key 1: read record sets, waiting until enough has arrived.
 
 Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, which cannot have zstd; the others get what is
-stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to 2
-a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
-Behaviour: bytes come straight from the segment file, undecoded. Sessions (7 and later) are declined by
-answering session 0, which every client accepts. There is one copy, so any rack reads from the leader. Readers
-of committed data get nothing from the last stable offset on, and are told which transactions were aborted.
+stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to
+2 a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
+Behaviour: bytes come straight from the segment file, undecoded. From 7 on a client may begin a session, and
+then names only what has changed (`serving.fetch_sessions`). There is one copy, so any rack reads from the
+leader. Readers of committed data get nothing from the last stable offset on, and are told which
+transactions were aborted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import cast
 
+from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.long_poll import (
+    IDS_SINCE,
     FetchAttempt,
     WaitingFetch,
     attempt,
@@ -23,16 +28,61 @@ from ottla.broker.serving.long_poll import (
 )
 from ottla.model.error_codes import Code
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, FetchTopicResponse
+from ottla.wire.schema import Response
 from ottla.wire.versions import VersionRange
-
-FULL_FETCH_EPOCHS = (-1, 0)
-"""A session epoch that asks for everything; others continue a session, and there are none here."""
 
 
 def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     """Answer at once with enough bytes or with an error; wait otherwise."""
-    if request.session_epoch not in FULL_FETCH_EPOCHS:
-        return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
+    if request.session_epoch == FINAL_EPOCH:
+        if request.session_id:
+            inquiry.broker.sessions.drop(request.session_id)
+        return _read(inquiry, request)
+    sessions, now_ms = inquiry.broker.sessions, inquiry.broker.runtime.now_ms()
+    uses_ids = inquiry.version >= IDS_SINCE
+    if request.session_epoch == FIRST_EPOCH:
+        sessions.drop(request.session_id)
+        begin = partial(sessions.begin, request, uses_ids=uses_ids, now_ms=now_ms)
+        return SessionInquiry(inquiry, begin).read(request)
+    session = sessions.go_on(request, uses_ids=uses_ids, now_ms=now_ms)
+    if isinstance(session, Code):
+        return FetchResponse(error_code=session)
+    whole = FetchRequest(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
+        topics=session.topics(),
+    )
+    if not session.partitions:
+        return _read(inquiry, whole)
+    return SessionInquiry(inquiry, session.news).read(whole)
+
+
+class SessionInquiry(Inquiry):
+    """A fetch of a session: its answer is made smaller, or begins the session, before it leaves."""
+
+    __slots__ = ("_shaped",)
+
+    def __init__(self, whole: Inquiry, shaped: Callable[[FetchResponse], FetchResponse]) -> None:
+        super().__init__(whole.broker, whole.link, whole.call)
+        self._shaped = shaped
+
+    def read(self, request: FetchRequest) -> FetchResponse | None:
+        """Answer, or wait."""
+        response = _read(self, request)
+        return None if response is None else self._shaped(response)
+
+    def reply(self, response: Response) -> None:
+        """Answer after the handler has returned."""
+        super().reply(self._shaped(cast(FetchResponse, response)))
+
+    def reply_large(self, response: Response) -> None:
+        """Answer after the handler has returned; a thread encodes the answer."""
+        super().reply_large(self._shaped(cast(FetchResponse, response)))
+
+
+def _read(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     if is_long(request):
         inquiry.reply_in_slices(_in_slices(inquiry, request))
         return None

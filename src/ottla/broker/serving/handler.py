@@ -112,7 +112,11 @@ class Inquiry:
         if error is not None:
             self.fail(error)
         elif (response := done.result()) is not None:
-            self.link.answer_large(self.call, response)
+            self.reply_large(response)
+
+    def reply_large(self, response: Response) -> None:
+        """Answer after the handler has returned; a thread encodes the answer."""
+        self.link.answer_large(self.call, response)
 
     def reply_from_thread(
         self, threads: Executor, work: Callable[[], Response], answer_bytes: int = 0

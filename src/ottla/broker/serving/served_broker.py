@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.security.scram_users import ScramUsers
+from ottla.broker.serving.fetch_sessions import FetchSessions
 from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.leaders import Leaders
@@ -52,6 +53,7 @@ class ServedBroker:
     coordinated  the transactional ids that this broker coordinates
     scram_users  who may log in by SCRAM
     shares      the share groups of the process
+    sessions    what clients that fetch again and again have asked for
     """
 
     broker_id: int
@@ -68,6 +70,7 @@ class ServedBroker:
     coordinated: TransactionService
     scram_users: ScramUsers
     shares: ShareGroupService
+    sessions: FetchSessions
     zookeeper_offsets: OffsetsInZooKeeper | None = None
 
     def offsets_of_version_0(self) -> OffsetsInZooKeeper:

@@ -4,6 +4,7 @@
     answers     written and not taken by the peer             an eighth    fetches get less; stalled peers go
     groups      what members joined with, their assignments   an eighth    large joins are refused
     producers   last batches of idempotent producers          an eighth    the oldest are forgotten
+    sessions    what fetch sessions remember of partitions    a 32nd       clients get no session
 
 The rest is for Python's own objects around these bytes. A share is what may be used before the broker acts,
 not a reservation: one request or one batch may exceed it. Small clients are served at the limit too, so that
@@ -78,6 +79,7 @@ class MemoryBudget:
         self.answers = Share(total // 8)
         self.groups = Share(total // 8)
         self.producers = Share(total // 8)
+        self.sessions = Share(total // 32)
         self.connections: list[Collection[Holder]] = []
         self._loop = loop
         self._looked_at = 0.0
@@ -86,7 +88,7 @@ class MemoryBudget:
     @property
     def shares(self) -> dict[str, Share]:
         """All shares by name."""
-        names = ("requests", "answers", "groups", "producers")
+        names = ("requests", "answers", "groups", "producers", "sessions")
         return {name: getattr(self, name) for name in names}
 
     def _holders(self) -> Iterable[Holder]:
