@@ -20,7 +20,7 @@ def test_a_sample_for_each_partition_whose_lag_is_known() -> None:
             lag(
                 'a "group"\n',
                 GroupKind.KAFKA,
-                PartitionLag(place, 4, 10),
+                PartitionLag(place, 4, 10, seconds=2.5),
                 PartitionLag(other, None, 10),
                 PartitionLag(third, 12, 10),
                 members=2,
@@ -41,8 +41,9 @@ def test_a_sample_for_each_partition_whose_lag_is_known() -> None:
 
     assert told("lag") == [(at(group, 0), 6), (at(group, 2), 0)]
     assert told("current_offset") == [(at(group, 0), 4), (at(group, 2), 12), (at(classic, 0), 9)]
+    assert told("lag_seconds") == [(at(group, 0), 2.5)]
     assert told("members") == [(group, 2), (classic, 0)]
 
 
 def test_no_groups_are_no_samples() -> None:
-    assert [one.samples for one in text_string_to_metric_families(lag_exposition([]))] == [[], [], [], []]
+    assert [one.samples for one in text_string_to_metric_families(lag_exposition([]))] == [[]] * 5

@@ -108,9 +108,8 @@ def test_requests_and_answers_of_idle_partitions_are_empty() -> None:
     plan = plan_of(dict.fromkeys(PLACES, 0), lag=0)
     for _ in range(5):
         response = session.whole(plan, broker.answer(session.request(plan, CONFIG, uses_ids=False)))
-        assert response is not None
-    assert broker.named == [len(PLACES), 0, 0, 0, 0]
-    assert response.responses == []
+    assert response is not None
+    assert (broker.named, response.responses) == ([len(PLACES), 0, 0, 0, 0], [])
 
 
 def test_a_smaller_size_is_told_and_a_larger_one_only_with_something_else() -> None:

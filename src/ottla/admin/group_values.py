@@ -127,7 +127,8 @@ class PartitionLag:
     `stored` has the offset of every store that has one, Kafka's first. `committed` is the one that live
     members use; while that is not known, the largest. `stored_in` is its store. `error` says why the log's
     end is not known. `owner` is the member and stream in a classic group's znode. `stopped` is why a member
-    of ottla cannot read the partition; "" if it can, or if it has not said so.
+    of ottla cannot read the partition; "" if it can, or if it has not said so. `seconds` is how long the
+    next record has waited: its age, by its own time. 0 if nothing is behind, None if it is not known.
     """
 
     topic_partition: TopicAndPartition
@@ -139,6 +140,7 @@ class PartitionLag:
     owner: str = ""
     stored: tuple[StoredOffset, ...] = ()
     stopped: str = ""
+    seconds: float | None = None
 
     @property
     def lag(self) -> int | None:
@@ -167,6 +169,12 @@ class GroupLag:
     def total(self) -> int:
         """The sum over the partitions whose lag is known."""
         return sum(partition.lag or 0 for partition in self.partitions)
+
+    @property
+    def seconds(self) -> float | None:
+        """The longest time that a record has waited, of the partitions where it is known."""
+        known = [row.seconds for row in self.partitions if row.seconds is not None]
+        return max(known, default=None)
 
 
 @dataclass(frozen=True, slots=True)

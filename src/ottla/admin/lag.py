@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.admin.admin_errors import all_results
@@ -19,6 +21,7 @@ from ottla.admin.group_values import (
 )
 from ottla.admin.groups import GroupCalls, Outcomes
 from ottla.admin.logs import LogCalls, LogOffset
+from ottla.admin.record_times import RecordTimes
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.offset_spec import EARLIEST, LATEST, OffsetOrTime
 from ottla.model.topic_partition import TopicAndPartition
@@ -44,6 +47,7 @@ class LagCalls:
     def __init__(self, groups: GroupCalls, logs: LogCalls) -> None:
         self._groups = groups
         self._logs = logs
+        self._times = RecordTimes(logs)
 
     def lags(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[GroupLag]:
         """Return the lag of each group; the ends of all logs are requested together."""
@@ -60,8 +64,27 @@ class LagCalls:
             topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
         }
         ends = self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
-        outcomes |= {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
+        lags = {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
+        outcomes |= {name: self._with_seconds(lag) for name, lag in lags.items()}
         return outcomes
+
+    def _with_seconds(self, lag: GroupLag) -> GroupLag:
+        """Add how long the next record of each partition has waited: its own time is looked up."""
+        behind = {
+            row.topic_partition: row.committed
+            for row in lag.partitions
+            if row.lag and row.committed is not None
+        }
+        times = self._times.at(behind) if behind else {}
+        now_ms = time.time() * 1000
+        rows = []
+        for row in lag.partitions:
+            seconds = 0.0 if row.lag == 0 else None
+            if row.topic_partition in times:
+                at_ms = times[row.topic_partition]
+                seconds = 0.0 if at_ms is None else max(0.0, now_ms - at_ms) / 1000
+            rows.append(replace(row, seconds=seconds))
+        return replace(lag, partitions=tuple(rows))
 
     def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
         """Take committed and assigned partitions; of a group in ZooKeeper also those that no member owns.

@@ -30,6 +30,11 @@ def lag_metrics(lags: Iterable[GroupLag]) -> list[Metric]:
             ((labels, partition.lag) for labels, partition in rows),
         ),
         _gauge(
+            "lag_seconds",
+            "How long the next record of a group has waited, by its own time; 0 if nothing is behind.",
+            ((labels, partition.seconds) for labels, partition in rows),
+        ),
+        _gauge(
             "current_offset",
             "A group's position: the next offset that it reads.",
             ((labels, partition.committed) for labels, partition in rows),
@@ -47,8 +52,10 @@ def lag_metrics(lags: Iterable[GroupLag]) -> list[Metric]:
     ]
 
 
-def _gauge(name: str, text: str, samples: Iterable[tuple[Labels, int | None]]) -> Metric:
-    known: Iterator[tuple[Labels, int]] = ((labels, value) for labels, value in samples if value is not None)
+def _gauge(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Metric:
+    known: Iterator[tuple[Labels, float]] = (
+        (labels, value) for labels, value in samples if value is not None
+    )
     return Metric(f"kafka_consumergroup_{name}", "gauge", text, list(known))
 
 

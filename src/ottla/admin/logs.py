@@ -74,7 +74,7 @@ class LogCalls:
     """Each call returns an outcome for every partition."""
 
     def __init__(self, access: ClusterAccess) -> None:
-        self._access = access
+        self.access = access
 
     def partitions(
         self, topics: Iterable[str], purpose: str
@@ -83,7 +83,7 @@ class LogCalls:
         names = list(topics)
         topic_partitions: list[TopicAndPartition] = []
         failed: dict[str, OttlaError] = {}
-        view = self._access.view(names, purpose) if names else EMPTY
+        view = self.access.view(names, purpose) if names else EMPTY
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.error:
@@ -101,10 +101,10 @@ class LogCalls:
         self, times: Mapping[TopicAndPartition, int], *, committed_only: bool = False
     ) -> Outcomes[LogOffset]:
         """Look up the offset of a time in each partition; times are what `log_time` returns."""
-        version = self._access.version(LIST_OFFSETS) or 0
+        version = self.access.version(LIST_OFFSETS) or 0
         if _MAX_TIMESTAMP_MS in times.values() and version < MAX_TIMESTAMP_SINCE:
             raise Unsupported(f"{MAX_TIMESTAMP}: brokers before 3.0 cannot look up the largest timestamp")
-        return self._access.settle(
+        return self.access.settle(
             times,
             lambda topic_partitions: self._offsets_once(
                 {name: times[name] for name in topic_partitions}, committed_only=committed_only
@@ -120,13 +120,13 @@ class LogCalls:
         for broker_id, topic_partitions in by_leader.items():
             try:
                 answers = ask_offsets(
-                    self._access.pool.to(broker_id),
+                    self.access.pool.to(broker_id),
                     [
                         OffsetQuestion(topic_partition, times[topic_partition])
                         for topic_partition in topic_partitions
                     ],
                     isolation_level=int(committed_only),
-                    timeout_ms=self._access.config.client.request_timeout_ms,
+                    timeout_ms=self.access.config.client.request_timeout_ms,
                 )
             except OttlaError as error:
                 outcomes |= dict.fromkeys(topic_partitions, error)
@@ -138,14 +138,14 @@ class LogCalls:
 
     def delete_records(self, ends: Mapping[TopicAndPartition, OffsetOrTime]) -> Outcomes[int]:
         """Delete the records before an offset or a time; return the new first offset of each log."""
-        if not self._access.has(DeleteRecordsRequest.API):
+        if not self.access.has(DeleteRecordsRequest.API):
             raise Unsupported(
-                f"deleting records: {self._access.no_such_call(DeleteRecordsRequest.API)} "
+                f"deleting records: {self.access.no_such_call(DeleteRecordsRequest.API)} "
                 "(it came with 0.11); set "
                 "retention.ms or retention.bytes of the topic for a while instead"
             )
         before, failed = self._offsets_of(ends)
-        outcomes = failed | self._access.settle(
+        outcomes = failed | self.access.settle(
             before,
             lambda topic_partitions: self._delete_once({name: before[name] for name in topic_partitions}),
             is_repeatable=True,
@@ -191,10 +191,10 @@ class LogCalls:
                     )
                     for topic, numbers in by_topic(topic_partitions).items()
                 ],
-                timeout_ms=self._access.config.client.request_timeout_ms,
+                timeout_ms=self.access.config.client.request_timeout_ms,
             )
             try:
-                answer = self._access.pool.to(broker_id).call(request)
+                answer = self.access.pool.to(broker_id).call(request)
             except OttlaError as error:
                 outcomes |= dict.fromkeys(topic_partitions, error)
                 continue
@@ -211,7 +211,7 @@ class LogCalls:
     ) -> tuple[Outcomes[V], dict[int, list[TopicAndPartition]]]:
         """Group partitions by leader; also return the errors of partitions without one."""
         listed = list(topic_partitions)
-        view = self._access.view_once(sorted({topic_partition.topic for topic_partition in listed}), purpose)
+        view = self.access.view_once(sorted({topic_partition.topic for topic_partition in listed}), purpose)
         outcomes: Outcomes[V] = {}
         by_leader: dict[int, list[TopicAndPartition]] = defaultdict(list)
         for topic_partition in listed:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PROMETHEUS = "prometheus"
 COLUMNS = (
-    *("group", "kind", "topic", "partition", "committed", "end", "lag"),
+    *("group", "kind", "topic", "partition", "committed", "end", "lag", "seconds"),
     *("store", "used", "member", "error"),
 )
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
@@ -131,13 +131,18 @@ def _partition_rows(names: tuple[Cell, ...], partition: PartitionLag) -> list[tu
     rows: list[tuple[Cell, ...]] = [
         (
             *(*names, offset.offset, partition.end, partition.behind(offset.offset)),
+            _seconds(partition) if offset.store is partition.stored_in else None,
             *(offset.store.value, offset.is_used, None if offset.is_used is False else member, error),
         )
         for offset in partition.stored
     ]
     if partition.committed is None:
-        rows.append((*names, None, partition.end, None, None, None, member, error))
+        rows.append((*names, None, partition.end, None, None, None, None, member, error))
     return rows
+
+
+def _seconds(partition: PartitionLag) -> float | None:
+    return None if partition.seconds is None else round(partition.seconds, 1)
 
 
 def _lags(admin: Admin, names: list[str]) -> list[GroupLag]:

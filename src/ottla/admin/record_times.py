@@ -1,0 +1,140 @@
+"""The times of records at given offsets: a small Fetch for each broker, which asks for no more than it must.
+
+A batch has to come whole. Most are small: all partitions of a broker are asked together for at most
+PEEK_BYTES each. Those whose batch is larger are asked again, alone: then the broker sends one whole batch,
+however large.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.admin.logs import LogCalls
+from ottla.client.connection import Connection
+from ottla.model.error_codes import Code
+from ottla.model.errors import CorruptRecord, OttlaError
+from ottla.model.offset_spec import EARLIEST
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
+
+if TYPE_CHECKING:
+    from ottla.records.reader import Decoded
+
+log = logging.getLogger(__name__)
+
+BY_NAME_UNTIL = 12
+WHOLE_BATCH_SINCE = 3
+PEEK_BYTES = 16 << 10
+LARGE_BYTES = 1 << 20
+"""For brokers before 0.10.1, which cut the first message if it does not fit."""
+PEEKS_AT_ONCE = 500
+STEPS_MAX = 20
+"""How many batches without records (markers of transactions, compacted ones) are passed over."""
+
+Times = dict[TopicAndPartition, int | None]
+
+
+class RecordTimes:
+    """Asks the leaders of partitions."""
+
+    def __init__(self, logs: LogCalls) -> None:
+        self._logs = logs
+
+    def at(self, offsets: Mapping[TopicAndPartition, int]) -> Times:
+        """Return the time of the first record at or after an offset, in milliseconds.
+
+        None: there is no such record. A partition that could not be asked, or whose record has no time, is
+        left out. An offset before the log's first is taken for that one.
+        """
+        times: Times = {}
+        without_leader: dict[TopicAndPartition, OttlaError]
+        without_leader, by_leader = self._logs.by_leader(offsets, "times of records")
+        for broker_id, partitions in by_leader.items():
+            try:
+                connection = self._logs.access.pool.to(broker_id)
+                self._ask(connection, {where: offsets[where] for where in partitions}, times)
+            except OttlaError as error:
+                log.warning("the times of %d records are not known: %s", len(partitions), error)
+        for where, reason in without_leader.items():
+            log.debug("%s: the time of a record is not known: %s", where, reason)
+        return times
+
+    def _ask(self, connection: Connection, offsets: Mapping[TopicAndPartition, int], times: Times) -> None:
+        names = list(offsets)
+        large: dict[TopicAndPartition, int] = {}
+        early: list[TopicAndPartition] = []
+        for first in range(0, len(names), PEEKS_AT_ONCE):
+            some = {where: offsets[where] for where in names[first : first + PEEKS_AT_ONCE]}
+            for where, answer in _peeked(connection, some).items():
+                if answer.error_code == Code.OFFSET_OUT_OF_RANGE:
+                    early.append(where)
+                elif not answer.error_code and not _take(where, some[where], answer, times):
+                    large[where] = some[where]
+        for where, found in self._logs.offsets(dict.fromkeys(early, EARLIEST)).items() if early else ():
+            if not isinstance(found, OttlaError) and (found.offset or 0) > offsets[where]:
+                large[where] = found.offset or 0
+            elif not isinstance(found, OttlaError):
+                times[where] = None  # it is behind the log's end
+        for where, offset in large.items():
+            _walk(connection, where, offset, times)
+
+
+def _walk(connection: Connection, where: TopicAndPartition, offset: int, times: Times) -> None:
+    """Pass over batches without records, one after the other, until there is one."""
+    for _ in range(STEPS_MAX):
+        answer = _peeked(connection, {where: offset})[where]
+        if answer.error_code or _take(where, offset, answer, times):
+            return
+        offset = _next_offset(answer, offset)
+
+
+def _next_offset(answer: FetchPartitionResponse, offset: int) -> int:
+    """Where a walk goes on: behind what has come, or one further if that tells nothing."""
+    try:
+        return max(_decoded(answer, offset).next_offset, offset + 1)
+    except CorruptRecord:
+        return offset + 1
+
+
+def _decoded(answer: FetchPartitionResponse, offset: int) -> Decoded:
+    from ottla.records.reader import decode  # here, since it loads Arrow
+
+    return decode(answer.records or b"", from_offset=offset)
+
+
+def _peeked(
+    connection: Connection, offsets: Mapping[TopicAndPartition, int]
+) -> dict[TopicAndPartition, FetchPartitionResponse]:
+    """What a broker has at offsets. It does not wait."""
+    is_old = connection.version_for(FetchRequest.API) < WHOLE_BATCH_SINCE
+    size = LARGE_BYTES if is_old else PEEK_BYTES
+    topics: dict[str, FetchTopic] = {}
+    for (topic, index), offset in offsets.items():
+        wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=size)
+        topics.setdefault(topic, FetchTopic(topic=topic, partitions=[])).partitions.append(wanted)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=LARGE_BYTES, topics=list(topics.values()))
+    answer = connection.call(request, at_most=BY_NAME_UNTIL)
+    return {
+        TopicAndPartition(topic.topic, one.partition_index): one
+        for topic in answer.responses
+        for one in topic.partitions
+    }
+
+
+def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: Times) -> bool:
+    """Take the time of the first record, if one has come whole. False: more has to be asked."""
+    if not answer.records and answer.high_watermark <= offset:
+        times[where] = None
+        return True
+    try:
+        batch = _decoded(answer, offset).batch
+    except CorruptRecord:
+        return False
+    if not batch.num_rows:
+        return False
+    time = batch.column("timestamp").cast("int64")[0].as_py()
+    if time is not None and time >= 0:
+        times[where] = time
+    return True
