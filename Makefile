@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv java demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
+.PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
 
 help:
 	@echo "make demo   the whole story          make test   run the whole suite"
@@ -21,6 +21,13 @@ $(READY): pyproject.toml constraints.txt tools/venv.sh
 	@sh tools/venv.sh "$(PYTHON)" "$(VENV)"
 	@touch $(READY)
 
+browser:
+	@sh tools/browser.sh
+
+# Pictures of the console for the documentation, made by its tests.
+pictures: venv browser
+	OTTLA_PICTURES=docs/pictures $(RUN) -m pytest -q tests/console/test_browser.py
+
 java:
 	@sh tools/java.sh
 
@@ -31,7 +38,7 @@ demo: venv java
 WORKERS ?= 3
 SPREAD := --dist loadscope --tx '$(WORKERS)*popen//python=$(RUN) -X dev'
 
-test: venv java
+test: venv java browser
 	$(RUN) tools/run_suite.py $(SPREAD) $(ARGS)
 
 # The same tests in nightly sizes: hours. Another seed each time; OTTLA_SEED=n repeats one.

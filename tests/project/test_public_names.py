@@ -33,6 +33,7 @@ INTERNAL = {
     "ottla.broker.serving.handler.DropConnection": "closes a client's connection",
     "ottla.broker.settings.topic_settings.ConfigRefused": "becomes an answer to a client",
     "ottla.broker.storage.open_transactions.NotAdmitted": "sends a first batch to the coordinator first",
+    "ottla.console.security.Refused": "becomes an answer to a browser",
     "ottla.consumer.classic.assignors.AssignmentRefused": "fails an attempt to rebalance",
     "ottla.consumer.classic.group_view.NotRegistered": "fails an attempt to rebalance",
     "ottla.consumer.classic.ownership.ClaimsRefused": "fails an attempt to rebalance",

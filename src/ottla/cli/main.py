@@ -33,6 +33,7 @@ FOR_PEOPLE = {
     "bench": Command("ottla.cli.bench", "measure how fast a cluster takes records, and gives them back"),
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
     "completion": Command("ottla.cli.completion", "print a script that completes commands in your shell"),
+    "console": Command("ottla.cli.console", "show a cluster in a browser"),
     "consume": Command("ottla.cli.consume", "print records of a topic"),
     "doctor": Command("ottla.cli.doctor", "check what cannot be reached, and why"),
     "groups": Command("ottla.cli.groups", "list, describe and delete groups of both kinds"),

@@ -9,11 +9,15 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import named_values
 from ottla.cli.output import FORMATS, TABLE, Cell, OutputRows, Parser, print_line, print_rows, run_command
 
-PORT, KEEPER_PORT = 9092, 2181
+if TYPE_CHECKING:
+    from ottla.zookeeper.server import ZooKeeperServer
+
+PORT, KEEPER_PORT, CONSOLE_PORT = 9092, 2181, 9080
 _CHECK_S = 1.0
 
 
@@ -42,6 +46,14 @@ def parser() -> Parser:
         default=[],
         metavar="NAME=VALUE",
         help="a property of the broker, by Kafka's name",
+    )
+    parser.add_argument(
+        "--console",
+        type=int,
+        nargs="?",
+        const=CONSOLE_PORT,
+        metavar="PORT",
+        help=f"the console too ({CONSOLE_PORT})",
     )
     parser.add_argument("--without-zookeeper", action="store_true", help="only the broker; needs no Java")
     parser.add_argument(
@@ -84,10 +96,28 @@ def _act(options: argparse.Namespace) -> None:
                 properties=properties,
             )
         )
-        _print_addresses([*rows, ("broker", broker.bootstrap)], options.format)
+        rows.append(("broker", broker.bootstrap))
+        if options.console is not None:
+            rows.append(("console", _console(opened, options, broker.bootstrap, keeper)))
+        _print_addresses(rows, options.format)
         while not stopped.wait(_CHECK_S):
             if keeper is not None and not keeper.running:
                 raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
+
+
+def _console(
+    opened: ExitStack, options: argparse.Namespace, bootstrap: str, keeper: ZooKeeperServer | None
+) -> str:
+    """Start the console; returns its address."""
+    from ottla.console.server import ConsoleServer
+
+    properties = {"bootstrap.servers": bootstrap}
+    if keeper is not None:
+        properties["zookeeper.connect"] = keeper.connect
+    history = Path(options.data_dir) / "console-history.json"
+    console = opened.enter_context(ConsoleServer(properties, port=options.console, history=history))
+    console.start()
+    return console.url
 
 
 def _print_addresses(rows: list[tuple[Cell, ...]], form: str) -> None:

@@ -1,0 +1,62 @@
+"""`ottla console`: topics, messages and groups in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.cli.connection_options import properties_of
+from ottla.cli.output import Parser, new_parser, print_line, run_command
+
+HOST, PORT = "127.0.0.1", 9080
+
+
+def parser() -> Parser:
+    """`console` and its options."""
+    parser = new_parser("console", "Show a cluster in a browser, until it is interrupted.")
+    parser.add_argument("--host", default=HOST, help=f"address to listen on ({HOST}); others want a token")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port; 0 takes a free one ({PORT})")
+    parser.add_argument("--token", help="what to log in with; by default $OTTLA_CONSOLE_TOKEN, or a new one")
+    parser.add_argument("--read-only", action="store_true", help="pages only: nothing can be changed")
+    parser.add_argument("--history", metavar="FILE", help="keep lag and throughput in this small file")
+    parser.add_argument(
+        "--pipeline", action="append", default=[], metavar="CHECKPOINT", help="show a pipeline's batches"
+    )
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until SIGINT or SIGTERM; returns 0."""
+    return run_command(parser(), arguments, _act)
+
+
+def _act(options: argparse.Namespace) -> None:
+    from ottla.console.server import ConsoleServer
+
+    stopped = threading.Event()
+    before = [
+        (number, signal.signal(number, lambda *_: stopped.set()))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    ]
+    try:
+        with ConsoleServer(
+            properties_of(options),
+            host=options.host,
+            port=options.port,
+            token=options.token or os.environ.get("OTTLA_CONSOLE_TOKEN") or None,
+            is_read_only=options.read_only,
+            history=Path(options.history) if options.history else None,
+            pipelines=[Path(path) for path in options.pipeline],
+        ) as console:
+            console.start()
+            print_line(f"console {console.url}")
+            if console.token is not None:
+                print_line(f"token {console.token}")
+            stopped.wait()
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""Calls to the cluster for pages and samples: one at a time, for an Admin belongs to one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ottla.admin import Admin
+from ottla.admin.access import ClusterAccess
+from ottla.admin.admin_config import AdminConfig
+from ottla.model.closing import Closing
+from ottla.query.local_files import admin_properties, reader_properties
+from ottla.zookeeper.session import ZooKeeperSession
+
+T = TypeVar("T")
+
+
+class ClusterReader(Closing):
+    """`properties` are a client's. Two connections: samples do not keep pages waiting."""
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        self.properties = dict(properties)
+        self._given = admin_properties(properties)
+        self._admin = Admin(self._given)
+        self._lock = threading.Lock()
+        self._access: ClusterAccess | None = None
+        self._access_lock = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """Where the cluster is, as the user said it."""
+        brokers = self._given.get("bootstrap.servers") or self._given.get("bootstrap_servers")
+        return str(brokers or self._given.get("zookeeper.connect") or "")
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether ZooKeeper's address is known."""
+        return bool(self._given.get("zookeeper.connect") or self._given.get("zookeeper_connect"))
+
+    @property
+    def reading(self) -> dict[str, object]:
+        """Settings for consumers and producers."""
+        return reader_properties(self.properties)
+
+    def ask(self, call: Callable[[Admin], T]) -> T:
+        """What the call returns. Raises OttlaError."""
+        with self._lock:
+            return call(self._admin)
+
+    def access(self, call: Callable[[ClusterAccess], T]) -> T:
+        """The same, below Admin."""
+        with self._access_lock:
+            if self._access is None:
+                self._access = ClusterAccess(AdminConfig.from_properties(self._given))
+            return call(self._access)
+
+    def zookeeper(self, call: Callable[[ZooKeeperSession], T]) -> T:
+        """The same, in ZooKeeper."""
+        return self.access(lambda access: call(access.zookeeper("showing znodes", "they are in ZooKeeper")))
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            self._admin.close()
+        with self._access_lock:
+            if self._access is not None:
+                self._access.close()

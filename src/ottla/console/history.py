@@ -1,0 +1,91 @@
+"""Bounded series of numbers over time: recent ones in full, older ones thinned out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+POINTS_MAX = 240
+SERIES_MAX = 4000
+Point = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Series:
+    """Points in order of time. When it is full, every second point of the older half goes."""
+
+    points: list[Point] = field(default_factory=list)
+
+    def add(self, at: float, value: float) -> None:
+        """Add a point; one that is not later than the last is left out."""
+        if self.points and at <= self.points[-1][0]:
+            return
+        self.points.append((at, value))
+        if len(self.points) > POINTS_MAX:
+            half = POINTS_MAX // 2
+            self.points = self.points[:half:2] + self.points[half:]
+
+    def time_of(self, value: float) -> float | None:
+        """When a growing series first had this value, between two points; None if it always or never had."""
+        before: Point | None = None
+        for at, found in self.points:
+            if found >= value:
+                if before is None:
+                    return None
+                share = (value - before[1]) / (found - before[1])
+                return before[0] + share * (at - before[0])
+            before = (at, found)
+        return None
+
+    def rates(self) -> list[Point]:
+        """The growth a second between neighbours; 0 where it fell."""
+        pairs = zip(self.points, self.points[1:], strict=False)
+        return [(at, max(0.0, value - last) / (at - then)) for (then, last), (at, value) in pairs]
+
+
+class History:
+    """Series by name. At most `SERIES_MAX`: names that come later are not kept."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, Series] = {}
+
+    def add(self, at: float, values: Mapping[str, float]) -> None:
+        """Add a point to each series."""
+        for name, value in values.items():
+            series = self._series.get(name)
+            if series is None:
+                if len(self._series) >= SERIES_MAX:
+                    continue
+                series = self._series[name] = Series()
+            series.add(at, value)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Forget all other series."""
+        wanted = set(names)
+        self._series = {name: series for name, series in self._series.items() if name in wanted}
+
+    def series(self, name: str) -> Series:
+        """The series; empty if there is none."""
+        return self._series.get(name, Series())
+
+    def to_json(self) -> dict[str, list[Point]]:
+        """For a file."""
+        return {name: series.points for name, series in self._series.items()}
+
+    @classmethod
+    def from_json(cls, saved: object) -> History:
+        """From a file; what is not of this form is left out."""
+        history = cls()
+        if not isinstance(saved, dict):
+            return history
+        for name, points in list(saved.items())[:SERIES_MAX]:
+            series = Series()
+            for point in points if isinstance(points, list) else ():
+                if (
+                    isinstance(point, list)
+                    and len(point) == 2
+                    and all(isinstance(n, int | float) for n in point)
+                ):
+                    series.add(float(point[0]), float(point[1]))
+            history._series[str(name)] = series
+        return history

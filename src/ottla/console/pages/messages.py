@@ -1,0 +1,189 @@
+"""Messages: by partition and offset or time, one alone, searched, as a download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ottla.console.app import Console, console_of
+from ottla.console.display import ShownRecord, shown_record
+from ottla.console.messages import RECORDS, newest, records_from
+from ottla.model.errors import ConfigError
+from ottla.model.record_text import record_texts
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.query.scan import scan
+
+DOWNLOADED_MAX = 100_000
+WHOLE_MAX = 1 << 20
+
+
+async def messages(request: Request) -> Response:
+    """GET /topics/NAME/messages?partition=&offset=&time="""
+    console = console_of(request)
+    topic, given = request.path_params["topic"], request.query_params
+    number = _number(given.get("partition", ""), "partition")
+    if number is not None and given.get("time"):
+        at = await run_in_threadpool(_offset_at, console, topic, number, given["time"])
+        return RedirectResponse(f"{request.url.path}?partition={number}&offset={at}", 303)
+    offset = _number(given.get("offset", ""), "offset")
+    values = await run_in_threadpool(_values, console, topic, number, offset)
+    return console.page(request, "messages.html", topic=topic, partition=number, step=RECORDS, **values)
+
+
+def _values(console: Console, topic: str, number: int | None, offset: int | None) -> dict[str, Any]:
+    first = console.reader.ask(lambda admin: admin.list_offsets(topic, "earliest"))
+    ends = console.reader.ask(lambda admin: admin.list_offsets(topic, "latest"))
+    numbers = sorted(part.partition for part in ends)
+    if number is None:
+        found = newest(
+            console.reader.reading,
+            topic,
+            console.sampler.look() if not _is_seen(console, topic) else console.sampler.snapshot,
+        )
+        return {"numbers": numbers, "records": found, "offset": None, "first": None, "end": None}
+    part = TopicAndPartition(topic, number)
+    if part not in ends:
+        raise ConfigError(f"topic {topic!r} has no partition {number}; it has {numbers[0]} to {numbers[-1]}")
+    begin, end = first[part].offset or 0, ends[part].offset or 0
+    start = max(begin, end - RECORDS) if offset is None else min(max(offset, begin), end)
+    found = records_from(console.reader.reading, topic, {number: start}, RECORDS, {number: end})
+    return {"numbers": numbers, "records": found, "offset": start, "first": begin, "end": end}
+
+
+def _is_seen(console: Console, topic: str) -> bool:
+    return any(part.topic == topic for part in console.sampler.snapshot.end)
+
+
+def _offset_at(console: Console, topic: str, number: int, text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"time {text!r:.40}: give a time such as 2026-01-31T12:00 (UTC)") from error
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    part = TopicAndPartition(topic, number)
+    found = console.reader.ask(lambda admin: admin.list_offsets(part, at)).offset
+    return (
+        found
+        if found is not None
+        else console.reader.ask(lambda admin: admin.list_offsets(part, "latest")).offset or 0
+    )
+
+
+async def message(request: Request) -> Response:
+    """GET /topics/NAME/messages/PARTITION/OFFSET: one record, whole."""
+    console = console_of(request)
+    topic, number, offset = (request.path_params[name] for name in ("topic", "partition", "offset"))
+    records = await run_in_threadpool(_whole, console, topic, number, offset)
+    return console.page(
+        request,
+        "message.html",
+        topic=topic,
+        record=records[0] if records else None,
+        partition=number,
+        offset=offset,
+    )
+
+
+def _whole(console: Console, topic: str, number: int, offset: int) -> list[ShownRecord]:
+    with scan(
+        topic, [number], offset, until=offset + 1, headers=True, properties=console.reader.reading
+    ) as found:
+        return [shown_record(row, WHOLE_MAX, 2) for batch in found for row in batch.to_pylist()]
+
+
+async def search(request: Request) -> Response:
+    """GET /topics/NAME/search?key=&contains=&where=&since=: the page; `live` streams the hits."""
+    console = console_of(request)
+    topic, given = request.path_params["topic"], request.query_params
+    wanted = {name: given[name] for name in ("key", "contains", "where", "since") if given.get(name)}
+    hits: list[ShownRecord] | None = None
+    if given.get("plain") and wanted:
+        hits = await run_in_threadpool(_hits, console, topic, wanted)
+    return console.page(request, "search.html", topic=topic, wanted=wanted, hits=hits, limit=RECORDS)
+
+
+def search_arguments(wanted: dict[str, str]) -> dict[str, str]:
+    """The fields of the form as arguments of `scan`."""
+    given = {name: wanted[name] for name in ("key", "contains", "where", "since") if wanted.get(name)}
+    if "since" in given:
+        try:
+            at = datetime.fromisoformat(given["since"])
+        except ValueError as error:
+            raise ConfigError(
+                f"since {given['since']!r:.40}: give a time such as 2026-01-31T12:00 (UTC)"
+            ) from error
+        given["since"] = (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+    return given
+
+
+def _hits(console: Console, topic: str, wanted: dict[str, str]) -> list[ShownRecord]:
+    hits: list[ShownRecord] = []
+    with scan(topic, headers=True, properties=console.reader.reading, **search_arguments(wanted)) as found:  # type: ignore[arg-type]
+        for batch in found:
+            hits += [shown_record(row) for row in batch.slice(0, RECORDS - len(hits)).to_pylist()]
+            if len(hits) >= RECORDS:
+                break
+    return hits
+
+
+async def download(request: Request) -> Response:
+    """GET /topics/NAME/download?key=&contains=&where=&since=: JSON, a line for each record."""
+    console = console_of(request)
+    topic = request.path_params["topic"]
+    given = search_arguments(dict(request.query_params))
+    found = await run_in_threadpool(
+        lambda: scan(topic, headers=True, properties=console.reader.reading, **given)  # type: ignore[arg-type]
+    )
+    await run_in_threadpool(lambda: found.ranges)  # raises before anything is sent
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in topic)
+    return StreamingResponse(
+        _lines(found),
+        media_type="application/x-ndjson",
+        headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
+    )
+
+
+def _lines(found: object) -> Iterator[str]:
+    left = DOWNLOADED_MAX
+    with found as records:  # type: ignore[attr-defined]
+        for batch in records:
+            for row in batch.slice(0, left).to_pylist():
+                pairs = [(header["key"], header["value"]) for header in row["headers"]]
+                key, value, headers, encoding = record_texts(row["key"], row["value"], pairs)
+                at = row["timestamp"]
+                line = {
+                    "partition": row["partition"],
+                    "offset": row["offset"],
+                    "timestamp_ms": None if at is None else int(at.timestamp() * 1000),
+                    "key": key,
+                    "value": value,
+                    "headers": headers,
+                    "encoding": encoding,
+                }
+                yield json.dumps(line, ensure_ascii=False) + "\n"
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+
+def _number(text: str, name: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 19:
+        raise ConfigError(f"{name} {text!r:.40}: a number from 0 on is wanted")
+    return int(text)
+
+
+ROUTES = [
+    Route("/topics/{topic}/messages", messages),
+    Route("/topics/{topic}/messages/{partition:int}/{offset:int}", message),
+    Route("/topics/{topic}/search", search),
+    Route("/topics/{topic}/download", download),
+]
