@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ottla.broker.groups.coordinator import state as group_state
+from ottla.broker.groups.coordinator.consumer_groups import member as consumer_member
 from ottla.broker.security import sasl_session
 from ottla.broker.transactions.coordinator import state as coordinated_state
 from ottla.consumer.classic import gate, ownership, rebalancer
@@ -84,6 +85,13 @@ MACHINES = (
         "What ListGroups and DescribeGroups show.",
         group_state.GroupState.EMPTY,
         _by_state(group_state.TRANSITIONS),
+    ),
+    Machine(
+        "A member of a consumer group at its coordinator",
+        "ottla/broker/groups/coordinator/consumer_groups/member.py: TRANSITIONS",
+        "How a member of a group of KIP-848 moves to its target assignment.",
+        consumer_member.MemberState.STABLE,
+        _by_state(consumer_member.TRANSITIONS),
     ),
     Machine(
         "A transactional producer",

@@ -219,7 +219,7 @@ class World:
     # --- checks
 
     def group(self) -> Any:
-        return self.loop.coordinator._group("g")
+        return self.loop.coordinator._registry.classic_group("g")
 
     def check_change(self, client: Client, change: Any) -> None:
         member = client.member

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, cast
 
+from ottla.broker.groups.cluster_topics import ClusterTopics
 from ottla.broker.groups.coordinator import Append, Caller, Decision, GroupCoordinator, Timer
 from ottla.broker.groups.loading import PartitionLoads
 from ottla.broker.storage.appending import Appender
@@ -19,9 +20,13 @@ from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import OFFSETS_TOPIC
+from ottla.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.wire.schema import Request
+from ottla.wire.schema import Request, Response
 
 ReplyTo = Callable[[Any], None]
 
@@ -39,7 +44,9 @@ class GroupService:
         self._member_bytes = 0  # what `memory` knows of our groups
         self._store = store
         self._runtime = runtime
-        self.coordinator = GroupCoordinator(store.config.groups, lambda: str(uuid.uuid4()))
+        self.coordinator = GroupCoordinator(
+            store.config.groups, lambda: str(uuid.uuid4()), ClusterTopics(store)
+        )
         self._loads = PartitionLoads(runtime, self.coordinator.replay, self._loaded)
 
     def ask(self, request: Request[Any], caller: Caller) -> None:
@@ -51,7 +58,7 @@ class GroupService:
             return
         self._perform(self.coordinator.decide(request, caller, self._runtime.now_ms()))
 
-    def _refusal(self, request: Request[Any]) -> JoinGroupResponse | SyncGroupResponse | None:
+    def _refusal(self, request: Request[Any]) -> Response | None:
         """Return the answer to a request whose metadata would take too much memory; None if it is served.
 
         A group is stored as one record, so message.max.bytes bounds what one request may bring, as in Kafka.
@@ -65,6 +72,10 @@ class GroupService:
             size = sum(len(item.assignment) for item in request.assignments)
             if self._is_too_much(size):
                 return SyncGroupResponse(error_code=Code.UNKNOWN_SERVER_ERROR)
+        elif isinstance(request, ConsumerGroupHeartbeatRequest):
+            names = request.subscribed_topic_names or []
+            if self._is_too_much(sum(map(len, names)) + len(request.subscribed_topic_regex or "")):
+                return ConsumerGroupHeartbeatResponse(error_code=Code.GROUP_MAX_SIZE_REACHED)
         return None
 
     def _is_too_much(self, size: int) -> bool:

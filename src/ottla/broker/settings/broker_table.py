@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.settings.consumer_group_table import CONSUMER_GROUP_ROWS
 from ottla.broker.settings.security_table import SECURITY_ROWS
 from ottla.broker.settings.setting import Setting, UpdateMode, table
 from ottla.broker.settings.share_config import SHARE_ROWS
@@ -384,6 +385,7 @@ BROKER_SETTINGS = table(
         *_SERVER_ROWS,
         *_UPKEEP_ROWS,
         *_GROUP_ROWS,
+        *CONSUMER_GROUP_ROWS,
         *TRANSACTION_ROWS,
         *SHARE_ROWS,
         *(_topic_default(row) for row in TOPIC_SETTINGS.values() if row.broker_names),

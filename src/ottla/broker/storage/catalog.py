@@ -73,6 +73,7 @@ class Catalog:
         self._folded: dict[str, str] = {}
         self.losses: list[str] = []  # changes that the journal had and that are gone
         self.topics: dict[str, Topic] = {}
+        self.topics_version = 0  # counts every change of a topic
         self.broker_overrides: dict[str, Mapping[str, str]] = {}  # by broker id; "" is the default for all
         self.entities: dict[str, dict[str, Mapping[str, Any]]] = {}  # settings of groups, quotas: by kind
         self._lines: dict[str, tuple[Topic, str]] = {}
@@ -118,6 +119,7 @@ class Catalog:
         """Add topics, or replace them: all of them with one wait for the disk."""
         topics = list(topics)
         self._change([{"topic": topic.name, "fields": _fields(topic)} for topic in topics])
+        self.topics_version += 1
         for topic in topics:
             self.topics[topic.name] = topic
             self._folded[folded(topic.name)] = topic.name
@@ -129,6 +131,7 @@ class Catalog:
     def remove(self, names: Sequence[str]) -> None:
         """Forget topics whose directories are gone."""
         self._change([{"topic": name} for name in names])
+        self.topics_version += 1
         for name in names:
             del self.topics[name]
             self._folded.pop(folded(name), None)

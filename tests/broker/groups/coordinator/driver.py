@@ -20,6 +20,7 @@ from ottla.broker.groups.coordinator import (
     Record,
     Timer,
 )
+from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
@@ -28,6 +29,35 @@ from ottla.wire.api.sync_group import SyncGroupAssignment, SyncGroupRequest, Syn
 from ottla.wire.schema import Request, Response, encode
 
 R = TypeVar("R", bound=Response)
+
+
+class KnownTopics:
+    """Topics with ids that are made of their names and of how often they were made."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._topics: dict[str, TopicFacts] = {}
+
+    def put(self, name: str, partition_count: int) -> bytes:
+        """Create a topic, or give it more partitions; return its id."""
+        self.version += 1
+        known = self._topics.get(name)
+        topic_id = known.topic_id if known else f"{name}#{self.version}".encode().ljust(16, b"\0")[:16]
+        self._topics[name] = TopicFacts(name, topic_id, partition_count)
+        return topic_id
+
+    def remove(self, name: str) -> None:
+        self.version += 1
+        del self._topics[name]
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> TopicFacts | None:
+        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+
+    def names(self) -> list[str]:
+        return list(self._topics)
 
 
 class Loop:
@@ -43,12 +73,19 @@ class Loop:
         self._ids = count(1)
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = count()
+        self.topics = KnownTopics()
+        self.overrides: dict[str, dict[str, int]] = {}
         self.coordinator = self._fresh()
         if load:
             self.load()
 
     def _fresh(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, lambda: f"id{next(self._ids)}")
+        return GroupCoordinator(
+            self.config,
+            lambda: f"id{next(self._ids)}",
+            self.topics,
+            lambda group_id: self.overrides.get(group_id, {}),
+        )
 
     # --- the loop's duties ---
 

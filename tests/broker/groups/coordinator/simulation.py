@@ -291,7 +291,7 @@ class World:
     # --- checks ---
 
     def group(self) -> Any:
-        return self.loop.coordinator._group("g")
+        return self.loop.coordinator._registry.classic_group("g")
 
     def check_generation(self, response: JoinGroupResponse) -> None:
         """One generation at a time, with one leader."""

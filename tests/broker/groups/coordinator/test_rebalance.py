@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.broker.groups.coordinator import Caller, GroupConfig, GroupCoordinator
@@ -13,6 +15,7 @@ from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.leave_group import LeaveGroupRequest, LeavingMember
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker.groups.coordinator.driver import (
+    KnownTopics,
     Loop,
     commit_request,
     join_request,
@@ -450,17 +453,22 @@ def test_a_partition_that_moves_away_sends_everybody_to_the_new_coordinator() ->
 
 
 def test_requests_of_others_are_refused() -> None:
-    coordinator = GroupCoordinator(GroupConfig(), lambda: "id")
+    coordinator = GroupCoordinator(GroupConfig(), lambda: "id", KnownTopics())
     with pytest.raises(LocalProtocolError, match="MetadataRequest is not for the group coordinator"):
         coordinator.decide(MetadataRequest(), Caller(1, 0), 0)
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    for settings in (
+    every: tuple[dict[str, Any], ...] = (
         {"session_timeout_min_ms": 0},
         {"member_count_max": 0},
         {"initial_rebalance_delay_ms": -1},
-    ):
+        {"consumer_session_timeout_ms": 1},
+        {"consumer_heartbeat_interval_ms": 60_000},
+        {"consumer_heartbeat_interval_max_ms": 60_000, "consumer_heartbeat_interval_ms": 50_000},
+        {"consumer_assignors": ()},
+    )
+    for settings in every:
         with pytest.raises(ConfigError, match="group"):
             GroupConfig(**settings)
 

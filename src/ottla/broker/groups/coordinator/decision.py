@@ -60,6 +60,7 @@ class TimerKind(StrEnum):
     SESSION = "session of a member"
     JOIN = "end of the join phase"
     SYNC = "end of the sync phase"
+    REVOCATION = "time to give partitions up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class CoordinatorStep:
     now_ms: int
     config: GroupConfig
     new_member_id: Callable[[Caller, str | None], str]
+    new_uuid: Callable[[], str]
     replies: list[Reply] = field(default_factory=list)
     pending_appends: list[PendingAppend] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)

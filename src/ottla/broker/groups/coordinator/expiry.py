@@ -13,6 +13,7 @@ type. An empty group without offsets goes too.
 
 from __future__ import annotations
 
+from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.records import (
     NO_TIMESTAMP,
@@ -43,6 +44,28 @@ def expired_records(
     ]
     if len(expired) == len(offsets) and is_idle(group):
         records.append(group_tombstone(group.group_id))
+    return records
+
+
+def expired_consumer_records(
+    group: ConsumerGroup, store: GroupStore, now_ms: int, retention_ms: int
+) -> list[Record]:
+    """Return the tombstones that are due for a consumer group: of topics that nobody subscribes to."""
+    offsets = store.offsets(group.group_id)
+    expired = [
+        topic_partition
+        for topic_partition, committed in offsets.items()
+        if not group.subscribed_to(topic_partition.topic)
+        and now_ms - committed.commit_timestamp >= retention_ms
+    ]
+    records = [
+        offset_tombstone(OffsetKey(group=group.group_id, topic=topic, partition=partition))
+        for topic, partition in expired
+    ]
+    if len(expired) == len(offsets) and not group.members:
+        draft = group.draft()
+        draft.remove_group()
+        records += draft.records
     return records
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, Timer, TimerKey, TimerKind
+from ottla.broker.groups.coordinator.deadlines import TimedGroup, session_key
+from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep
 from ottla.broker.groups.coordinator.records import GroupValue, MemberValue, Record, group_record
 from ottla.broker.groups.coordinator.state import TRANSITIONS, GroupEvent, GroupState
 from ottla.model.error_codes import Code
@@ -57,10 +58,9 @@ class CoordinatorMember:
 
 
 @dataclass(slots=True, eq=False)
-class CoordinatedGroup:
+class CoordinatedGroup(TimedGroup):
     """The members of one group, and the phase that they are in."""
 
-    group_id: str
     state: GroupState = GroupState.EMPTY
     state_since_ms: int = -1
     generation: int = 0
@@ -81,8 +81,6 @@ class CoordinatedGroup:
     # Joins that replace a static member wait here while another replacement is being stored.
     replacing: bool = False
     deferred: list[tuple[Caller, JoinGroupRequest]] = field(default_factory=list)
-    deadlines: dict[TimerKey, int] = field(default_factory=dict)
-    armed: dict[TimerKey, int] = field(default_factory=dict)
 
     @classmethod
     def restored(cls, group_id: str, stored: GroupValue | None) -> CoordinatedGroup:
@@ -108,36 +106,6 @@ class CoordinatedGroup:
         """Go to the state that the table names."""
         self.state = advance(TRANSITIONS, self.state, event)
         self.state_since_ms = now_ms
-
-    def set_deadline(self, key: TimerKey, delay_ms: int, step: CoordinatorStep) -> None:
-        """Set a deadline in `delay_ms`.
-
-        If a timer is armed that fires earlier, it will arm the next one: heartbeats move a deadline many
-        times for each timer that fires.
-        """
-        deadline_ms = step.now_ms + delay_ms
-        self.deadlines[key] = deadline_ms
-        armed_ms = self.armed.get(key)
-        if armed_ms is None or deadline_ms < armed_ms:
-            self.armed[key] = deadline_ms
-            step.timers.append(Timer(self.group_id, key, deadline_ms))
-
-    def clear_deadline(self, key: TimerKey) -> None:
-        """Remove a deadline; its timer will do nothing."""
-        self.deadlines.pop(key, None)
-
-    def due(self, timer: Timer, step: CoordinatorStep) -> bool:
-        """Whether the deadline of a fired timer has passed; if it was moved, a new timer is armed."""
-        if self.armed.get(timer.key) != timer.at_ms:
-            return False
-        del self.armed[timer.key]
-        deadline_ms = self.deadlines.pop(timer.key, None)
-        if deadline_ms is None:
-            return False
-        if deadline_ms > step.now_ms:
-            self.set_deadline(timer.key, deadline_ms - step.now_ms, step)
-            return False
-        return True
 
     def start_session(self, member: CoordinatorMember, step: CoordinatorStep) -> None:
         """Start a member's session timeout again: it has shown life."""
@@ -286,11 +254,6 @@ class CoordinatedGroup:
             subscription=member.protocols.get(self.protocol_name or "", b""),
             assignment=assignments.get(member.member_id, b""),
         )
-
-
-def session_key(member_id: str) -> TimerKey:
-    """Return the key of the deadline of a member's session."""
-    return TimerKey(TimerKind.SESSION, member_id)
 
 
 def answer_join(member: CoordinatorMember, step: CoordinatorStep, response: JoinGroupResponse) -> None:

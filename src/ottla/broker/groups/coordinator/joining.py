@@ -9,13 +9,13 @@ protocol as before, that happens without a rebalance.
 
 from __future__ import annotations
 
+from ottla.broker.groups.coordinator.deadlines import session_key
 from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, group_error
 from ottla.broker.groups.coordinator.group import (
     CoordinatedGroup,
     CoordinatorMember,
     answer_join,
     answer_sync,
-    session_key,
 )
 from ottla.broker.groups.coordinator.rebalance import (
     begin_join_phase,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.group import CoordinatedGroup, CoordinatorMember
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.model.error_codes import Code
 from ottla.model.permissions import GROUP_OPERATIONS
+from ottla.wire.api.consumer_group_describe import DescribedConsumerGroup
 from ottla.wire.api.delete_groups import DeletedGroup
 from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest
+from ottla.wire.consumer_protocol import CONSUMER as PROTOCOL_TYPE
 
-GROUP_TYPE = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
+"""The types of groups, as ListGroups names them."""
 _UNKNOWN_GROUP_SINCE = 6
 
 
@@ -43,13 +47,13 @@ def _described_member(member: CoordinatorMember, protocol_name: str | None) -> D
     )
 
 
-def unknown(group_id: str, version: int) -> DescribedGroup:
+def unknown(group_id: str, version: int, text: str) -> DescribedGroup:
     """Return the answer about a group that does not exist: an error since version 6, a dead group before."""
     if version < _UNKNOWN_GROUP_SINCE:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     return DescribedGroup(
         error_code=Code.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=text,
         group_id=group_id,
         group_state=GroupState.DEAD.value,
     )
@@ -60,7 +64,7 @@ def refused(group_id: str, error: Code) -> DescribedGroup:
     return DescribedGroup(error_code=error, group_id=group_id)
 
 
-def add_permissions(groups: Iterable[DescribedGroup]) -> None:
+def add_permissions(groups: Iterable[DescribedGroup] | Iterable[DescribedConsumerGroup]) -> None:
     """Say what a client may do with each group: everything, as in Kafka without an authorizer."""
     for group in groups:
         if not group.error_code:
@@ -72,19 +76,32 @@ def deleted(group_id: str, error: Code) -> DeletedGroup:
     return DeletedGroup(group_id=group_id, error_code=error, error_message=error.text if error else None)
 
 
-def listed(groups: Iterable[CoordinatedGroup], request: ListGroupsRequest) -> list[ListedGroup]:
+def listed_classic(group: CoordinatedGroup) -> ListedGroup:
+    """Return the row of a classic group."""
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
+
+
+def listed_consumer(group: ConsumerGroup) -> ListedGroup:
+    """Return the row of a consumer group."""
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=PROTOCOL_TYPE,
+        group_state=group.state,
+        group_type=CONSUMER,
+    )
+
+
+def filtered(rows: Iterable[ListedGroup], request: ListGroupsRequest) -> list[ListedGroup]:
     """Return the groups that pass the filters. An empty filter lets all pass; case does not matter."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    if types and GROUP_TYPE not in types:
-        return []
     return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type,
-            group_state=group.state.value,
-            group_type=GROUP_TYPE,
-        )
-        for group in groups
-        if not states or group.state.value.lower() in states
+        row
+        for row in rows
+        if (not states or row.group_state.lower() in states) and (not types or row.group_type in types)
     ]

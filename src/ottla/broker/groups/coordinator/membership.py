@@ -111,12 +111,12 @@ def _remove_leaving(group: CoordinatedGroup, leaving: LeavingMember, step: Coord
     return Code.NONE
 
 
-def dismiss(group: CoordinatedGroup, step: CoordinatorStep) -> None:
-    """Answer all parked requests of a group with NOT_COORDINATOR: clients will find the new one."""
+def dismiss(group: CoordinatedGroup, error: Code, step: CoordinatorStep) -> None:
+    """Answer all parked requests of a group that ends here with an error; clients will join it again."""
     for member in group.members.values():
-        answer_join(member, step, joining.refused(Code.NOT_COORDINATOR, member.member_id))
-        answer_sync(member, step, SyncGroupResponse(error_code=Code.NOT_COORDINATOR))
+        answer_join(member, step, joining.refused(error, member.member_id))
+        answer_sync(member, step, SyncGroupResponse(error_code=error))
     for caller, _ in group.deferred:
-        step.reply(caller, joining.refused(Code.NOT_COORDINATOR))
+        step.reply(caller, joining.refused(error))
     group.deferred.clear()
     group.move(GroupEvent.REMOVED, step.now_ms)

@@ -17,7 +17,7 @@ refuses unknown ids; answers have both. The handler also refuses partitions that
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, offset_error
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
@@ -73,7 +73,7 @@ _GROUP_ERROR_SINCE = 2
 def commit(
     group: CoordinatedGroup | None, request: OffsetCommitRequest, caller: Caller, step: CoordinatorStep
 ) -> None:
-    """Store offsets, or answer why not."""
+    """Store offsets of a classic group, or answer why not."""
     error = _commit_error(group, request, caller.version)
     if error:
         step.reply(caller, commit_refused(request, error))
@@ -81,7 +81,17 @@ def commit(
     member = group.members.get(request.member_id) if group else None
     if group and member:
         group.start_session(member, step)
-    records, response = commit_records(request, step)
+    store(request, caller, step)
+
+
+def store(
+    request: OffsetCommitRequest,
+    caller: Caller,
+    step: CoordinatorStep,
+    partition_error: Callable[[TopicAndPartition], Code] = lambda _: Code.NONE,
+) -> None:
+    """Store offsets that may be committed, but for partitions with an error."""
+    records, response = commit_records(request, step, partition_error)
     if not records:
         step.reply(caller, response)
         return
@@ -130,7 +140,9 @@ def _commit_error(group: CoordinatedGroup | None, request: OffsetCommitRequest, 
 
 
 def commit_records(
-    request: OffsetCommitRequest, step: CoordinatorStep
+    request: OffsetCommitRequest,
+    step: CoordinatorStep,
+    partition_error: Callable[[TopicAndPartition], Code] = lambda _: Code.NONE,
 ) -> tuple[list[Record], OffsetCommitResponse]:
     """Return the records of the valid partitions, and the answer if they are stored."""
     records = []
@@ -141,6 +153,9 @@ def commit_records(
         for partition, result in zip(topic.partitions, topic_response.partitions, strict=True):
             if len(utf16_units(partition.committed_metadata or "")) > step.config.metadata_length_max:
                 result.error_code = Code.OFFSET_METADATA_TOO_LARGE
+                continue
+            result.error_code = partition_error(TopicAndPartition(topic.name, partition.partition_index))
+            if result.error_code:
                 continue
             key = OffsetKey(group=request.group_id, topic=topic.name, partition=partition.partition_index)
             records.append(offset_record(key, _committed(partition, expire_ms, step.now_ms)))
@@ -284,12 +299,19 @@ def delete(
     error = _delete_error(group)
     if error or group is None:
         step.reply(caller, OffsetDeleteResponse(error_code=error))
-        return
+    else:
+        delete_unsubscribed(group.subscribed_to, request, caller, step)
+
+
+def delete_unsubscribed(
+    is_subscribed: Callable[[str], bool], request: OffsetDeleteRequest, caller: Caller, step: CoordinatorStep
+) -> None:
+    """Delete offsets of topics that no member subscribes to."""
     response = OffsetDeleteResponse()
     deleted: list[OffsetDeletePartitionResponse] = []
     records = []
     for topic in request.topics:
-        subscribed = group.subscribed_to(topic.name)
+        subscribed = is_subscribed(topic.name)
         code = Code.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Code.NONE
         results = [
             OffsetDeletePartitionResponse(partition_index=partition.partition_index, error_code=code)
@@ -300,7 +322,7 @@ def delete(
             continue
         deleted += results
         keys = [
-            OffsetKey(group=group.group_id, topic=topic.name, partition=result.partition_index)
+            OffsetKey(group=request.group_id, topic=topic.name, partition=result.partition_index)
             for result in results
         ]
         records += [offset_tombstone(key) for key in keys]
@@ -313,7 +335,7 @@ def delete(
             result.error_code = offset_error(error)
         step.reply(caller, response)
 
-    step.append(group.group_id, records, stored)
+    step.append(request.group_id, records, stored)
 
 
 def _delete_error(group: CoordinatedGroup | None) -> Code:

@@ -26,11 +26,8 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 
-def commit(
-    group: CoordinatedGroup | None, request: TxnOffsetCommitRequest, caller: Caller, step: CoordinatorStep
-) -> None:
+def commit(error: Code, request: TxnOffsetCommitRequest, caller: Caller, step: CoordinatorStep) -> None:
     """Store offsets in a transaction, or answer why not."""
-    error = _commit_error(group, request)
     if error:
         step.reply(caller, refused(request, error))
         return
@@ -52,7 +49,8 @@ def refused(request: TxnOffsetCommitRequest, error: Code) -> TxnOffsetCommitResp
     return _in_transaction(offsets.commit_refused(_as_plain(request), error))
 
 
-def _commit_error(group: CoordinatedGroup | None, request: TxnOffsetCommitRequest) -> Code:
+def commit_error(group: CoordinatedGroup | None, request: TxnOffsetCommitRequest) -> Code:
+    """Return why a commit to a classic group must be refused, or NONE."""
     generation = request.generation_id_or_member_epoch
     if group is None:
         return Code.NONE if generation < 0 else Code.ILLEGAL_GENERATION

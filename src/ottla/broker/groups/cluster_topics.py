@@ -1,0 +1,38 @@
+"""The topics of the broker as the group coordinator sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
+from ottla.broker.storage.topic_store import TopicStore
+from ottla.model.topic_partition import INTERNAL_TOPICS
+
+
+class ClusterTopics:
+    """A `TopicsView` of the topics that exist now. Owned by the loop."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+
+    @property
+    def version(self) -> int:
+        """The number of changes so far."""
+        return self._store.catalog.topics_version
+
+    def by_name(self, name: str) -> TopicFacts | None:
+        """Return a topic, or None."""
+        topic = self._store.catalog.topics.get(name)
+        if topic is None or topic.is_deleting:
+            return None
+        return TopicFacts(name, topic.topic_id, topic.partition_count)
+
+    def by_id(self, topic_id: bytes) -> TopicFacts | None:
+        """Return a topic, or None."""
+        name = self._store.topic_names.get(topic_id)
+        return None if name is None else self.by_name(name)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics but Kafka's own: a group that reads its own commits never ends."""
+        topics = self._store.catalog.topics.values()
+        return [topic.name for topic in topics if not topic.is_deleting and topic.name not in INTERNAL_TOPICS]

@@ -1,0 +1,167 @@
+"""Members of a consumer group that speak the classic protocol, as in a rolling upgrade (KIP-848).
+
+A join is answered at once: nobody has to wait for the others. The member's epoch is its generation. It gives
+partitions up between two joins, as cooperative members do, or joins without any, as eager ones; which it has
+given up it says in its subscription. A heartbeat sends it back to a join (REBALANCE_IN_PROGRESS) when its
+target has changed, or when the partitions that it waited for are free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
+from ottla.broker.groups.coordinator.consumer_groups.heartbeat import known_static, replace_member, unknown
+from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberState
+from ottla.broker.groups.coordinator.consumer_groups.records import (
+    ClassicMemberValue,
+    ClassicProtocolValue,
+    TopicIdPartition,
+)
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
+from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
+from ottla.broker.groups.coordinator.decision import Caller
+from ottla.model.error_codes import Code
+from ottla.model.errors import RemoteProtocolError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.consumer_protocol import (
+    CONSUMER,
+    Assignment,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
+
+
+def join(
+    draft: GroupDraft, request: JoinGroupRequest, caller: Caller, rules: GroupRules
+) -> JoinGroupResponse:
+    """Decide a join with a member id, and return its answer. Raises Refused."""
+    group = draft.group
+    subscription = _subscription(request)
+    member = _joining_member(draft, request)
+    rebalance_ms = request.rebalance_timeout_ms
+    protocols = [ClassicProtocolValue(name=item.name, metadata=item.metadata) for item in request.protocols]
+    member = replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=subscription.rack or member.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        regex="",
+        rebalance_timeout_ms=request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
+        assignor=None,
+        classic=ClassicMemberValue(session_timeout_ms=request.session_timeout_ms, protocols=protocols),
+    )
+    subscribe(draft, member, rules)
+    owned = frozenset(_with_ids(subscription.owned, rules.topics))
+    member = reconcile(draft, member.member_id, owned, rules)
+    return JoinGroupResponse(
+        generation_id=group.members[member.member_id].epoch,
+        protocol_type=CONSUMER,
+        protocol_name=protocols[0].name,
+        member_id=member.member_id,
+    )
+
+
+def check_join(group: ConsumerGroup, request: JoinGroupRequest, rules: GroupRules) -> None:
+    """Raise Refused if a member cannot join the group with the protocols that it offers."""
+    limit = rules.config.consumer_member_count_max
+    if request.member_id not in group.members and len(group.members) >= limit:
+        raise Refused(Code.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
+    others = [item for item in group.classic_members() if item.member_id != request.member_id]
+    common = {item.name for item in request.protocols}
+    for member in others:
+        common &= {item.name for item in member.classic.protocols} if member.classic else common
+    if request.protocol_type != CONSUMER or not common:
+        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The member's protocols are not supported.")
+
+
+def _subscription(request: JoinGroupRequest) -> Subscription:
+    try:
+        return decode_subscription(request.protocols[0].metadata)
+    except RemoteProtocolError as error:
+        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+
+
+def _joining_member(draft: GroupDraft, request: JoinGroupRequest) -> ConsumerMember:
+    group, member_id, instance_id = draft.group, request.member_id, request.group_instance_id
+    if instance_id is None:
+        return group.members.get(member_id, ConsumerMember(member_id))
+    static = group.static_member(instance_id)
+    if static is None:
+        return ConsumerMember(member_id)
+    return static if static.member_id == member_id else replace_member(draft, static, member_id)
+
+
+def known(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMemberValue]:
+    """Return the classic member that sent a request, and what it joined with. Raises Refused."""
+    member = group.members.get(member_id)
+    if instance_id is not None:
+        member = known_static(group.static_member(instance_id), member_id, instance_id)
+    if member is None:
+        raise unknown(member_id, group.group_id)
+    if member.classic is None:
+        text = f"Member {member_id} does not use the classic protocol."
+        raise Refused(Code.UNKNOWN_MEMBER_ID, text)
+    return member, member.classic
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        text = f"The request generation id {generation} is not equal to the member epoch {member.epoch}."
+        raise Refused(Code.ILLEGAL_GENERATION, text)
+
+
+def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> SyncGroupResponse:
+    """Return the assignment of a classic member. Raises Refused."""
+    member, classic = known(group, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation_id)
+    first = classic.protocols[0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, first.name):
+        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not that of the join's answer.")
+    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        raise Refused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
+    return SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=assignment_bytes(member, first.metadata, rules.topics),
+    )
+
+
+def assignment_bytes(member: ConsumerMember, metadata: bytes, topics: TopicsView) -> bytes:
+    """Return what a member has in the consumer protocol, in the version of its subscription."""
+    named = sorted(
+        TopicAndPartition(topic.name, number)
+        for topic_id, number in member.assigned
+        if (topic := topics.by_id(topic_id)) is not None
+    )
+    version = max(int.from_bytes(metadata[:2], signed=True), 0)
+    return encode_assignment(Assignment(tuple(named)), min(version, 3))
+
+
+def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest) -> bool:
+    """Whether the answer to a classic member's heartbeat is that it must join again. Raises Refused."""
+    member, _ = known(group, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation_id)
+    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if member.state is MemberState.STABLE:
+        return False
+    missing = group.target(member.member_id) - member.assigned.keys()
+    return not missing.isdisjoint(missing - group.taken_from(member.member_id))
+
+
+def _with_ids(partitions: tuple[TopicAndPartition, ...], topics: TopicsView) -> list[TopicIdPartition]:
+    return [
+        (topic.topic_id, item.partition)
+        for item in partitions
+        if (topic := topics.by_name(item.topic)) is not None
+    ]

@@ -1,0 +1,238 @@
+"""ConsumerGroupHeartbeat: a member joins, says that it lives and what it has, or leaves.
+
+The member's epoch says which: 0 joins, -1 leaves, -2 is a static member that will be back, and any other
+must be the member's own. One that is too old or too new is fenced (FENCED_MEMBER_EPOCH): the member gives up
+all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
+one may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import replace
+
+from ottla.broker.groups.coordinator.consumer_groups.assignors import ASSIGNORS
+from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
+from ottla.broker.groups.coordinator.consumer_groups.member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+)
+from ottla.broker.groups.coordinator.consumer_groups.records import (
+    TARGET_MEMBER,
+    TopicIdPartition,
+    target_value,
+)
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
+from ottla.broker.groups.coordinator.decision import Caller
+from ottla.model.error_codes import Code
+from ottla.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
+
+_OWN_ID_SINCE = 1
+_NO_TIMEOUT = -1
+
+
+def check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Raise Refused if a request is wrong, whatever the group is."""
+    for name, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise Refused(Code.INVALID_REQUEST, f"{name} can't be empty.")
+    if (version >= _OWN_ID_SINCE or request.member_epoch != JOINING_EPOCH) and not request.member_id.strip():
+        raise Refused(Code.INVALID_REQUEST, "MemberId can't be empty.")
+    if request.member_epoch == JOINING_EPOCH:
+        _check_join(request)
+    elif request.member_epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
+        raise Refused(Code.INVALID_REQUEST, "InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVING_EPOCH:
+        raise Refused(Code.INVALID_REQUEST, f"MemberEpoch is invalid: {request.member_epoch}.")
+    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {known}."
+        raise Refused(Code.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == _NO_TIMEOUT:
+        raise Refused(Code.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise Refused(Code.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        raise Refused(Code.INVALID_REQUEST, text)
+
+
+def heartbeat(
+    draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller, rules: GroupRules
+) -> ConsumerGroupHeartbeatResponse:
+    """Decide a heartbeat of a member that stays, and return its answer. Raises Refused."""
+    owned = _owned(request.topic_partitions)
+    member = _member(draft, request, owned, rules)
+    had = member.assigned.keys()
+    subscribe(draft, _updated(member, request, caller), rules)
+    member = reconcile(draft, member.member_id, owned, rules)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=rules.heartbeat_interval_ms,
+    )
+    if _is_full(request) or member.assigned.keys() != had:
+        response.assignment = HeartbeatAssignment(
+            topic_partitions=[
+                HeartbeatTopicPartitions(topic_id=row.topic_id, partitions=row.partitions)
+                for row in target_value(member.assigned).topic_partitions
+            ]
+        )
+    return response
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether a member says all that it can say, as it does when it joins and after every error."""
+    if request.member_epoch == JOINING_EPOCH:
+        return True
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    is_subscribing = names is not None or pattern is not None
+    has_timeout = request.rebalance_timeout_ms != _NO_TIMEOUT
+    return is_subscribing and has_timeout and request.topic_partitions is not None
+
+
+def _owned(rows: Iterable[HeartbeatTopicPartitions] | None) -> frozenset[TopicIdPartition] | None:
+    if rows is None:
+        return None
+    return frozenset((row.topic_id, number) for row in rows for number in row.partitions)
+
+
+def _updated(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMember:
+    """Return the member with what a request says of it; what it leaves out stays."""
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    is_timed = request.rebalance_timeout_ms != _NO_TIMEOUT
+    return replace(
+        member,
+        instance_id=request.instance_id or member.instance_id,
+        rack_id=request.rack_id or member.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=member.topics if names is None else tuple(sorted(set(names))),
+        regex=member.regex if pattern is None else pattern,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if is_timed else member.rebalance_timeout_ms,
+        assignor=request.server_assignor or member.assignor,
+        classic=None,
+    )
+
+
+def _member(
+    draft: GroupDraft,
+    request: ConsumerGroupHeartbeatRequest,
+    owned: Set[TopicIdPartition] | None,
+    rules: GroupRules,
+) -> ConsumerMember:
+    """Return the member that sent a request: a known one, or a new one. Raises Refused."""
+    group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOINING_EPOCH
+    if member_id not in group.members and len(group.members) >= rules.config.consumer_member_count_max:
+        count = rules.config.consumer_member_count_max
+        text = f"The consumer group has reached its maximum capacity of {count} members."
+        raise Refused(Code.GROUP_MAX_SIZE_REACHED, text)
+    static = group.static_member(request.instance_id)
+    if joins and request.instance_id is not None and static is not None:
+        return _returned(draft, static, member_id)
+    member = group.members.get(member_id)
+    if member is None and joins:
+        return ConsumerMember(member_id)
+    if request.instance_id is not None:
+        member = known_static(static, member_id, request.instance_id)
+    if member is None:
+        raise unknown(member_id, group.group_id)
+    _check_epoch(member, request.member_epoch, owned)
+    return member
+
+
+def known_static(static: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return the member of an instance if `member_id` is its own. Raises Refused."""
+    if static is None:
+        raise Refused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if static.member_id != member_id:
+        text = f"Static member {member_id} with instance id {instance_id} was fenced by member"
+        raise Refused(Code.FENCED_INSTANCE_ID, f"{text} {static.member_id}.")
+    return static
+
+
+def unknown(member_id: str, group_id: str) -> Refused:
+    """Return the refusal of a member that is not in the group."""
+    return Refused(Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> ConsumerMember:
+    """Return the member that a static instance comes back as: it gets what its former self had.
+
+    Raises Refused if that has not left, unless it spoke the classic protocol, in which nobody says so.
+    """
+    if static.member_id == member_id:
+        return static
+    if static.classic is None and static.epoch != STATIC_LEAVING_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {static.instance_id} cannot join the group because"
+        )
+        raise Refused(
+            Code.UNRELEASED_INSTANCE_ID, f"{text} the instance id is owned by member {static.member_id}."
+        )
+    return replace_member(draft, static, member_id)
+
+
+def replace_member(draft: GroupDraft, former: ConsumerMember, member_id: str) -> ConsumerMember:
+    """Give all that a static member has to its new self, and return that."""
+    target = draft.group.target(former.member_id)
+    member = replace(former, member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    draft.remove_member(former.member_id)
+    draft.put_member(member)
+    draft.write(TARGET_MEMBER, member_id, target_value(target))
+    draft.put_current(member)
+    return draft.group.members[member_id]
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition] | None) -> None:
+    """Raise Refused if a member is not in the epoch that it should be in; a member may always join again."""
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    is_repeat = epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys()
+    if epoch > member.epoch or not is_repeat:
+        text = f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member"
+        raise Refused(
+            Code.FENCED_MEMBER_EPOCH,
+            f"{text} epoch ({epoch}) than the one known by the group coordinator ({member.epoch})."
+            " The member must abandon all its partitions and rejoin.",
+        )
+
+
+def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    """Return the member that a request with a negative epoch is about. Raises Refused."""
+    if request.instance_id is not None:
+        static = group.static_member(request.instance_id)
+        return known_static(static, request.member_id, request.instance_id)
+    member = group.members.get(request.member_id)
+    if member is None:
+        raise unknown(request.member_id, group.group_id)
+    return member
+
+
+def pause(draft: GroupDraft, member: ConsumerMember) -> None:
+    """A static member leaves and will be back: it keeps what it has until its session ends."""
+    draft.put_current(replace(member, epoch=STATIC_LEAVING_EPOCH, revoking={}))
+
+
+def left(request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    """Return the answer to a member that leaves."""
+    is_static = request.member_epoch == STATIC_LEAVING_EPOCH
+    epoch = STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH
+    return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=epoch)

@@ -1,0 +1,106 @@
+"""What a changed member changes in its group: the group's epoch, the target assignment, the member's own.
+
+All three happen in the decision of the request that brought the change; the other members learn of it with
+their next heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from ottla.broker.groups.coordinator.consumer_groups import records
+from ottla.broker.groups.coordinator.consumer_groups.assignors import ASSIGNORS, AssignedMember
+from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
+from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember
+from ottla.broker.groups.coordinator.consumer_groups.reconciliation import reconciled
+from ottla.broker.groups.coordinator.consumer_groups.records import TopicIdPartition
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.topics import (
+    RegexError,
+    TopicsView,
+    counts,
+    matching,
+    metadata_hash,
+)
+from ottla.model.error_codes import Code
+
+
+def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> None:
+    """Store what a member wants, and give the group a new epoch and target assignment if that changes them.
+
+    Raises Refused if its regular expression is none.
+    """
+    before = draft.group.members.get(member.member_id)
+    if before is None or before.metadata_value() != member.metadata_value():
+        draft.put_member(member)
+    wants_else = before is None or (before.topics, before.regex) != (member.topics, member.regex)
+    refresh(draft, rules, must_bump=wants_else)
+    if draft.group.epoch > draft.group.assignment_epoch:
+        assign(draft, rules)
+
+
+def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool) -> None:
+    """Look at the topics again, if there is a reason to: a changed member, or topics that have changed."""
+    group = draft.group
+    if not must_bump and group.seen_topics == rules.topics.version:
+        return
+    resolve(draft, rules)
+    now = metadata_hash(group.known_topics(rules.topics))
+    if must_bump or now != group.metadata_hash:
+        draft.put_epoch(group.epoch + 1, now)
+    group.seen_topics = rules.topics.version
+
+
+def resolve(draft: GroupDraft, rules: GroupRules) -> None:
+    """Find the topics of all regular expressions. Raises Refused."""
+    group = draft.group
+    draft.remove_unused_regexes()
+    for pattern in sorted({member.regex for member in group.members.values()} - {""}):
+        try:
+            found = matching(pattern, rules.topics.names())
+        except RegexError as error:
+            text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+            raise Refused(Code.INVALID_REGULAR_EXPRESSION, text) from error
+        if group.resolved.get(pattern) != found:
+            stored = records.RegexValue(
+                topics=sorted(found), version=rules.topics.version, timestamp=rules.now_ms
+            )
+            draft.write(records.REGEX, pattern, stored)
+
+
+def assign(draft: GroupDraft, rules: GroupRules) -> None:
+    """Make a target assignment for the group's epoch."""
+    group = draft.group
+    members = [
+        AssignedMember(
+            member.member_id,
+            member.instance_id,
+            _topic_ids(group, member, rules.topics),
+            group.target(member.member_id),
+        )
+        for member in group.members.values()
+    ]
+    assignor = ASSIGNORS[group.assignor(rules.config.consumer_assignors[0])]
+    targets = assignor(members, counts(group.known_topics(rules.topics)))
+    draft.put_targets(targets, group.epoch, rules.now_ms)
+
+
+def reconcile(
+    draft: GroupDraft, member_id: str, owned: Set[TopicIdPartition] | None, rules: GroupRules
+) -> ConsumerMember:
+    """Move a member towards its target assignment, and return it."""
+    group = draft.group
+    member = group.members[member_id]
+    if member.is_reconciled(group.assignment_epoch):
+        return member
+    topic_ids = _topic_ids(group, member, rules.topics)
+    target = frozenset(partition for partition in group.target(member_id) if partition[0] in topic_ids)
+    moved = reconciled(member, target, group.assignment_epoch, group.taken_from(member_id), owned)
+    if moved.current_value() != member.current_value():
+        draft.put_current(moved)
+    return group.members[member_id]
+
+
+def _topic_ids(group: ConsumerGroup, member: ConsumerMember, topics: TopicsView) -> frozenset[bytes]:
+    found = [topics.by_name(name) for name in group.topics_of(member)]
+    return frozenset(topic.topic_id for topic in found if topic is not None)

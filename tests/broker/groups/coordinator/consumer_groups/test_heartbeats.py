@@ -1,0 +1,281 @@
+"""Consumer groups at their coordinator: joining, gradual rebalances, fencing, static members, expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.groups.coordinator import GroupConfig
+from ottla.model.error_codes import Code
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.broker.groups.coordinator.consumer_groups.members import (
+    REBALANCE_TIMEOUT_MS,
+    Member,
+    described,
+    settle,
+)
+from tests.broker.groups.coordinator.driver import Loop
+
+SESSION_MS = GroupConfig().consumer_session_timeout_ms
+
+
+@pytest.fixture
+def loop() -> Loop:
+    loop = Loop()
+    loop.topics.put("t", 4)
+    return loop
+
+
+def test_the_first_member_gets_everything_at_once(loop: Loop) -> None:
+    member = Member(loop, "a", ["t"])
+    response = member.join()
+    assert (response.error_code, response.member_id, response.member_epoch) == (Code.NONE, "a", 1)
+    assert response.heartbeat_interval_ms == 5000
+    assert member.numbers == [0, 1, 2, 3]
+    assert member.beat().assignment is None  # nothing new
+    assert described(loop).group_state == "Stable"
+
+
+def test_a_second_member_gets_its_part_when_the_first_has_given_it_up(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join()
+    assert second.join().member_epoch == 2
+    assert second.numbers == []
+    assert first.beat().member_epoch == 1  # stays in its epoch until it has given partitions up
+    assert first.numbers == [0, 1]
+    assert described(loop).group_state == "Reconciling"
+    assert first.beat(keep=True).member_epoch == 1
+    second.beat()
+    assert second.numbers == []
+    assert first.beat().member_epoch == 2
+    second.beat()
+    assert (first.numbers, second.numbers) == ([0, 1], [2, 3])
+    assert described(loop).group_state == "Stable"
+
+
+def test_a_member_that_leaves_gives_its_part_to_the_others(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join(), second.join()
+    settle(first, second)
+    response = first.leave()
+    assert (response.error_code, response.member_epoch) == (Code.NONE, -1)
+    settle(second)
+    assert second.numbers == [0, 1, 2, 3]
+    assert first.beat().error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_without_heartbeats_is_removed(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join(), second.join()
+    settle(first, second)
+    loop.advance(SESSION_MS - 1)
+    second.beat()
+    loop.advance(1)
+    settle(second)
+    assert second.numbers == [0, 1, 2, 3]
+    assert first.beat().error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_may_have_times_of_its_own(loop: Loop) -> None:
+    loop.overrides["g"] = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 7_000}
+    member = Member(loop, "a", ["t"])
+    assert member.join().heartbeat_interval_ms == 7_000
+    loop.advance(49_999)
+    assert member.beat().error_code == Code.NONE
+    loop.advance(50_000)
+    assert member.beat().error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_gives_nothing_up_in_time_is_removed(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join(), first.beat(), second.join()
+    first.beat(keep=True)
+    loop.advance(REBALANCE_TIMEOUT_MS - 1)
+    assert first.beat(keep=True).error_code == Code.NONE
+    second.beat()
+    assert second.numbers == []
+    loop.advance(1)
+    assert first.beat(keep=True).error_code == Code.UNKNOWN_MEMBER_ID
+    settle(second)
+    assert second.numbers == [0, 1, 2, 3]
+
+
+def test_epochs_fence(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join(), second.join()
+    settle(first, second)
+    assert first.ask(member_epoch=9).error_code == Code.FENCED_MEMBER_EPOCH
+    assert first.ask(member_epoch=1).error_code == Code.FENCED_MEMBER_EPOCH  # does not say what it has
+    assert first.ask(member_epoch=1, topic_partitions=[]).member_epoch == 2  # the answer was lost
+    assert first.join().member_epoch == 2  # a member may always join again
+    assert first.numbers == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"group_id": " "}, Code.INVALID_REQUEST),
+        ({"member_id": ""}, Code.INVALID_REQUEST),
+        ({"instance_id": ""}, Code.INVALID_REQUEST),
+        ({"rack_id": ""}, Code.INVALID_REQUEST),
+        ({"member_epoch": -3}, Code.INVALID_REQUEST),
+        ({"member_epoch": -2}, Code.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, Code.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, Code.INVALID_REQUEST),
+        ({"topic_partitions": None}, Code.INVALID_REQUEST),
+        ({"server_assignor": "best"}, Code.UNSUPPORTED_ASSIGNOR),
+        ({"subscribed_topic_regex": "("}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "a)(b"}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "(a)\\1"}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "a" * 5000}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"member_epoch": 1}, Code.GROUP_ID_NOT_FOUND),
+        ({"member_epoch": -1}, Code.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_wrong_requests_are_refused(loop: Loop, fields: dict[str, object], error: Code) -> None:
+    response = Member(loop, "a", ["t"]).join(**fields)
+    assert (response.error_code, bool(response.error_message)) == (error, True)
+    assert loop.log == []
+
+
+def test_before_version_1_the_broker_names_the_member(loop: Loop) -> None:
+    member = Member(loop, "", ["t"])
+    ask = member.loop.call
+    member.loop.call = lambda request: ask(request, 0)  # type: ignore[method-assign, assignment]
+    assert member.join().member_id == "id1"
+
+
+def test_a_group_has_at_most_so_many_members() -> None:
+    loop = Loop(GroupConfig(consumer_member_count_max=1))
+    assert Member(loop, "a", ["t"]).join().error_code == Code.NONE
+    assert Member(loop, "b", ["t"]).join().error_code == Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_topics_that_come_grow_and_go(loop: Loop) -> None:
+    member = Member(loop, "a", ["t", "later"])
+    member.join()
+    later = loop.topics.put("later", 1)
+    settle(member)
+    assert (later, 0) in member.told
+    loop.topics.put("t", 6)
+    settle(member)
+    assert len(member.told) == 7
+    loop.topics.remove("t")
+    settle(member)
+    assert member.told == {(later, 0)}
+
+
+def test_a_changed_subscription_changes_the_assignment(loop: Loop) -> None:
+    other = loop.topics.put("other", 2)
+    member = Member(loop, "a", ["t"])
+    member.join()
+    member.beat(subscribed_topic_names=["other"])
+    settle(member)
+    assert member.told == {(other, 0), (other, 1)}
+
+
+def test_topics_by_a_regular_expression(loop: Loop) -> None:
+    orders = loop.topics.put("orders.eu", 1)
+    member = Member(loop, "a", None, subscribed_topic_regex="orders\\..*")
+    member.join()
+    assert member.told == {(orders, 0)}
+    more = loop.topics.put("orders.us", 1)
+    loop.topics.put("my.orders.us", 1)
+    settle(member)
+    assert member.told == {(orders, 0), (more, 0)}
+    loop.restart()
+    settle(member)
+    assert member.told == {(orders, 0), (more, 0)}
+    member.beat(subscribed_topic_regex="", subscribed_topic_names=["t"])
+    settle(member)
+    assert member.numbers == [0, 1, 2, 3]
+    assert described(loop).members[0].subscribed_topic_regex is None
+
+
+def test_a_static_member_comes_back_to_its_partitions(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"], instance_id="i"), Member(loop, "b", ["t"])
+    first.join(), second.join()
+    settle(first, second)
+    had, epoch = first.numbers, described(loop).group_epoch
+    returned = Member(loop, "c", ["t"], instance_id="i")
+    assert returned.join().error_code == Code.UNRELEASED_INSTANCE_ID
+    assert first.leave(-2).member_epoch == -2
+    second.beat()
+    assert returned.join().error_code == Code.NONE
+    assert (returned.numbers, described(loop).group_epoch) == (had, epoch)
+    assert first.beat().error_code == Code.FENCED_INSTANCE_ID
+    returned.fields["instance_id"] = "j"
+    assert returned.beat().error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_stays_away_loses_its_partitions(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"], instance_id="i"), Member(loop, "b", ["t"])
+    first.join(), second.join()
+    settle(first, second)
+    first.leave(-2)
+    loop.advance(SESSION_MS - 1)
+    second.beat()
+    assert len(second.numbers) == 2
+    loop.advance(1)
+    settle(second)
+    assert second.numbers == [0, 1, 2, 3]
+
+
+def test_the_range_assignor_where_most_members_ask_for_it(loop: Loop) -> None:
+    loop.topics.put("u", 4)
+    members = [Member(loop, name, ["t", "u"], server_assignor="range") for name in "ab"]
+    for member in members:
+        member.join()
+    settle(*members)
+    assert [member.numbers for member in members] == [[0, 0, 1, 1], [2, 2, 3, 3]]
+    assert described(loop).assignor_name == "range"
+
+
+def test_everything_survives_a_restart(loop: Loop) -> None:
+    members = [Member(loop, name, ["t"], rack_id="r1") for name in "abc"]
+    for member in members:
+        member.join()
+    settle(*members)
+    before = described(loop)
+    loop.restart()
+    assert described(loop) == before
+    settle(*members)
+    assert described(loop) == before
+    loop.advance(SESSION_MS)
+    loop.restart()
+    assert described(loop).members == []
+
+
+def test_a_rebalance_that_a_restart_interrupts_goes_on(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join(), first.beat(), second.join()
+    first.beat(keep=True)
+    loop.restart()
+    settle(first, second)
+    assert (first.numbers, second.numbers) == ([0, 1], [2, 3])
+
+
+def test_requests_wait_while_records_are_on_their_way(loop: Loop) -> None:
+    loop.holding = True
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    tickets = [
+        loop.send(_joining(first)),
+        loop.send(_joining(second)),
+        loop.send(_joining(Member(loop, "c", ["t"]))),
+    ]
+    assert len(loop.pending) == 1
+    loop.settle(Code.NOT_LEADER_OR_FOLLOWER)
+    assert loop.replies[tickets[0]].error_code == Code.NOT_COORDINATOR  # type: ignore[attr-defined]
+    while loop.pending:
+        loop.settle()
+    assert [loop.replies[ticket].member_epoch for ticket in tickets[1:]] == [1, 2]  # type: ignore[attr-defined]
+    assert [member.member_id for member in described(loop).members] == ["b", "c"]
+
+
+def _joining(member: Member) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member.member_id,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=member.topics,
+        topic_partitions=[],
+    )
