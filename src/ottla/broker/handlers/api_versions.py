@@ -3,9 +3,10 @@
 Versions: 0 to 5. One that is not served is answered by the connection itself, in format 0 with error 35.
 Behaviour: lists the handlers that exist, and from 3 on the features, such as transaction.version 2, by
 which clients know that Produce adds partitions to transactions and that every transaction has its epoch
-(KIP-890), and group.version 1, by which they know that brokers assign (KIP-848). From 5 on a client may name the cluster and the broker that it means (both or none). If that is
-not this broker, error 129 sends it back to its bootstrap servers: the address may have got another broker
-since the client learned it.
+(KIP-890), and group.version 1, by which they know that brokers assign partitions (KIP-848). From 5 on a
+client may name the cluster and the broker that it means (both or none). If that is not this broker, error
+129 sends it back to its bootstrap servers: the address may have got another broker since the client learned
+it.
 """
 
 from __future__ import annotations
