@@ -21,6 +21,8 @@ from tests.broker.settings.kafka_definitions import definitions
 OWN_DEFAULTS = {
     "broker.id": "no number is drawn",
     "node.id": "no number is drawn",
+    "group.consumer.assignors": "names, not classes",
+    "group.consumer.migration.policy": "as in Kafka 4",
     "listeners": "loopback only",
     "log.dir": "data in a directory for temporary files gets lost",
     "max.connections": "a limit",
@@ -29,6 +31,7 @@ OWN_DEFAULTS = {
     "group.share.partition.max.record.locks": "2000 in Kafka 4.x",
 }
 OWN_RANGES = {
+    "group.consumer.migration.policy": "case does not matter",
     "broker.id": "-1 draws a number",
     "node.id": "-1 draws a number",
     "compression.gzip.level": "Kafka has words for: not 0",
@@ -134,7 +137,8 @@ def test_nothing_is_both_honoured_and_ignored() -> None:
     assert not BROKER_SETTINGS.keys() & (NAMES | REFUSED.keys())
     security = {row.name for row in SECURITY_ROWS}
     families = [name for name in BROKER_SETTINGS if name.startswith(FAMILIES) and name not in security]
-    honoured = [name for name in families if name.startswith(("transaction.", "group.share.", "share."))]
+    kinds = ("transaction.", "group.consumer.", "group.share.", "share.")
+    honoured = [name for name in families if name.startswith(kinds)]
     assert families == ["controller.listener.names", *honoured]
 
 

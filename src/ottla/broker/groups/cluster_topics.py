@@ -1,12 +1,16 @@
-"""The topics of the broker as the group coordinator sees them."""
+"""The topics of the broker, and the settings of single groups, as the group coordinator sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import GroupOverrides
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
+from ottla.broker.settings.config_view import ResourceType
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.topic_partition import INTERNAL_TOPICS
+
+GROUP_TIMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
 
 
 class ClusterTopics:
@@ -36,3 +40,8 @@ class ClusterTopics:
         """Return the names of all topics but Kafka's own: a group that reads its own commits never ends."""
         topics = self._store.catalog.topics.values()
         return [topic.name for topic in topics if not topic.is_deleting and topic.name not in INTERNAL_TOPICS]
+
+    def overrides(self, group_id: str) -> GroupOverrides:
+        """Return the times that admin clients have set for a group."""
+        stored = self._store.catalog.entity(ResourceType.GROUP.name, group_id)
+        return {name: int(stored[name]) for name in GROUP_TIMES if name in stored}

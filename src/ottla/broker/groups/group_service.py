@@ -44,8 +44,9 @@ class GroupService:
         self._member_bytes = 0  # what `memory` knows of our groups
         self._store = store
         self._runtime = runtime
+        topics = ClusterTopics(store)
         self.coordinator = GroupCoordinator(
-            store.config.groups, lambda: str(uuid.uuid4()), ClusterTopics(store)
+            store.config.groups, lambda: str(uuid.uuid4()), topics, topics.overrides
         )
         self._loads = PartitionLoads(runtime, self.coordinator.replay, self._loaded)
 

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from ottla.broker.settings.group_config import ASSIGNORS, MigrationPolicy
 from ottla.broker.settings.setting import Setting
+from ottla.model.errors import ConfigError
 from ottla.model.property_table import INT, INT_MAX, LIST, TEXT
+
+_JAVA_PREFIX = "org.apache.kafka.coordinator.group.assignor."
 
 
 def _ms(name: str, default: int, doc: str, target: str) -> Setting:
     return Setting(name, INT, default, doc, unit="ms", minimum=1, target=f"groups.{target}")
+
+
+def _assignors(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of assignors; Kafka's class names are understood."""
+    known = tuple(name.removeprefix(_JAVA_PREFIX).removesuffix("Assignor").lower() for name in names)
+    if not known or not set(known) <= set(ASSIGNORS):
+        raise ConfigError(f"give one or more of {', '.join(ASSIGNORS)}: no others are served")
+    return known
+
+
+def _policy(text: str) -> MigrationPolicy:
+    if text.lower() not in tuple(MigrationPolicy):
+        raise ConfigError(f"give one of {', '.join(MigrationPolicy)}")
+    return MigrationPolicy(text.lower())
 
 
 CONSUMER_GROUP_ROWS = (
@@ -61,7 +78,7 @@ CONSUMER_GROUP_ROWS = (
         LIST,
         ASSIGNORS,
         "The assignors of consumer groups; the first is used where members ask for none.",
-        choices=ASSIGNORS,
+        check=_assignors,
         target="groups.consumer_assignors",
     ),
     Setting(
@@ -69,8 +86,7 @@ CONSUMER_GROUP_ROWS = (
         TEXT,
         MigrationPolicy.BIDIRECTIONAL.value,
         "Whether a group in use may become a consumer group (upgrade), a classic one (downgrade), or both.",
-        choices=tuple(MigrationPolicy),
-        check=MigrationPolicy,
+        check=_policy,
         target="groups.migration_policy",
     ),
 )
