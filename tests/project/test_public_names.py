@@ -27,6 +27,8 @@ from tools.api_reference import MODULES
 ROOT = Path(__file__).parents[2]
 
 INTERNAL = {
+    "ottla.broker.groups.coordinator.consumer_groups.rules.Refused": "becomes an answer to a client",
+    "ottla.broker.groups.coordinator.consumer_groups.topics.RegexError": "becomes an answer to a client",
     "ottla.broker.registration.broker_nodes.Conflict": "ends in the broker's log",
     "ottla.broker.security.mechanisms.LoginRefused": "becomes an answer to a client",
     "ottla.security.json_web_token.TokenRefused": "becomes an answer to a client",
