@@ -2,9 +2,7 @@
 
 Defaults are Kafka 3.9's unless the row says otherwise. Of rows with the same target the first one wins, as
 log.retention.ms over log.retention.minutes over log.retention.hours. The defaults of topics are made from the
-topics' table: the first of their `broker_names` can change while the broker runs, the others only at its
-start.
-
+topics' table: the first of their `broker_names` can change while the broker runs, the others at its start.
 Update modes are Kafka's, except for listeners: Kafka changes them while it runs, this broker does not.
 """
 
