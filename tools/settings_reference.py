@@ -13,6 +13,7 @@ from ottla.client.client_config import CLIENT_PROPERTIES
 from ottla.consumer.classic.classic_config import CLASSIC_PROPERTIES
 from ottla.consumer.coordinated.group_consumer_config import GROUP_PROPERTIES
 from ottla.consumer.partition.partition_config import PARTITION_PROPERTIES
+from ottla.consumer.share.share_config import SHARE_PROPERTIES
 from ottla.consumer.simple.simple_settings import CONSUMER_TABLE
 from ottla.fetching.fetch_config import FETCH_PROPERTIES
 from ottla.model.property_table import INT_MAX, LONG_MAX, Property
@@ -63,6 +64,7 @@ SECTIONS = (
     Section(FETCHING, FETCH_PROPERTIES, intro="Everything that reads records has these as well."),
     Section("Producer", PRODUCER_PROPERTIES, (EVERY_CLIENT,)),
     Section("GroupConsumer", GROUP_PROPERTIES, (EVERY_CLIENT, FETCHING)),
+    Section("ShareConsumer", SHARE_PROPERTIES, (EVERY_CLIENT,)),
     Section("PartitionConsumer and replay", PARTITION_PROPERTIES, (EVERY_CLIENT, FETCHING)),
     Section("ConsumerConnector (classic)", CLASSIC_PROPERTIES, (EVERY_CLIENT, FETCHING)),
     Section("SimpleConsumer", CONSUMER_TABLE, (EVERY_CLIENT,)),

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ottla.consumer.partition.partition_reader import PartitionReader
     from ottla.consumer.partition.replay import Replay, replay
     from ottla.consumer.reading.health import Health
+    from ottla.consumer.share.share_consumer import ShareConsumer
     from ottla.consumer.simple.fetch_request import FetchRequestBuilder
     from ottla.consumer.simple.leader_consumer import LeaderConsumer
     from ottla.consumer.simple.simple_consumer import SimpleConsumer
@@ -120,6 +121,7 @@ _LOADED_AT_FIRST_USE = {
     "RecordMetadata": "ottla.producer.deliveries",
     "Replay": "ottla.consumer.partition.replay",
     "Scan": "ottla.query.scan",
+    "ShareConsumer": "ottla.consumer.share.share_consumer",
     "SimpleConsumer": "ottla.consumer.simple.simple_consumer",
     "Whitelist": "ottla.consumer.classic.topic_count",
     "replay": "ottla.consumer.partition.replay",
@@ -160,6 +162,7 @@ __all__ = [
     "Producer",
     "Replay",
     "Scan",
+    "ShareConsumer",
     "SimpleConsumer",
     "replay",
     "scan",

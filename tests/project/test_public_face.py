@@ -37,13 +37,14 @@ from ottla import (
     PartitionReader,
     Producer,
     Replay,
+    ShareConsumer,
     SimpleConsumer,
     replay,
 )
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from tests.waiting import wait_for
 
-READERS: list[type] = [GroupConsumer, PartitionConsumer, PartitionReader, Replay, KafkaStream]
+READERS: list[type] = [GroupConsumer, PartitionConsumer, PartitionReader, Replay, KafkaStream, ShareConsumer]
 """What messages are read from."""
 
 POSITIONED: list[type] = [GroupConsumer, ConsumerConnector, PartitionConsumer, PartitionReader]
@@ -133,6 +134,10 @@ ATTRIBUTES: dict[type, str] = {
         send_offsets send_whole transaction
     """,
     Replay: "batches chunks close errors messages progress ranges schema to_table topic",
+    ShareConsumer: """
+        accept assignment check_brokers chunks close commit delivery_count health messages network_error poll
+        reject release renew subscribe
+    """,
     SimpleConsumer: "close commit_offsets fetch fetch_offsets get_offsets_before host port topic_metadata",
 }
 """All that is public of these classes. A new name here is a promise to users."""
@@ -146,6 +151,7 @@ MADE_WITH_SETTINGS: dict[str, tuple[Callable[..., object], str, str]] = {
     "LeaderConsumer": (partial(LeaderConsumer, "kafka:9092", "orders", 0), "cleint.id", "client_id"),
     "PartitionConsumer": (PartitionConsumer, "fetch.min.byte", "fetch.min.bytes"),
     "Producer": (Producer, "linger.mss", "linger.ms"),
+    "ShareConsumer": (partial(ShareConsumer, "orders"), "max.pol.records", "max.poll.records"),
     "SimpleConsumer": (partial(SimpleConsumer, "kafka", 9092), "buffer.sise", "buffer_size"),
     "replay": (partial(replay, "orders"), "fetch.min.byte", "fetch.min.bytes"),
     "scan": (partial(ottla.scan, "orders"), "fetch.min.byte", "fetch.min.bytes"),
@@ -182,6 +188,10 @@ USED: dict[str, Callable[[EmbeddedBroker], Any]] = {
     ),
     "Replay": lambda broker: used(
         replay("orders", bootstrap_servers=broker.bootstrap), lambda past: past.ranges
+    ),
+    "ShareConsumer": lambda broker: used(
+        ShareConsumer("orders", group_id="sharers", bootstrap_servers=broker.bootstrap),
+        lambda consumer: consumer.poll(0),
     ),
     "SimpleConsumer": lambda broker: used(
         SimpleConsumer("127.0.0.1", broker.port), SimpleConsumer.topic_metadata
@@ -310,7 +320,11 @@ def test_a_commit_takes_nothing_a_message_a_chunk_or_a_mapping() -> None:
 
 def test_the_group_is_a_keyword() -> None:
     groups = {name: parameter.kind for name, parameter in PARAMETERS.items() if name.endswith("(group_id)")}
-    assert set(groups) == {"GroupConsumer(group_id)", "OffsetLedger(group_id)"}  # else it is a setting
+    assert set(groups) == {
+        "GroupConsumer(group_id)",
+        "OffsetLedger(group_id)",
+        "ShareConsumer(group_id)",
+    }  # else it is a setting
     assert set(groups.values()) == {inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -368,6 +382,7 @@ def test_serializers_have_the_same_names_everywhere() -> None:
         "GroupConsumer",
         "PartitionConsumer",
         "PartitionConsumer.consume_partition",
+        "ShareConsumer",
         "replay",
     }
     for call, parameters in by_call.items():

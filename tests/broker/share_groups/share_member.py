@@ -33,7 +33,7 @@ Acquired = tuple[int, int, int, int]
 """Partition, first and last offset, delivery count."""
 
 
-def configure_group(broker: EmbeddedBroker, group_id: str, **settings: str) -> None:
+def configure_group(bootstrap: str, group_id: str, **settings: str) -> None:
     """Set settings of a group; by default it begins at the earliest records."""
     values = {"share.auto.offset.reset": "earliest"}
     values |= {name.replace("_", "."): value for name, value in settings.items()}
@@ -43,14 +43,14 @@ def configure_group(broker: EmbeddedBroker, group_id: str, **settings: str) -> N
     resource = IncrementalAlterResource(
         resource_type=GROUP_RESOURCE, resource_name=group_id, configs=operations
     )
-    with client_of(broker) as client:
+    with client_of(bootstrap) as client:
         answer = client.call(IncrementalAlterConfigsRequest(resources=[resource]))
     assert [item.error_code for item in answer.responses] == [0]
 
 
-def client_of(broker: EmbeddedBroker) -> BlockingClient:
+def client_of(bootstrap: str) -> BlockingClient:
     """A connection to the only broker."""
-    host, _, port = broker.bootstrap.rpartition(":")
+    host, _, port = bootstrap.rpartition(":")
     return BlockingClient(host, int(port))
 
 
@@ -58,7 +58,7 @@ class Member:
     """Joins at once. Each call is one request; sessions continue unless a test says otherwise."""
 
     def __init__(self, broker: EmbeddedBroker, topics: list[str], group_id: str = "share") -> None:
-        self.client = client_of(broker)
+        self.client = client_of(broker.bootstrap)
         self.client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]))
         self.group_id, self.member_id = group_id, str(uuid.uuid4())
         self.member_epoch, self.session_epoch = 0, 0

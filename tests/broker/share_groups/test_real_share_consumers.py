@@ -55,7 +55,7 @@ def test_kafkas_own_share_consumer_and_admin() -> None:
 def test_kafkas_dump_tool_reads_the_stored_state(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
         broker.create_topic("orders", 1)
-        configure_group(broker, "share")
+        configure_group(broker.bootstrap, "share")
         send(broker.bootstrap, "orders", [b"%d" % number for number in range(10)])
         with Member(broker, ["orders"]) as member:
             assert member.acquire() == [(0, 0, 9, 1)]
@@ -77,7 +77,7 @@ def test_kafkas_dump_tool_reads_the_stored_state(tmp_path: Path) -> None:
 def test_librdkafkas_share_consumers_share_a_partition_and_one_is_lost() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("orders", 1)
-        configure_group(broker, "share")
+        configure_group(broker.bootstrap, "share")
         settings = {"bootstrap.servers": broker.bootstrap, "group.id": "share"}
         explicit = {"share.acknowledgement.mode": "explicit", "max.poll.records": 5}
         holder = ShareConsumer({**settings, **explicit})
