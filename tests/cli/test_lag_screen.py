@@ -43,6 +43,7 @@ def rows_of(lags: Sequence[int | None]) -> OutputRows:
                 None if lag is None else end - lag,
                 end,
                 lag,
+                None,
                 "kafka",
                 None,
                 None,

@@ -146,16 +146,17 @@ def test_records_with_headers(at: tuple[str, str]) -> None:
 
 def test_groups_and_their_lag(at: tuple[str, str]) -> None:
     assert ours("groups", *at, "--format", "tsv").printed == (
-        "group\tkind\ttype\tstate\nbilling\tkafka\tclassic\tEmpty\n"
+        "group\tkind\ttype\tprotocol\tstate\nbilling\tkafka\tclassic\tconsumer\tEmpty\n"
     )
     assert ours("groups", "describe", "billing", *at, "--format", "tsv").printed == (
-        "group\tkind\tstate\toffsets\tused\tmember\tclient\thost\tpartitions\n"
-        "billing\tkafka\tEmpty\t2\t\t\t\t\t0\n"
+        "group\tkind\ttype\tstate\tassignor\tepoch\toffsets\tused\t"
+        "member\tmember_epoch\tclient\thost\tpartitions\n"
+        "billing\tkafka\tclassic\tEmpty\t\t\t2\t\t\t\t\t\t0\n"
     )
     assert ours("lag", "billing", *at, "--format", "tsv").printed == (
-        "group\tkind\ttopic\tpartition\tcommitted\tend\tlag\tstore\tused\tmember\terror\n"
-        "billing\tkafka\torders\t0\t3\t3\t0\tkafka\t\t\t\n"
-        "billing\tkafka\torders\t1\t1\t1\t0\tkafka\t\t\t\n"
+        "group\tkind\ttopic\tpartition\tcommitted\tend\tlag\tseconds\tstore\tused\tmember\terror\n"
+        "billing\tkafka\torders\t0\t3\t3\t0\t0.0\tkafka\t\t\t\n"
+        "billing\tkafka\torders\t1\t1\t1\t0\t0.0\tkafka\t\t\t\n"
     )
     for line in (["lag"], ["groups", "describe"], ["groups", "delete"]):
         assert ours(*line, "nobody", *at).code == 1

@@ -10,9 +10,12 @@ from ottla.model.errors import RemoteProtocolError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.consumer_group_describe import DescribedConsumer, DescribedConsumerGroup
 from ottla.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.api.share_group_describe import DescribedShareGroup, DescribedShareMember
 from ottla.wire.consumer_protocol import CONSUMER, decode_assignment, subscribed_topics
 
 log = logging.getLogger(__name__)
+
+CLASSIC_TYPE, SHARE_TYPE = "classic", "share"
 
 
 def described_group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
@@ -25,6 +28,7 @@ def described_group(group: DescribedGroup, coordinator: BrokerNode) -> GroupDesc
         assignor=group.protocol_data,
         coordinator=coordinator,
         members=tuple(_member(member, group.protocol_type) for member in group.members),
+        group_type=CLASSIC_TYPE,
     )
 
 
@@ -48,26 +52,34 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
     )
 
 
-def described_consumer_group(group: DescribedConsumerGroup, coordinator: BrokerNode) -> GroupDescription:
-    """Describe a group from a ConsumerGroupDescribe response, whose coordinator assigns and knows all."""
+def described_assigned_group(
+    group: DescribedConsumerGroup | DescribedShareGroup, coordinator: BrokerNode
+) -> GroupDescription:
+    """Describe a group whose coordinator assigns and knows all: of KIP-848, or a share group."""
+    is_share = isinstance(group, DescribedShareGroup)
     return GroupDescription(
         group_id=group.group_id,
         kind=GroupKind.KAFKA,
         state=group.group_state,
-        protocol_type=CONSUMER,
+        protocol_type=SHARE_TYPE if is_share else CONSUMER,
         assignor=group.assignor_name,
         coordinator=coordinator,
-        members=tuple(_consumer(member) for member in group.members),
+        members=tuple(_assigned_member(member) for member in group.members),
+        group_type=SHARE_TYPE if is_share else CONSUMER,
+        epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
     )
 
 
-def _consumer(member: DescribedConsumer) -> GroupMember:
-    pattern = (member.subscribed_topic_regex,) if member.subscribed_topic_regex else ()
+def _assigned_member(member: DescribedConsumer | DescribedShareMember) -> GroupMember:
+    of_consumer = member if isinstance(member, DescribedConsumer) else DescribedConsumer()
+    pattern = (of_consumer.subscribed_topic_regex,) if of_consumer.subscribed_topic_regex else ()
     return GroupMember(
         member_id=member.member_id,
         client_id=member.client_id,
         host=member.client_host.removeprefix("/"),
-        instance_id=member.instance_id,
+        instance_id=of_consumer.instance_id,
+        epoch=member.member_epoch,
         subscription=(*sorted(member.subscribed_topic_names), *pattern),
         assignment=tuple(
             sorted(

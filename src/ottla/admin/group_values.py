@@ -21,13 +21,12 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list. `state` is "" before 2.6, `group_type` ("classic" or "consumer", KIP-848) before
-    3.8.
+    """A group in a list. `state` is "" before 2.6, `group_type` ("classic", "consumer", "share") before 3.8.
 
-        >>> from ottla import Admin
-        >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
-        ...     [(group.group_id, group.state) for group in admin.list_groups()]
-        [('billing', 'Empty')]
+    >>> from ottla import Admin
+    >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+    ...     [(group.group_id, group.state) for group in admin.list_groups()]
+    [('billing', 'Empty')]
     """
 
     group_id: str
@@ -39,7 +38,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member. Without an assignment it reads nothing, or its protocol type is not "consumer".
+    """A member. Without an assignment it reads nothing, or its protocol type is not "consumer". `epoch` is
+    that of its assignment, in groups whose coordinator assigns.
 
     >>> from ottla import Admin, GroupConsumer
     >>> settings = {"bootstrap.servers": "127.0.0.1:9092", "auto.offset.reset": "earliest"}
@@ -57,12 +57,15 @@ class GroupMember:
     instance_id: str | None = None
     subscription: tuple[str, ...] = ()
     assignment: tuple[TopicAndPartition, ...] = ()
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group. `state` is Kafka's name: Stable, Empty, PreparingRebalance, … `assignor` is for example
-    "range".
+    "range". `group_type` is the protocol of its members: "classic", "consumer" (KIP-848) or "share"; "" if
+    that is not known. `epoch` counts the changes of a group whose coordinator assigns, `assignment_epoch`
+    is that of its last assignment; None for others.
 
         >>> from ottla import Admin
         >>> with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -78,6 +81,9 @@ class GroupDescription:
     assignor: str
     coordinator: BrokerNode | None
     members: tuple[GroupMember, ...]
+    group_type: str = ""
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

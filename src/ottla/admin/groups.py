@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_errors import all_results, each, response_error
-from ottla.admin.group_descriptions import described_consumer_group, described_group
+from ottla.admin.group_descriptions import described_assigned_group, described_group
 from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, group_error
-from ottla.admin.group_values import GroupDescription, GroupKind, GroupListing
+from ottla.admin.group_values import CommittedOffset, GroupDescription, GroupKind, GroupListing
 from ottla.admin.logs import Outcomes as PartitionOutcomes
 from ottla.admin.zookeeper_groups import EMPTY, ZooKeeperGroups
 from ottla.client.reactions import Action, action_for
@@ -25,7 +25,12 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest
+from ottla.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    ShareOffsetsWantedGroup,
+)
 from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.wire.api.share_group_describe import DescribedShareGroup, ShareGroupDescribeRequest
 from ottla.zookeeper import paths
 
 log = logging.getLogger(__name__)
@@ -151,7 +156,7 @@ class GroupCalls:
         return self._access.settle(groups, lambda some: each(some, self._describe_once), is_repeatable=True)
 
     def _describe_once(self, group: str) -> GroupDescription:
-        """Describe a group by the first of three ways that knows it."""
+        """Describe a group by the first of four ways that knows it."""
         pool = self._access.pool
         coordinator = pool.coordinator(group)
         if self._access.has(DescribeGroupsRequest.API):
@@ -163,10 +168,17 @@ class GroupCalls:
             consumer_request = ConsumerGroupDescribeRequest(group_ids=[group])
             for consumer_group in pool.to_coordinator(group).call(consumer_request).groups:
                 if self._is_known(group, consumer_group):
-                    return described_consumer_group(consumer_group, coordinator)
+                    return described_assigned_group(consumer_group, coordinator)
+        if self._access.has(ShareGroupDescribeRequest.API):
+            share_request = ShareGroupDescribeRequest(group_ids=[group])
+            for share_group in pool.to_coordinator(group).call(share_request).groups:
+                if self._is_known(group, share_group):
+                    return described_assigned_group(share_group, coordinator)
         return self._known_by_offsets(group, coordinator)
 
-    def _is_known(self, group: str, response: DescribedGroup | DescribedConsumerGroup) -> bool:
+    def _is_known(
+        self, group: str, response: DescribedGroup | DescribedConsumerGroup | DescribedShareGroup
+    ) -> bool:
         """Whether the group exists and is of the requested kind. Raises any other error."""
         if response.error_code and response.error_code != Code.GROUP_ID_NOT_FOUND:
             self._forget_if_moved(group, response.error_code)
@@ -223,6 +235,22 @@ class GroupCalls:
     def offsets_in_kafka(self, groups: Iterable[str]) -> Outcomes[Offsets]:
         """Return the offsets that groups committed to their coordinators."""
         return self._access.settle(groups, lambda some: each(some, self._fetched), is_repeatable=True)
+
+    def share_offsets(self, group: str) -> Offsets:
+        """Return where a share group begins in its partitions: what is before is done. Raises KafkaError."""
+        request = DescribeShareGroupOffsetsRequest(
+            groups=[ShareOffsetsWantedGroup(group_id=group, topics=None)]
+        )
+        (found,) = self._access.pool.to_coordinator(group).call(request).groups
+        if found.error_code:
+            self._forget_if_moved(group, found.error_code)
+            raise response_error(found.error_code, found.error_message, f"group {group!r}")
+        return {
+            TopicAndPartition(topic.topic_name, one.partition_index): CommittedOffset(one.start_offset)
+            for topic in found.topics
+            for one in topic.partitions
+            if not one.error_code and one.start_offset >= 0
+        }
 
     def _fetched(self, group: str) -> Offsets:
         try:

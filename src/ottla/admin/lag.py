@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.admin.admin_errors import all_results
+from ottla.admin.group_descriptions import SHARE_TYPE
 from ottla.admin.group_values import (
     CommittedOffset,
     GroupDescription,
@@ -92,7 +93,12 @@ class LagCalls:
         `is_only_kind`: a group of the same name in ZooKeeper is another one, and its offsets are left out.
         """
         name = group.group_id
-        in_kafka = _known(self._groups.offsets_in_kafka([name])[name])
+        is_share = group.group_type == SHARE_TYPE
+        in_kafka = (
+            self._groups.share_offsets(name)
+            if is_share
+            else _known(self._groups.offsets_in_kafka([name])[name])
+        )
         stopped = {
             topic_partition: reason
             for topic_partition, offset in in_kafka.items()

@@ -13,13 +13,24 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
 
 
+DESCRIBED = (
+    *("group", "kind", "type", "state", "assignor", "epoch", "offsets", "used"),
+    *("member", "member_epoch", "client", "host", "partitions"),
+)
+
+
 def parser() -> Parser:
     """`groups` and its options."""
-    parser = new_parser("groups", "List, describe and delete groups. With --zookeeper, classic ones too.")
-    actions = ["list", "describe", "delete"]
+    about = "List, describe, watch and delete groups. With --zookeeper, classic ones too."
+    parser = new_parser("groups", about)
+    actions = ["list", "describe", "watch", "delete"]
     parser.add_argument("action", nargs="?", default="list", choices=actions, help="list by default")
     parser.add_argument("names", nargs="*", metavar="GROUP")
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
+    parser.add_argument(
+        "--interval", type=float, default=0.5, metavar="SECONDS", help="watch: between two looks (0.5)"
+    )
+    parser.add_argument("--seconds", type=float, metavar="N", help="watch: end after so long")
     return parser
 
 
@@ -28,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     return run_command(parser(), arguments, _act)
 
 
-def _act(options: argparse.Namespace) -> OutputRows:
+def _act(options: argparse.Namespace) -> OutputRows | None:
     from ottla.admin import Admin
 
     if options.action != "list" and not options.names:
@@ -36,10 +47,15 @@ def _act(options: argparse.Namespace) -> OutputRows:
     with Admin(properties_of(options)) as admin:
         if options.action == "list":
             rows: list[tuple[Cell, ...]] = [
-                (group.group_id, group.kind.value, group.group_type, group.state)
+                (group.group_id, group.kind.value, group.group_type, group.protocol_type, group.state)
                 for group in admin.list_groups()
             ]
-            return OutputRows(("group", "kind", "type", "state"), rows)
+            return OutputRows(("group", "kind", "type", "protocol", "state"), rows)
+        if options.action == "watch":
+            from ottla.cli.group_watch import watch
+
+            watch(admin, options)
+            return None
         if options.action == "describe":
             return _described(admin, options.names)
         return _deleted(admin, options)
@@ -59,14 +75,14 @@ def _described(admin: Admin, names: list[str]) -> OutputRows:
         for kind, group in groups.items():
             uses = [offset.is_used for offset in stored if offset.store is kind]
             used = True if True in uses else None if None in uses or not uses else False
-            head = (name, group.kind.value, group.state, len(uses), used)
-            rows += [(*head, None, None, None, 0)] if not group.members else []
+            what = (name, group.kind.value, group.group_type, group.state, group.assignor, group.epoch)
+            head = (*what, len(uses), used)
+            rows += [(*head, None, None, None, None, 0)] if not group.members else []
             rows += [
-                (*head, member.member_id, member.client_id, member.host, len(member.assignment))
+                (*head, member.member_id, member.epoch, member.client_id, member.host, len(member.assignment))
                 for member in group.members
             ]
-    columns = ("group", "kind", "state", "offsets", "used", "member", "client", "host", "partitions")
-    return OutputRows(columns, rows)
+    return OutputRows(DESCRIBED, rows)
 
 
 def _deleted(admin: Admin, options: argparse.Namespace) -> OutputRows:

@@ -1,7 +1,7 @@
 """The screen of `ottla lag --watch`: a line with the clock, totals and rates, and as many rows as fit. Pure.
 
 12:04:31  2 groups, 16 partitions  lag 48,210  -1,920/s  read 5,120/s  written 3,200/s
-GROUP    KIND   TOPIC   PARTITION  COMMITTED      END    LAG  STORE  USED  MEMBER  ERROR
+GROUP    KIND   TOPIC   PARTITION  COMMITTED      END    LAG  SECONDS  STORE  USED  MEMBER  ERROR
 …
 … and 9 more rows with less lag
 """

@@ -69,6 +69,7 @@ KAFKAS_TOOLS = {
     "kafka-delete-records": Command("ottla.cli.kafka.delete_records", "delete what lies before an offset"),
     "kafka-dump-log": Command("ottla.cli.kafka.dump_log", "what is in the files of a partition"),
     "kafka-get-offsets": Command("ottla.cli.kafka.get_offsets", "where logs begin and end"),
+    "kafka-groups": Command("ottla.cli.kafka.groups", "groups of all types"),
     "kafka-mirror-maker": Command("ottla.cli.kafka.mirror_maker", "copy topics into another cluster"),
     "kafka-producer-perf-test": Command(
         "ottla.cli.kafka.producer_perf_test", "how many records a second a topic takes"
