@@ -31,7 +31,7 @@ pictures: venv browser
 java:
 	@sh tools/java.sh
 
-demo: venv java
+demo: venv java browser
 	@$(RUN) -m examples.demo
 
 # Several processes, for much of the time is waiting. A part only: make test ARGS=tests/broker

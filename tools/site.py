@@ -34,6 +34,7 @@ nav { flex: 0 0 17rem; height: 100vh; position: sticky; top: 0; overflow-y: auto
 nav h2 { font-size: 14px; margin: 1.1rem 0 .2rem; } nav ul { list-style: none; margin: 0; padding: 0; }
 nav .here { font-weight: 600; }
 main { flex: 1; min-width: 0; max-width: 60rem; padding: 1rem 2.5rem 4rem; }
+img { max-width: 100%; border: 1px solid var(--line); border-radius: 8px; } img[src$=".svg"] { border: 0; }
 pre { background: var(--soft); border: 1px solid var(--line); padding: .8rem; overflow-x: auto; }
 code { font: 14px/1.45 ui-monospace, monospace; } pre code { font-size: 13px; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
@@ -88,6 +89,14 @@ class Page:
                 if child.type == "link_open":
                     yield child
 
+    @property
+    def images(self) -> Iterator[str]:
+        """The address of every picture."""
+        for token in self.tokens:
+            for child in token.children or ():
+                if child.type == "image":
+                    yield str(child.attrs["src"])
+
 
 def plain_text(inline: Token) -> str:
     """The text of a heading or link without its markup."""
@@ -138,6 +147,14 @@ def broken_links(pages: Mapping[PurePosixPath, Page], root: Path) -> Iterator[st
                 yield f"{page.path}: {href}: no such file"
             elif anchor and path in known and anchor not in known[path]:
                 yield f"{page.path}: {href}: no such heading"
+
+
+def missing_pictures(pages: Mapping[PurePosixPath, Page], root: Path) -> Iterator[str]:
+    """A line for each picture that is not there, or that would be loaded from elsewhere."""
+    for page in pages.values():
+        for source in page.images:
+            if EXTERNAL.match(source) or not (root / resolve(page, source)[0]).is_file():
+                yield f"{page.path}: {source}: no such picture here"
 
 
 def rewrite_links(page: Page, pages: Mapping[PurePosixPath, Page]) -> Iterator[PurePosixPath]:
@@ -208,18 +225,19 @@ def render(page: Page, menu: str) -> str:
 def build(root: Path, site: Path) -> list[str]:
     """Write the site. Returns the broken links; with any, nothing is written."""
     pages = read_pages(root)
-    if broken := list(broken_links(pages, root)):
+    if broken := [*broken_links(pages, root), *missing_pictures(pages, root)]:
         return broken
     menus = {path: navigation(page, pages) for path, page in pages.items()}
     shutil.rmtree(site, ignore_errors=True)
     for path, page in pages.items():
         for file in rewrite_links(page, pages):
             _copy(root / file, site / file)
+        for source in page.images:
+            picture = resolve(page, source)[0]
+            _copy(root / picture, site / picture)
         _write(site / page.target, render(page, menus[path]))
     _write(site / "style.css", STYLE)
-    _write(
-        site / "index.html", '<!doctype html><meta http-equiv="refresh" content="0; url=docs/index.html">\n'
-    )
+    _write(site / "index.html", START)
     return []
 
 

@@ -8,7 +8,8 @@
 
 Without Java there is no ZooKeeper and no Spark: the modern group reads alone, and the demo says so.
 
-`make demo` runs it. What it leaves behind is in build/demo: the tables, the logs, and lag.png.
+`make demo` runs it. It opens with the console's address, and leaves in build/demo: tables, logs,
+lag.png, and pictures of the console if there is a Chromium.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from examples.demo.checks import check_group, check_tables
 from examples.demo.cluster import Cluster, Process, end, run_ottla
+from examples.demo.console_pictures import take_pictures
 from examples.demo.events import EVENTS, PARTITIONS, STEP, TOPIC, ad_events, per_minute, produce
 from examples.demo.lags import Lags, Sample, draw
 from ottla import Admin, __version__, replay
@@ -83,7 +85,8 @@ def main(produce_s: float = PRODUCE_S) -> None:
         print(f"left out are ZooKeeper, the classic group and the pipeline on Spark: {missing}")
     with Cluster(DIRECTORY.absolute(), has_zookeeper=not missing) as cluster:
         keeper = f"ZooKeeper is at {cluster.zookeeper}, " if cluster.zookeeper else ""
-        print(f"{keeper}a broker at {cluster.bootstrap}\n")
+        print(f"{keeper}a broker at {cluster.bootstrap}")
+        print(f"look at it in a browser while it runs: {cluster.console}\n")
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics(NewTopic(TOPIC, PARTITIONS, configs={"retention.ms": "-1"}))
         groups = Groups(cluster)
@@ -95,9 +98,14 @@ def main(produce_s: float = PRODUCE_S) -> None:
             check_tables(DIRECTORY / "online/table", DIRECTORY / "offline/table", per_minute(events))
         for kind in groups.kinds:
             check_group(GROUPS[kind], DIRECTORY.glob(f"{kind}-*.txt"))
+        pictures = take_pictures(
+            cluster.console, DIRECTORY, [f"groups/{GROUPS[kind]}" for kind in groups.kinds]
+        )
         print("\nlag of all groups")
         print(run_ottla(DIRECTORY / "lag.log", "lag", *cluster.flags))
     print(f"everything has ended; throughput and lag over time are in {DIRECTORY / 'lag.png'}")
+    if pictures:
+        print(f"and the console's pages in {', '.join(map(str, pictures))}")
     print("every check held")
 
 

@@ -23,20 +23,31 @@ class Cluster:
     def __init__(self, path: Path, *, has_zookeeper: bool) -> None:
         self.directory = path
         self._has_zookeeper = has_zookeeper
-        self.zookeeper = self.bootstrap = ""
+        self.zookeeper = self.bootstrap = self.console = ""
         self._readers: list[Process] = []
 
     def __enter__(self) -> Self:
-        up = ["up", "--port", "0", "--zookeeper-port", "0", "--data-dir", str(self.directory / "cluster")]
+        up = [
+            "up",
+            "--port",
+            "0",
+            "--zookeeper-port",
+            "0",
+            "--console",
+            "0",
+            "--data-dir",
+            str(self.directory / "cluster"),
+        ]
         up += [] if self._has_zookeeper else ["--without-zookeeper"]
         self._server = _start("ottla", up, self.directory / "cluster.log", stdout=subprocess.PIPE)
         assert self._server.stdout is not None
-        lines = [self._server.stdout.readline().decode().split() for _ in range(1 + self._has_zookeeper)]
+        lines = [self._server.stdout.readline().decode().split() for _ in range(2 + self._has_zookeeper)]
         if not all(lines):
             end(self._server)
             raise RuntimeError(f"no cluster: {(self.directory / 'cluster.log').read_text()}")
         addresses = dict(lines)
         self.zookeeper, self.bootstrap = addresses.get("zookeeper", ""), addresses["broker"]
+        self.console = addresses["console"]
         return self
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools import site
+from tools import benchmark_charts, site
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {
@@ -37,6 +38,24 @@ def test_the_site_is_built_without_broken_links(tmp_path: Path) -> None:
     assert '<li class="here"><a href="groups.html">' in page
     assert '<h1 id="groups">Groups</h1>' in page
     assert ".md" not in "".join(link.split('"')[0] for link in page.split('href="')[1:])
+
+
+def test_charts_are_drawn_from_the_runs() -> None:
+    for line in benchmark_charts.RUNS.read_text().splitlines():
+        result = json.loads(line)
+        chart = benchmark_charts.PICTURES / benchmark_charts.file_name(result)
+        assert chart.read_text() == benchmark_charts.drawn(result), "python tools/benchmark_charts.py"
+
+
+def test_pictures_are_part_of_the_site(tmp_path: Path) -> None:
+    assert site.build(ROOT, tmp_path / "site") == []
+    assert (tmp_path / "site" / "docs" / "pictures" / "console.png").read_bytes().startswith(b"\x89PNG")
+    index = PurePosixPath("docs/index.md")
+    page = site.Page(index, site.MARKDOWN.parse("![a](gone.png) ![b](https://elsewhere/b.png)"))
+    assert list(site.missing_pictures({index: page}, ROOT)) == [
+        "docs/index.md: gone.png: no such picture here",
+        "docs/index.md: https://elsewhere/b.png: no such picture here",
+    ]
 
 
 def test_broken_links_are_named_and_nothing_is_written(tmp_path: Path) -> None:

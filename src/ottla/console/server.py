@@ -58,6 +58,7 @@ class ConsoleServer(Closing):
             log_level="warning",
             access_log=False,
             lifespan="off",
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=1,
             limit_concurrency=512,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.admin import GroupListing
+from ottla.admin import GroupLag, GroupListing, PartitionLag
 from ottla.console.app import Console, console_of
 from ottla.console.paging import ROWS, part_of
 from ottla.console.sampler import GROUP
@@ -43,7 +43,7 @@ async def listing(request: Request) -> Response:
         rows.sort(key=lambda row: -(row[2].total if row[2] else 0))
     part = part_of(rows, request.query_params.get("page", ""))
     lines = {group.group_id: console.sampler.points(f"{GROUP}{group.group_id}") for group, _, _ in part.rows}
-    behind = {group.group_id: slowest(console, group.group_id) for group, _, _ in part.rows}
+    behind = {group.group_id: slowest(console, lag) for group, _, lag in part.rows}
     kinds = sorted({kind_name(group) for group in snapshot.groups})
     return console.page(
         request,
@@ -58,13 +58,16 @@ async def listing(request: Request) -> Response:
     )
 
 
-def slowest(console: Console, name: str) -> float | None:
+def behind_s(console: Console, row: PartitionLag) -> float | None:
+    """How long the next record has waited; if brokers cannot say, how long ago the log's end was there."""
+    if row.seconds is not None:
+        return row.seconds
+    return console.sampler.behind_s(row.topic_partition, row.committed)
+
+
+def slowest(console: Console, lag: GroupLag | None) -> float | None:
     """The largest lag in seconds among the group's partitions; None if none is known."""
-    lag = console.sampler.snapshot.lags.get(name)
-    known = [
-        console.sampler.behind_s(row.topic_partition, row.committed)
-        for row in (lag.partitions if lag else ())
-    ]
+    known = [behind_s(console, row) for row in (lag.partitions if lag else ())]
     return max((one for one in known if one is not None), default=None)
 
 
@@ -77,11 +80,11 @@ def values(console: Console, name: str) -> dict[str, Any]:
         "group": name,
         "lag": lag,
         "kind": " and ".join(kind_name(group) for group in listed) or lag.group.kind.value,
-        "rows": [(row, console.sampler.behind_s(row.topic_partition, row.committed)) for row in rows[:ROWS]],
+        "rows": [(row, behind_s(console, row)) for row in rows[:ROWS]],
         "hidden": max(0, len(rows) - ROWS),
         "largest": max((row.lag or 0 for row in rows), default=0) or 1,
         "points": console.sampler.points(f"{GROUP}{name}"),
-        "behind": slowest(console, name),
+        "behind": slowest(console, lag),
         "rebalances": console.rebalances.get(name, []),
     }
 

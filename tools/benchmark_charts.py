@@ -1,0 +1,77 @@
+"""Draw benchmark runs as charts: `python tools/benchmark_charts.py` reads docs/benchmarks.jsonl.
+
+The file has lines of `python -m benchmarks --json`. Each result becomes docs/pictures/bench-NAME.svg:
+a bar for ottla and one for each peer that was measured. The pictures are light and dark by themselves.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RUNS = ROOT / "docs" / "benchmarks.jsonl"
+PICTURES = ROOT / "docs" / "pictures"
+WIDTH, ROW, LABEL, TOP = 720, 26, 230, 34
+STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#18212b}.title{font-weight:600}.ours{fill:#0b6b62}"
+    ".peer{fill:#9aa8b5}"
+    "@media(prefers-color-scheme:dark){text{fill:#e4e9ee}.ours{fill:#5ec8bc}.peer{fill:#566472}}"
+)
+
+
+def file_name(result: dict[str, Any]) -> str:
+    """The name of the chart of a result."""
+    return f"bench-{re.sub(r'[^a-z0-9]+', '-', result['name'].lower()).strip('-')}.svg"
+
+
+def drawn(result: dict[str, Any]) -> str:
+    """The chart of a result as SVG; more is better, so the longest bar wins."""
+    rows = [("ottla", result["ours"], "ours")]
+    rows += [
+        (f"{peer['name']} {peer['version']}".strip(), peer["value"], "peer")
+        for peer in result["peers"]
+        if peer["value"] is not None
+    ]
+    longest = max(value for _, value, _ in rows)
+    height = TOP + ROW * len(rows) + 6
+    spoken = ", ".join(f"{name} {scaled(value)}" for name, value, _ in rows)
+    title = f"{result['name']} ({result['unit']})"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{html.escape(result["name"])}: {html.escape(spoken)}"><style>{STYLE}</style>',
+        f'<text class="title" x="0" y="18">{html.escape(title)}</text>',
+    ]
+    for number, (name, value, kind) in enumerate(rows):
+        y = TOP + ROW * number
+        width = max(1.0, (WIDTH - LABEL - 80) * value / longest)
+        parts.append(
+            f'<text x="{LABEL - 8}" y="{y + 15}" text-anchor="end">{html.escape(name)}</text>'
+            f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{width:.1f}" height="{ROW - 6}" rx="3"/>'
+            f'<text x="{LABEL + width + 6:.1f}" y="{y + 15}">{scaled(value)}</text>'
+        )
+    return "".join([*parts, "</svg>\n"])
+
+
+def scaled(value: float) -> str:
+    """Three digits and a unit."""
+    for factor, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def main() -> int:
+    """Write all charts."""
+    for line in RUNS.read_text().splitlines():
+        result = json.loads(line)
+        (PICTURES / file_name(result)).write_text(drawn(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
