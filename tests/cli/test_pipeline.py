@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow.dataset as ds
 import pytest
@@ -16,7 +17,6 @@ from deltalake import DeltaTable
 
 import ottla.spark
 from ottla import EmbeddedBroker, Producer
-from ottla.cli.pipeline import reason
 from ottla.model.errors import ConfigError
 from tests.cli.kafka.conftest import ours
 from tests.waiting import wait_for
@@ -114,24 +114,38 @@ def wait_for_offsets(file: Path, wanted: list[tuple[int, int, int]], process: su
 @pytest.mark.timeout(500)
 def test_a_stream_is_stopped_and_goes_on(broker: EmbeddedBroker, file: Path, tmp_path: Path) -> None:
     send(broker, range(10))
-    plan = ours("pipeline", "run", str(file), "--dry-run")
-    assert plan.code == 0
-    assert plan.printed.splitlines()[-2:] == [
+    check = command("run", file, "--dry-run", "--sample", "1", "--master", "local[1]")
+    plan, errors = check.communicate(timeout=WAIT_S)
+    assert check.returncode == 0, errors
+    assert plan.splitlines()[-2:] == [
         "orders          0     0   5        5",
         "orders          1     0   5        5",
     ]
-    assert "decode   value as json id long" in plan.printed
+    assert "decode   value as json id long" in plan
+    assert "sql      gives struct<id:bigint,offset:bigint>" in plan
+    assert "row      {'id': " in plan
     assert ours("pipeline", "status", str(file)).code == 1
 
-    running = command("run", file, "--master", "local[2]", "--trigger", "100ms")
+    words = ("--trigger", "100ms", "--prometheus", "0", "--set", "spark.ui.port=0")
+    running = command("run", file, "--master", "local[2]", *words)
     wait_for_offsets(file, [(0, 5, 0), (1, 5, 0)], running)
     send(broker, range(10, 14))
     wait_for_offsets(file, [(0, 7, 0), (1, 7, 0)], running)
+    assert running.stdout is not None
+    with urlopen(running.stdout.readline().strip()) as scrape:
+        assert 'ottla_pipeline_lag_records{topic="orders",partition="0"} 0.0' in scrape.read().decode()
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: Spark's own processes get it, too
     output, errors = running.communicate(timeout=WAIT_S)
     assert running.returncode == 0, errors
     assert "\r" not in errors  # no progress where nobody watches
+    assert "Spark's pages: http://127.0.0.1:" in errors
     assert output.splitlines()[0].split() == ["TOPIC", "PARTITION", "OFFSET"]
+
+    watching = command("status", file, "--watch", "0.1")
+    assert watching.stdout is not None
+    assert "  lag 0" in watching.stdout.readline()
+    watching.kill()
+    watching.communicate()
 
     send(broker, range(14, 20))
     assert offsets(file) == [(0, 7, 3), (1, 7, 3)]
@@ -166,24 +180,10 @@ def test_what_is_wrong_is_told_in_a_line(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -> None:
-    words = ["--offline", "--dry-run", "--format", "tsv", "--from", '{"orders": {"0": 1, "1": 0}}']
+    words = ["--offline", "--dry-run", "--no-spark", "--format", "tsv", "--from", '{"orders": {"0": 1, "1": 0}}']
     found = ours("pipeline", "run", str(file), *words, "--to", '{"orders": {"0": 2, "1": 0}}')
     assert found.printed == "topic\tpartition\tfrom\tto\trecords\norders\t0\t1\t2\t1\n"
     assert "a time (2026-01-31" in ours("pipeline", "run", str(file), *words[:2], "--from", "soon").complaints
-
-
-def test_spark_errors_are_told_by_their_cause() -> None:
-    page = """[STREAM_FAILED] Query [id = 1] terminated with exception: [X] An error occurred
-      File "writer.py", line 3, in write
-    ottla.model.errors.ConfigError: column key is int: cast it
-
-    === Streaming Query ===
-    """
-    assert reason(page) == "ottla.model.errors.ConfigError: column key is int: cast it"
-    assert (
-        reason("[UNRESOLVED_COLUMN] no such column; line 1\nmore")
-        == "[UNRESOLVED_COLUMN] no such column; line 1"
-    )
 
 
 @pytest.mark.timeout(500)

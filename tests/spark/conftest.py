@@ -13,9 +13,18 @@ from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
+from tools.peer_cache import Unavailable, spark_kafka_jars
 
 Filled = Callable[..., None]
 Reads = Callable[..., list[list[dict[str, Any]]]]
+
+
+def connector_jars() -> str:
+    """The jars of Spark's own Kafka connector; empty where Maven cannot be reached."""
+    try:
+        return ",".join(str(path) for path in sorted(spark_kafka_jars().glob("*.jar")))
+    except Unavailable:
+        return ""
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +32,8 @@ def spark() -> Iterator[Any]:
     session = ottla.spark.session(
         "ottla tests",
         "local[2]",
+        spark_jars=connector_jars(),
+        spark_ui_enabled="false",
         spark_sql_shuffle_partitions="2",
         # Half of the CPU time of so short a life would be the second compiler.
         spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

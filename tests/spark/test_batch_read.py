@@ -48,11 +48,17 @@ def test_a_range_has_exactly_its_offsets(read: Reads, topic: str, fill: Filled) 
     fill(topic, range(300))
     tasks = read(
         subscribe=topic,
-        startingOffsets=f'{{"{topic}":{{"0":10,"1":-2,"2":-1}}}}',
+        startingOffsets=f'{{"{topic}":{{"0":10,"1":-2,"2":98}}}}',
         endingOffsets=f'{{"{topic}":{{"0":20,"1":5,"2":-1}}}}',
     )
     got = Counter((row["partition"], row["offset"]) for task in tasks for row in task)
-    assert got == Counter([(0, n) for n in range(10, 20)] + [(1, n) for n in range(5)])
+    assert got == Counter([(0, n) for n in range(10, 20)] + [(1, n) for n in range(5)] + [(2, 98), (2, 99)])
+    with pytest.raises(ConfigError, match=f"{topic}-2 begins at the latest offset"):
+        read(subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":0,"1":0,"2":-1}}}}')
+    backwards = {"startingOffsets": 50, "endingOffsets": 20}
+    with pytest.raises(ConfigError, match=f"{topic}-0 begins at 50, after its end at 20"):
+        read(assign=f'{{"{topic}":[0]}}', **{k: f'{{"{topic}":{{"0":{v}}}}}' for k, v in backwards.items()})
+    assert read(subscribe=topic, startingTimestamp="1060000", endingTimestamp="1030000") == []
 
 
 def test_a_range_by_time(read: Reads, topic: str, fill: Filled) -> None:
@@ -71,7 +77,10 @@ def test_a_range_by_time(read: Reads, topic: str, fill: Filled) -> None:
 def test_assign_and_pattern(read: Reads, topic: str, fill: Filled) -> None:
     fill(topic, range(30))
     assert values(read(assign=f'{{"{topic}":[0,2]}}')) == [n for n in range(30) if n % 3 != 1]
+    assert values(read(assign=f'{{"{topic}":[0,9]}}')) == [n for n in range(30) if n % 3 == 0]
     assert values(read(subscribePattern=topic[:-1] + ".")) == list(range(30))
+    assert values(read(subscribePattern=topic[3:9])) == list(range(30))  # anywhere in the name, as in Spark
+    assert values(read(subscribePattern=rf"^\Q{topic}\E$")) == list(range(30))  # Java's syntax
     assert read(subscribePattern="no-such-.*") == []
 
 
@@ -85,8 +94,8 @@ def test_columns_that_are_not_wanted_are_not_made(read: Reads, topic: str, fill:
 def test_what_is_wrong_is_told(read: Reads, topic: str) -> None:
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         read(subscribe="no-such-topic")
-    with pytest.raises(KafkaError, match=f"{topic}-9: make it first"):
-        read(assign=f'{{"{topic}":[0,9]}}')
+    with pytest.raises(KafkaError, match="no-such-topic: make it first"):
+        read(assign='{"no-such-topic":[0]}')
     with pytest.raises(ConfigError, match="name every partition"):
         read(subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":0}}}}')
     with pytest.raises(ConfigError, match="columns has 'vaule'"):

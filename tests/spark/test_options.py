@@ -60,7 +60,26 @@ def test_every_way_to_name_what_is_read() -> None:
     pattern = source_options({**BASE, "subscribePattern": "ord.*"}, Mode.BATCH).subscription
     assert isinstance(pattern, TopicPattern)
     assert pattern.matches("orders")
-    assert not pattern.matches("my-orders")
+    assert pattern.matches("my-orders")
+    assert not pattern.matches("returns")
+
+
+def test_settings_of_java_that_people_paste() -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    pasted = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": f"{module} username=\"alice\" password='s3c=ret';",
+        "kafka.client.rack": "r1",
+        "kafka.client.dns.lookup": "use_all_dns_ips",
+        "kafka.metrics.recording.level": "INFO",
+    }
+    security = parsed(**pasted).client.security
+    assert (security.username, security.password) == ("alice", "s3c=ret")
+    for text in ("", "com.sun.security.auth.module.Krb5LoginModule required;", f"{module};"):
+        with pytest.raises(ConfigError, match=r"sasl.jaas.config: only PlainLoginModule") as refused:
+            parsed(**{**pasted, "kafka.sasl.jaas.config": text})
+        assert "s3c" not in str(refused.value)
 
 
 def test_positions_take_precedence_as_in_spark() -> None:

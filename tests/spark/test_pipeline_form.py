@@ -35,7 +35,7 @@ def test_the_form_that_the_module_shows_tells_what_it_does(tmp_path: Path) -> No
     assert form.checkpoint == "state/orders"
     assert form.source == {
         "kafka.bootstrap.servers": "127.0.0.1:9092",
-        "subscribePattern": "orders|returns-.*",
+        "subscribePattern": "^(orders|returns-.*)$",
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "100000",
     }

@@ -61,22 +61,42 @@ def go_on(planner: StreamPlanner, start: dict[str, Any], most: int | None = None
     return planner.latest_offset(start, most, takes_all=most is None)
 
 
-def test_the_first_batch_is_the_same_after_a_restart(planner: Planners, topic: str, fill: Filled) -> None:
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_start_that_moves_is_kept_by_an_empty_first_batch(
+    planner: Planners, topic: str, fill: Filled, repeats: bool
+) -> None:
     fill(topic, range(30))
     before = planner(startingOffsets="latest")
     start = before.initial_offset()
     fill(topic, range(30, 60))
     assert before.initial_offset() == start == {topic: {"0": 10, "1": 10, "2": 10}}
     end = go_on(before, start)
-    fill(topic, range(60, 90))
+    assert end == start
+    assert before.tasks(start, end) == []
+    if repeats:  # the driver was killed in the first batch
+        fill(topic, range(60, 90))
+        before = planner(startingOffsets="latest")
+        moved = before.initial_offset()
+        assert moved == {topic: {"0": 30, "1": 30, "2": 30}}
+        assert before.tasks(moved, end) == before.tasks(moved, end) == []
+    after = go_on(before, end)
+    last = 30 if repeats else 20
+    assert after == {topic: {"0": last, "1": last, "2": last}}
+    assert read_by(before.tasks(end, after)) == {0: (10, last), 1: (10, last), 2: (10, last)}
 
-    again = planner(startingOffsets="latest")
-    moved = again.initial_offset()
-    assert moved == {topic: {"0": 30, "1": 30, "2": 30}}
-    assert read_by(again.tasks(moved, end)) == {0: (10, 20), 1: (10, 20), 2: (10, 20)}
-    after = go_on(again, end)
-    assert after == {topic: {"0": 30, "1": 30, "2": 30}}
-    assert read_by(again.tasks(end, after)) == {0: (20, 30), 1: (20, 30), 2: (20, 30)}
+
+def test_a_first_batch_that_is_repeated_leaves_new_partitions_to_the_next(
+    planner: Planners, broker: EmbeddedBroker, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(30))
+    before = planner(subscribePattern=f"^{topic}", startingOffsets="earliest")
+    end = go_on(before, before.initial_offset())
+    broker.create_topic(f"{topic}-more", 1)
+    fill(f"{topic}-more", range(5), 1)
+    again = planner(subscribePattern=f"^{topic}", startingOffsets="earliest")
+    start = again.initial_offset()
+    assert read_by(again.tasks(start, end)) == {0: (0, 10), 1: (0, 10), 2: (0, 10)}
+    assert again.tasks(end, go_on(again, end)) == [(TaskRange(TopicAndPartition(f"{topic}-more", 0), 0, 5),)]
 
 
 def test_nothing_new_is_the_same_offset(planner: Planners, topic: str, fill: Filled) -> None:

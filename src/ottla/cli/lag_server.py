@@ -19,7 +19,16 @@ log = logging.getLogger(__name__)
 
 
 def serve(where: str, exposition: Callable[[], str]) -> None:
-    """Listen at `PORT` or `HOST:PORT`, until Ctrl-C. A scrape that fails gets 503 and the reason."""
+    """Listen at `PORT` or `HOST:PORT`, until Ctrl-C."""
+    with exposition_server(where, exposition) as server:
+        server.serve_forever()
+
+
+def exposition_server(where: str, exposition: Callable[[], str]) -> HTTPServer:
+    """A server that listens at `PORT` or `HOST:PORT`, whose address is printed. Raises ConfigError.
+
+    A scrape that fails gets 503 and the reason.
+    """
 
     class Scrape(BaseHTTPRequestHandler):
         timeout = REQUEST_SECONDS_MAX
@@ -50,9 +59,8 @@ def serve(where: str, exposition: Callable[[], str]) -> None:
         server = HTTPServer((host, port), Scrape)
     except OSError as error:
         raise ConfigError(f"--prometheus {where}: cannot listen there: {error.strerror or error}") from error
-    with server:
-        print_line(f"http://{host}:{server.server_port}/metrics")
-        server.serve_forever()
+    print_line(f"http://{host}:{server.server_port}/metrics")
+    return server
 
 
 def _address(where: str) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.connection_options import named_values
 from ottla.cli.kafka.mirror_maker import stopped_by_signals
 from ottla.cli.output import FORMATS, TABLE, OutputRows, Parser, log_to_stderr, print_line, run_command
+from ottla.cli.pipeline_status import served_gauges
 from ottla.cli.progress import ProgressLine
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.errors import OttlaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 _LOOK_S = 0.2
 _INTERVAL = re.compile(r"(\d+)\s*(ms|s|m|h)")
-_RAISED = re.compile(r"[A-Za-z_.]+(Error|Exception|Lost|Failed): ")
 _WORDS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
@@ -69,8 +70,15 @@ def parser() -> Parser:
         "--packages", default="", metavar="…", help="Maven packages for Spark, such as spark-avro"
     )
     run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
-    run.add_argument("--dry-run", action="store_true", help="only print the plan and the offsets to read")
-    run.add_argument("--verbose", action="store_true", help="log more")
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="find what is wrong, and print the plan, the columns of each step and what would be read",
+    )
+    run.add_argument("--no-spark", action="store_true", help="--dry-run: only what is known without Spark")
+    run.add_argument("--sample", type=int, default=0, metavar="N", help="--dry-run: N rows of real data")
+    run.add_argument("--prometheus", metavar="[HOST:]PORT", help="online: serve lag, rate and batch times")
+    run.add_argument("--verbose", action="store_true", help="log more, and the whole text of errors")
     status = actions.add_parser("status", help="show progress and lag, also while it runs elsewhere")
     status.add_argument(
         "pipeline", metavar="FILE|CHECKPOINT", help="the TOML file, or the checkpoint's directory"
@@ -80,6 +88,9 @@ def parser() -> Parser:
     )
     status.add_argument(
         "--batches", type=int, metavar="N", help="show the last N batches instead of the offsets"
+    )
+    status.add_argument(
+        "--watch", type=float, metavar="SECONDS", help="again and again, with the rate, on the same screen"
     )
     for command in (run, status):
         command.add_argument(
@@ -95,7 +106,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _act(options: argparse.Namespace) -> OutputRows | None:
     if options.action == "status":
-        return _status(options)
+        from ottla.cli.pipeline_status import show_status
+
+        return show_status(options)
     from ottla.spark import Pipeline
 
     log_to_stderr(verbose=options.verbose)
@@ -115,6 +128,7 @@ def _act(options: argparse.Namespace) -> OutputRows | None:
 def _plan(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
     if options.format == TABLE:
         print_line(f"{pipeline}\n")
+    _check(pipeline, options)
     reach = pipeline.reach(
         options.checkpoint, is_online=not options.offline, start=options.start, end=options.end
     )
@@ -131,45 +145,30 @@ def _plan(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
     return OutputRows(("topic", "partition", "from", "to", "records"), rows)
 
 
-# --- what was done
+def _check(pipeline: Pipeline, options: argparse.Namespace) -> None:
+    """Print the columns of each step and example rows. Raises PipelineFailed with all that is wrong."""
+    from ottla.spark.pipeline.checks import shown_rows
 
-
-def _status(options: argparse.Namespace) -> OutputRows:
-    from ottla.spark.pipeline.form import PipelineForm
-    from ottla.spark.pipeline.state import PipelineState
-    from ottla.spark.pipeline.status import status_of
-
-    if Path(options.pipeline).is_dir():
-        pipeline_status = status_of(PipelineState(options.pipeline))
-    else:
-        form = PipelineForm.read(options.pipeline)
-        checkpoint = options.checkpoint or form.checkpoint
-        if not checkpoint:
-            raise ConfigError(f"{options.pipeline} names no checkpoint: give --checkpoint")
-        pipeline_status = status_of(PipelineState(checkpoint), form.source)
-    if options.batches is None:
-        return OutputRows(
-            ("topic", "partition", "offset", "latest", "lag"),
-            [tuple(partition) for partition in pipeline_status.partitions],
-        )
-    rows: list[Any] = [
-        (
-            batch.batch,
-            batch.at,
-            batch.records,
-            batch.seconds,
-            round(batch.records / batch.seconds) if batch.seconds else None,
-        )
-        for batch in pipeline_status.batches[-options.batches :]
-    ]
-    return OutputRows(("batch", "at", "records", "seconds", "records_per_second"), rows)
+    wrong = pipeline.problems(options.checkpoint)
+    if not wrong and not options.no_spark:
+        with _session(options) as spark:
+            analysed = pipeline.analysed(spark, options.checkpoint, sample=options.sample)
+        wrong += analysed.problems
+        if options.format == TABLE:
+            for name, schema in analysed.schemas:
+                print_line(f"{name:8} gives {schema}")
+            for row in shown_rows(analysed.rows):
+                print_line(f"row      {row}")
+            print_line("")
+    if wrong:
+        raise PipelineFailed("; ".join(wrong))
 
 
 # --- doing it
 
 
 def _offline(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
-    with _session(options) as spark, _tasks_shown(spark), _short_spark_errors():
+    with _session(options) as spark, _tasks_shown(spark), _short_spark_errors(options):
         spans = pipeline.offline(spark, options.checkpoint, start=options.start, end=options.end)
     rows: list[Any] = [
         (topic_partition.topic, topic_partition.partition, start, end, end - start)
@@ -187,7 +186,8 @@ def _online(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
         stopped_by_signals(stopped.set),
         _session(options) as spark,
         stopped_by_signals(stopped.set),
-        _short_spark_errors(),
+        _short_spark_errors(options),
+        served_gauges(options.prometheus, lambda: pipeline.status(options.checkpoint)),
     ):
         if not stopped.is_set():
             _watch(pipeline.online(spark, options.checkpoint, trigger=trigger), stopped)
@@ -220,7 +220,9 @@ def _watch(run: PipelineRun, stopped: threading.Event) -> None:
         while run.isActive and not stopped.wait(_LOOK_S):
             for done in run.batches(after=shown):
                 shown = done.batch
-                progress.update(done.records, f"batch {done.batch}  lag {done.lag:,}")
+                behind = f"  {done.seconds_behind:,.0f} s" if done.lag and done.seconds_behind else ""
+                batch = f"batch {done.batch} in {done.seconds:.1f} s"
+                progress.update(done.records, f"{batch}  lag {done.lag:,}{behind}")
             progress.update()
     if stopped.is_set():
         run.stop()
@@ -249,6 +251,8 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
         spark = ottla.spark.session(name, options.master or LOCAL, **words)
     if not options.verbose:
         spark.sparkContext.setLogLevel("ERROR")
+    if spark.sparkContext.uiWebUrl and not options.dry_run:
+        sys.stderr.write(f"Spark's pages: {spark.sparkContext.uiWebUrl}\n")
     try:
         yield spark
     finally:
@@ -256,23 +260,19 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _short_spark_errors() -> Iterator[None]:
-    """Within the block, Spark's errors are reduced to one line."""
+def _short_spark_errors(options: argparse.Namespace) -> Iterator[None]:
+    """Within the block, errors of Spark and Java are reduced to the cause; --verbose shows all of them."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
+
+    from ottla.spark.causes import cause
 
     try:
         yield
-    except PySparkException as error:
-        raise PipelineFailed(reason(str(error))) from error
-
-
-def reason(text: str) -> str:
-    """The line of Spark's message that names the cause: the first error raised in Python."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if _RAISED.match(line)]
-    if raised:
-        return raised[-1]
-    return lines[0] if lines else "Spark tells no reason"
+    except (PySparkException, Py4JError) as error:
+        if options.verbose:
+            sys.stderr.write(f"{error}\n")
+        raise PipelineFailed(cause(str(error))) from error
 
 
 @contextmanager

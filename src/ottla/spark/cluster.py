@@ -64,12 +64,18 @@ class SparkCluster:
         return self._of_topics({name for name in view.topics if subscription.matches(name)})
 
     def check_all_exist(self, subscription: Subscription, existing: Collection[TopicAndPartition]) -> None:
-        """Raise KafkaError for topics and partitions that the subscription names and that do not exist."""
-        missing: set[str] = set()
+        """Raise KafkaError for topics that the subscription names and that do not exist.
+
+        Assigned partitions that a topic does not have are left out with a warning, as Spark's connector does.
+        """
         if isinstance(subscription, Partitions):
-            missing = {str(partition) for partition in subscription.partitions if partition not in existing}
-        elif isinstance(subscription, Topics):
-            missing = set(subscription.names) - {topic_partition.topic for topic_partition in existing}
+            names = {partition.topic for partition in subscription.partitions}
+            absent = set(subscription.partitions).difference(existing)
+            if absent:
+                log.warning("assign: there is no %s; it is left out", shown(absent))
+        else:
+            names = set(subscription.names) if isinstance(subscription, Topics) else set()
+        missing = names - {topic_partition.topic for topic_partition in existing}
         if missing:
             raise KafkaError(_UNKNOWN, f"{', '.join(sorted(missing))}: make it first, or correct the name")
 

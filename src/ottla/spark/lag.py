@@ -2,7 +2,8 @@
 
     ottla.spark.lag(query.lastProgress).total
 
-Spark accepts metrics only from Java sources; the two offsets that it reports contain the same information.
+Spark accepts metrics only from Java sources, so `sources[0].metrics` of a query's progress stays empty. The
+two offsets that it reports contain the same information; `Lag.metrics` has it under the connector's names.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Lag:
     >>> from ottla import TopicAndPartition
     >>> from ottla.spark import Lag
     >>> lag = Lag({TopicAndPartition("orders", 0): 5, TopicAndPartition("orders", 1): 7})
-    >>> lag.total, lag.most
-    (12, 7)
+    >>> lag.total, lag.most, lag.metrics["avgOffsetsBehindLatest"]
+    (12, 7, '6.0')
     """
 
     partitions: Mapping[TopicAndPartition, int]
@@ -38,6 +39,18 @@ class Lag:
     def most(self) -> int:
         """The lag of the partition that is furthest behind."""
         return max(self.partitions.values(), default=0)
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """What Spark's own connector reports as a source's metrics; empty without partitions."""
+        behind = self.partitions.values()
+        if not behind:
+            return {}
+        return {
+            "minOffsetsBehindLatest": str(min(behind)),
+            "maxOffsetsBehindLatest": str(max(behind)),
+            "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+        }
 
 
 def lag(progress: Any) -> Lag:

@@ -1,11 +1,8 @@
 """Offsets as Spark writes them: {"orders": {"0": 23, "1": -1}}; -1 is the latest, -2 the earliest.
 
-A streaming query stores the same JSON in its checkpoint, so people and Spark's own connector can read it. The
-end of the first batch also contains the query's start, under a name that no topic can have: Spark asks a
-source for its first offset again if that batch has to be repeated, and by then "latest" is another offset.
-Records between the two would be lost silently.
-
-    {"@start": {"orders": {"0": 20}}, "orders": {"0": 23}}
+A streaming query stores the same JSON in its checkpoint, so people and Spark's own connector can read it.
+Checkpoints of ottla before 0.2 have the query's start in the end of the first batch, under a name that no
+topic can have: {"@start": {"orders": {"0": 20}}, "orders": {"0": 23}}.
 """
 
 from __future__ import annotations
@@ -55,11 +52,9 @@ def parse_partitions(text: str, what: str) -> tuple[TopicAndPartition, ...]:
     return tuple(sorted(set(partitions)))
 
 
-def to_spark(
-    offsets: Mapping[TopicAndPartition, int], start: Mapping[TopicAndPartition, int] | None = None
-) -> SparkOffset:
+def to_spark(offsets: Mapping[TopicAndPartition, int]) -> SparkOffset:
     """Offsets as Spark stores them, sorted: Spark compares the texts to see whether there is new data."""
-    made: SparkOffset = {} if start is None else {START: to_spark(start)}
+    made: SparkOffset = {}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
     return made
@@ -76,7 +71,7 @@ def from_spark(offset: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(offset: Mapping[str, Any]) -> Offsets | None:
-    """The query's start, if this is the end of its first batch; else None."""
+    """The query's start, in the first batch of an old checkpoint; else None."""
     return from_spark(offset[START]) if START in offset else None
 
 

@@ -20,6 +20,8 @@ from ottla.model.property_table import BOOLEAN, INT, LONG, TEXT, TEXTS, Kind, Pr
 log = logging.getLogger(__name__)
 
 KAFKA = "kafka."
+JAAS = "sasl.jaas.config"
+_JAAS_USER = re.compile(r"""\b(username|password)\s*=\s*["']([^"']*)["']""")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,15})\s*([a-z]*)")
 
@@ -52,7 +54,12 @@ ENDING = (
 )
 TOPICS = (
     Property("subscribe", TEXTS, (), "Topics, between commas."),
-    Property("subscribePattern", TEXT, "", "A regular expression that the whole name of a topic matches."),
+    Property(
+        "subscribePattern",
+        TEXT,
+        "",
+        "A regular expression of Java that is found in a topic's name: `^orders$` for a whole name.",
+    ),
 )
 SOURCE_OPTIONS: tuple[Property, ...] = (
     *TOPICS,
@@ -111,6 +118,9 @@ SOURCE_OPTIONS: tuple[Property, ...] = (
 SINK_OPTIONS: tuple[Property, ...] = (
     Property("topic", TEXT, "", "Where all rows go, whatever the column `topic` says."),
     INCLUDE_HEADERS,
+    Property(
+        "includeTimestamp", BOOLEAN, default=False, doc="Whether the column timestamp is the records' time."
+    ),
     Property("rowIdentity", BOOLEAN, default=False, doc="Whether rows carry a header that tells repeats."),
     Property(
         "exactlyOnce",
@@ -153,6 +163,8 @@ FORBIDDEN = {
 }
 WITHOUT_EFFECT = frozenset(
     {
+        "client.dns.lookup",
+        "client.rack",
         "connections.max.idle.ms",
         "default.api.timeout.ms",
         "exclude.internal.topics",
@@ -164,6 +176,8 @@ WITHOUT_EFFECT = frozenset(
         "max.poll.records",
         "metric.reporters",
         "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
         "partition.assignment.strategy",
         "session.timeout.ms",
     }
@@ -213,7 +227,22 @@ def client_properties(kafka: Mapping[str, str]) -> dict[str, object]:
         log.warning("without effect here: %s", ", ".join(KAFKA + name for name in idle))
     if "bootstrap.servers" not in kafka:
         raise ConfigError("kafka.bootstrap.servers is not set: give HOST:PORT of one or more brokers")
-    return {name: value for name, value in kafka.items() if name not in WITHOUT_EFFECT}
+    left: dict[str, object] = {
+        name: value for name, value in kafka.items() if name not in WITHOUT_EFFECT and name != JAAS
+    }
+    return left if JAAS not in kafka else _jaas_user(kafka[JAAS]) | left
+
+
+def _jaas_user(text: str) -> dict[str, object]:
+    """The user in Java's sasl.jaas.config, as settings of ours. Raises ConfigError."""
+    module = text.split(maxsplit=1)[0] if text.strip() else ""
+    found = dict(_JAAS_USER.findall(text))
+    if not module.endswith((".PlainLoginModule", ".ScramLoginModule")) or len(found) < 2:
+        raise ConfigError(
+            f"kafka.{JAAS}: only PlainLoginModule and ScramLoginModule with username and password are"
+            " understood; or give kafka.sasl.username and kafka.sasl.password"
+        )
+    return {"sasl.username": found["username"], "sasl.password": found["password"]}
 
 
 def _unknown(name: str, rows: Mapping[str, Property]) -> ConfigError:

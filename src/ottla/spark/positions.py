@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -61,13 +62,13 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """`subscribePattern`: all partitions of the topics whose whole name matches."""
+    """`subscribePattern`: all partitions of the topics in whose name the pattern is found, anywhere."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Whether the pattern matches the whole name."""
-        return re.fullmatch(self.pattern, topic) is not None
+        """Whether the pattern, in Java's syntax, is found in the name."""
+        return _compiled(self.pattern).search(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,17 @@ def subscription(values: Mapping[str, Any]) -> Subscription:
     if names == ["subscribe"]:
         return Topics(tuple(sorted(set(values["subscribe"]))))
     try:
-        re.compile(values["subscribePattern"])
-    except re.error as error:
+        _compiled(values["subscribePattern"])
+    except ConfigError as error:
         raise ConfigError(f"subscribePattern={values['subscribePattern']!r}: {error}") from None
     return TopicPattern(values["subscribePattern"])
+
+
+@lru_cache(maxsize=16)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    from ottla.consumer.classic.java_regex import compile_java  # most processes of Spark never need it
+
+    return compile_java(pattern)
 
 
 def check_complete(what: str, given: Offsets, wanted: set[TopicAndPartition]) -> None:

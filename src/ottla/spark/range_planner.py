@@ -124,6 +124,8 @@ def _merged(pieces: list[TaskRange], sizes: TaskSizes, wanted: int, densities: D
             by_records, offset_range.size * densities.get(offset_range.topic_partition, 0) / sizes.max_bytes
         )
 
+    most = sizes.max_records or sum(piece.size for piece in pieces)
+
     small = sorted(
         (piece for piece in pieces if part(piece) < 1), key=lambda offset_range: -part(offset_range)
     )
@@ -135,8 +137,11 @@ def _merged(pieces: list[TaskRange], sizes: TaskSizes, wanted: int, densities: D
     tasks: list[list[TaskRange]] = [[] for _ in range(count)]
     for piece in small:
         passed: list[tuple[float, int]] = []
-        while _has_partition(tasks[heap[0][1]], piece):
+        while heap and _has_partition(tasks[heap[0][1]], piece):
             passed.append(heapq.heappop(heap))
+        if not heap or sum(other.size for other in tasks[heap[0][1]]) + piece.size > most:
+            heapq.heappush(heap, (0, len(tasks)))
+            tasks.append([])
         size, number = heap[0]
         tasks[number].append(piece)
         heapq.heapreplace(heap, (size + part(piece), number))

@@ -26,7 +26,6 @@ export PYTHONPATH
 exec {python} "$@"
 """
 LOCAL = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -37,8 +36,9 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     """Return the session of this process; create it if there is none.
 
     `settings` are Spark's, with underscores for dots: spark_sql_shuffle_partitions="4". On one machine the
-    workers run this Python, and there are as many shuffle partitions as cores. Raises ConfigError if PySpark
-    or Java is not installed.
+    workers run this Python, there are as many shuffle partitions as cores, and Spark's web pages are served
+    on 127.0.0.1 (`session.sparkContext.uiWebUrl`; spark_ui_enabled="false" for none). Raises ConfigError if
+    PySpark or Java is not installed.
     """
     check_installed()
     from pyspark.sql import SparkSession
@@ -46,6 +46,7 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     chosen: dict[str, str] = {}
     if master.startswith("local"):
         chosen |= LOCAL | {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where the web pages are served
         if "PYSPARK_PYTHON" not in os.environ and os.name == "posix":
             # Spark's planners look at nothing else: a JVM that runs already does not learn of it.
             os.environ["PYSPARK_PYTHON"] = worker_python()

@@ -13,7 +13,7 @@ from ottla.fetching.fetch_config import FETCH_PROPERTIES, FetchConfig, OffsetRes
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import parse_properties
 from ottla.spark.admission import BatchLimits
-from ottla.spark.offset_json import parse_offsets
+from ottla.spark.offset_json import parse_offsets, shown
 from ottla.spark.options import SOURCE_OPTIONS, Given, client_properties, parse_options
 from ottla.spark.positions import (
     AtOffsets,
@@ -65,6 +65,15 @@ class SourceOptions:
     poll_timeout_ms: int
     partitions_ttl_ms: int
     repeated_rows: RepeatedRows | None
+
+    @property
+    def has_moving_start(self) -> bool:
+        """Whether `starting` may be another offset when it is asked for again."""
+        if isinstance(self.starting, AtOffsets):
+            return LATEST_OR_MORE in self.starting.offsets.values()
+        if isinstance(self.starting, Edge):
+            return self.starting is not Edge.EARLIEST
+        return self.without_match is WithoutMatch.LATEST
 
 
 def source_options(options: Mapping[str, str], mode: Mode) -> SourceOptions:
@@ -131,7 +140,16 @@ def _starting(given: Given, mode: Mode) -> Position:
     known = {edge.value: edge for edge in Edge}.get(text.lower())
     if known is Edge.LATEST and mode is Mode.BATCH:
         raise ConfigError("startingOffsets=latest: a batch query would read nothing; write earliest or JSON")
-    return known or AtOffsets(parse_offsets(text, "startingOffsets", minimum=EARLIEST_OR_MORE))
+    if known is not None:
+        return known
+    offsets = parse_offsets(text, "startingOffsets", minimum=EARLIEST_OR_MORE)
+    at_end = [topic_partition for topic_partition, offset in offsets.items() if offset == LATEST_OR_MORE]
+    if at_end and mode is Mode.BATCH:
+        raise ConfigError(
+            f"startingOffsets: {shown(at_end)} begins at the latest offset (-1), where a batch query would"
+            " read nothing; write an offset, or -2 for the earliest"
+        )
+    return AtOffsets(offsets)
 
 
 def _ending(given: Given) -> Position:

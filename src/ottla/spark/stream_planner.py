@@ -7,7 +7,9 @@ Spark calls in this order, and repeats some of it after a restart:
                               completed batch
     tasks(start, end)         for each batch; the checkpoint has `end` by then
 
-So the first offset is determined once and kept, and the end of the first batch contains it (`offset_json`).
+So the first offset is determined once and kept. After a restart it may be another one: "latest" moves. Then
+the first batch is empty, and its end is the query's start; Spark's own connector stores the start elsewhere,
+where a Python source cannot write.
 `latest_offset` commits `start` to the group: Spark's own commit call comes one batch late, and never after
 the last batch. Brokers are asked for new records at most every LATEST_TTL_MS.
 """
@@ -19,14 +21,14 @@ from typing import Any
 
 from ottla.client.clock import MONOTONIC, Clock
 from ottla.model.error_codes import Code
-from ottla.model.errors import DataLost, KafkaError
+from ottla.model.errors import ConfigError, DataLost, KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import backlog, is_held_back, limited
 from ottla.spark.cluster import SparkCluster
 from ottla.spark.data_loss import ranges_between
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets, SparkOffset, from_spark, start_in, to_spark
-from ottla.spark.positions import Edge
+from ottla.spark.positions import AtOffsets, Edge
 from ottla.spark.range_planner import Task, plan
 from ottla.spark.source_options import SourceOptions
 
@@ -44,6 +46,7 @@ class StreamPlanner:
         self._cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
         self._group = GroupOffsets(options.group_id, options.client, options.zookeeper_connect)
         self._initial: Offsets | None = None
+        self._first_end: SparkOffset | None = None
         self._target: Offsets | None = None  # of Trigger.AvailableNow: where the query ends
         self._partitions: set[TopicAndPartition] = set()
         self._partitions_at_ms: float | None = None
@@ -73,7 +76,7 @@ class StreamPlanner:
 
         `max_rows` is Spark's limit. With `takes_all` Spark wants everything, whatever the options say.
         """
-        is_first = self._initial is not None and start == to_spark(self._initial)
+        is_first = self._first_end is None and self._is_initial(start)
         begin = from_spark(start)
         if not is_first:
             self.completed(start)
@@ -82,7 +85,9 @@ class StreamPlanner:
         begin_of_all = {**begin, **self._cluster.earliest(new)}
         if is_first:
             self._last_batch_at_ms = self._clock.now_ms()
-            return to_spark(limited(begin_of_all, latest, max_rows), start=self._initial)
+            is_empty = self._options.has_moving_start
+            self._first_end = to_spark(begin if is_empty else limited(begin_of_all, latest, max_rows))
+            return self._first_end
         if latest == begin or self._is_held_back(begin_of_all, latest, takes_all=takes_all):
             return start
         end = limited(begin_of_all, latest, max_rows)
@@ -99,6 +104,9 @@ class StreamPlanner:
         """The batch that ends at `end` is done: commit it to the group, if there is one."""
         if self._options.commits_to_group:
             self._group.commit(from_spark(end))
+
+    def _is_initial(self, start: SparkOffset) -> bool:
+        return self._initial is not None and start == to_spark(self._initial)
 
     def _is_held_back(self, begin: Offsets, latest: Offsets, *, takes_all: bool) -> bool:
         if takes_all or self._target is not None or self._last_batch_at_ms is None:
@@ -134,9 +142,17 @@ class StreamPlanner:
 
     def tasks(self, start: SparkOffset, end: SparkOffset) -> list[Task]:
         """The tasks of a batch. Raises DataLost."""
-        pinned = start_in(end)
-        begin = from_spark(start) if pinned is None else pinned
-        return planned(self._options, self._cluster, begin, from_spark(end))
+        begin, until = start_in(end), from_spark(end)
+        if begin is None:
+            begin = from_spark(start)
+            if self._first_end is None and self._is_initial(start):
+                self._first_end = end  # a restart that repeats the first batch
+            if self._first_end == end and self._is_initial(start):
+                if self._options.has_moving_start:
+                    return []
+                # A partition that came later belongs to the next batch.
+                begin = {where: offset for where, offset in begin.items() if where in until}
+        return planned(self._options, self._cluster, begin, until)
 
     def close(self) -> None:
         """Close all connections."""
@@ -188,14 +204,22 @@ def batch_tasks(options: SourceOptions) -> list[Task]:
         cluster.check_all_exist(options.subscription, partitions)
         begin = starting_offsets(options, cluster, group, partitions)
         end = cluster.resolve("endingOffsets", options.ending, partitions)
-        for topic_partition, offset in begin.items():
-            end[topic_partition] = max(
-                end[topic_partition], offset
-            )  # a batch that begins after its end is empty
+        check_order(options, begin, end)
         return planned(options, cluster, begin, end)
     finally:
         cluster.close()
         group.close()
+
+
+def check_order(options: SourceOptions, begin: Offsets, end: Offsets) -> None:
+    """Raise ConfigError for offsets that begin after their end.
+
+    A range of times may: then there is nothing to read, and `end` is moved to its beginning.
+    """
+    for where, offset in begin.items():
+        if offset > end[where] and isinstance(options.starting, AtOffsets):
+            raise ConfigError(f"startingOffsets: {where} begins at {offset}, after its end at {end[where]}")
+        end[where] = max(end[where], offset)
 
 
 def read_limit(limit: Any, options: SourceOptions) -> int | None:

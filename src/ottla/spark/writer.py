@@ -1,9 +1,9 @@
 """The sink: rows of a DataFrame → records, through a producer that each worker process keeps.
 
 Columns are those of Spark's own connector: value, and optionally key, topic, partition and headers; and
-timestamp, which is an addition. Others are ignored. A task is done when all of its records are acknowledged.
-Within a task, sends are idempotent; a task that is tried again writes its rows again (see `row_identity`),
-unless they are written in transactions (see `exactly_once`).
+timestamp with the option includeTimestamp. Others are ignored. A task is done when all of its records are
+acknowledged. Within a task, sends are idempotent; a task that is tried again writes its rows again (see
+`row_identity`), unless they are written in transactions (see `exactly_once`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -50,6 +51,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "timestamp": (TimestampType,),
 }
+_HEADERS = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,11 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, is_stream: b
     once = exactly_once(given, properties, is_stream=is_stream)
     ProducerConfig.from_properties(properties)  # raises for what is wrong, here and not in the executors
     topic = given.values["topic"]
-    columns = tuple(field.name for field in schema.fields if field.name in _TYPES)
-    for field in schema.fields:
-        if field.name in _TYPES and not isinstance(field.dataType, _TYPES[field.name]):
-            right = " or ".join(kind().simpleString() for kind in _TYPES[field.name] if kind is not ArrayType)
-            type_name = field.dataType.simpleString()
-            wanted = right or "array<struct<key:string,value:binary>>"
-            raise ConfigError(f"column {field.name} is {type_name}: {wanted} is wanted; cast it")
+    known = _TYPES.keys() - (set() if given.values["includeTimestamp"] else {"timestamp"})
+    written = [field for field in schema.fields if field.name in known]
+    columns = tuple(field.name for field in written)
+    for field in written:
+        _check_type(field)
     if "value" not in columns:
         raise ConfigError(f"there is no column value; there are {', '.join(schema.fieldNames())}: rename one")
     if not topic and "topic" not in columns:
@@ -98,6 +98,17 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, is_stream: b
         given.values["batchId"],
         once,
     )
+
+
+def _check_type(field: StructField) -> None:
+    type_name = field.dataType.simpleString()
+    if field.name == "headers":
+        is_right, wanted = type_name == _HEADERS, _HEADERS
+    else:
+        is_right = isinstance(field.dataType, _TYPES[field.name])
+        wanted = " or ".join(kind().simpleString() for kind in _TYPES[field.name])
+    if not is_right:
+        raise ConfigError(f"column {field.name} is {type_name}: {wanted} is wanted; cast it")
 
 
 @dataclass

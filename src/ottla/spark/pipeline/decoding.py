@@ -138,6 +138,14 @@ def with_schema(form: PipelineForm, spark: SparkSession, state: PipelineState | 
     return Decode(decode.format, schema)
 
 
+def schema_now(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> Decode:
+    """The decoding with its schema, inferred if it must be, and stored nowhere."""
+    decode = form.decode
+    if not decode.is_inferred:
+        return decode
+    return Decode(decode.format, (state.schema() if state is not None else None) or _inferred(form, spark))
+
+
 def _inferred(form: PipelineForm, spark: SparkSession) -> str:
     options = {
         name: value

@@ -101,6 +101,10 @@ class Decode:
     message: str = ""
     skip_bytes: int = 0
 
+    def files(self) -> list[str]:
+        """The files that it reads."""
+        return [self.schema_file] if self.schema_file else []
+
     @property
     def is_inferred(self) -> bool:
         """Whether the schema has to be inferred."""
@@ -183,6 +187,8 @@ class PipelineForm:
 
     def check(self) -> None:
         """Raise ConfigError for settings that contradict each other."""
+        for path in (self.checkpoint, self.sink.path, self.dead_letters.path if self.dead_letters else ""):
+            check_location(path)
         if not self.source:
             raise ConfigError("[source] is empty: give bootstrap and topics")
         if (self.sink.format in _WITH_PATH) != bool(self.sink.path):
@@ -235,6 +241,16 @@ class PipelineForm:
         return lines
 
 
+def check_location(path: str) -> None:
+    """Raise ConfigError for a location that is not on a file system: s3a://bucket/table."""
+    match = _SCHEME.match(path)
+    if match is not None and match[1].lower() != "file":
+        raise ConfigError(
+            f"{path}: tables and checkpoints are on a file system that driver and executors share, and"
+            f" {match[1]}: is none; give a directory"
+        )
+
+
 def _where(sink: SinkForm) -> str:
     by = f" by {', '.join(sink.partition_by)}" if sink.partition_by else ""
     return f"{sink.format} {sink.path or sink.options.get('topic', '')}{by}".rstrip()
@@ -243,6 +259,7 @@ def _where(sink: SinkForm) -> str:
 # --- sections
 
 _SECTIONS = ("source", "decode", "transform", "window", "sink", "dead_letters")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _WILDCARD = re.compile(r"[*?]")
 
 
@@ -254,7 +271,7 @@ def source_options(given: Section) -> dict[str, str]:
         options["kafka.bootstrap.servers"] = bootstrap
     topics = given.names("topics")
     if any(_WILDCARD.search(name) for name in topics):
-        options["subscribePattern"] = "|".join(_pattern(name) for name in topics)
+        options["subscribePattern"] = f"^({'|'.join(_pattern(name) for name in topics)})$"
     elif topics:
         options["subscribe"] = ",".join(topics)
     return {**options, **(starting(start, "[source] start") if start else {})}

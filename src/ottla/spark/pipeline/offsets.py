@@ -96,12 +96,22 @@ def of_stream(source: Mapping[str, str], state: PipelineState | None) -> list[Re
 
 
 def pinned(source: Mapping[str, str], state: PipelineState) -> dict[str, str]:
-    """The source with its start as offsets, so that two new queries begin at the same records."""
+    """The source with its start as offsets, which the checkpoint keeps: a first batch that is repeated, and
+    a second query, begin at the same records. Partitions that came since begin at their first record."""
     if state.committed() is not None:
         return dict(source)
     kept = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
-    begin = {reach.topic_partition: reach.start for reach in of_stream(source, None)}
-    return {**kept, "startingOffsets": shown_offsets(begin)} if begin else dict(source)
+    stored = state.start() or _begins(source)
+    if not stored:
+        return dict(source)  # a pattern that matches nothing yet
+    stored = state.pin_start(stored)
+    earliest = _begins({**kept, "startingOffsets": "earliest"})
+    chosen = {where: stored.get(where, first) for where, first in earliest.items()}
+    return {**kept, "startingOffsets": shown_offsets(chosen)}
+
+
+def _begins(source: Mapping[str, str]) -> Offsets:
+    return {reach.topic_partition: reach.start for reach in of_stream(source, None)}
 
 
 def silent(source: Mapping[str, str]) -> dict[str, str]:

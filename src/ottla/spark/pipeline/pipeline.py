@@ -25,16 +25,17 @@ from ottla.spark.landing import land, land_stream
 from ottla.spark.landing_files import landed
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.aggregates import Times
-from ottla.spark.pipeline.decoding import can_be_refused, decoded, with_schema
+from ottla.spark.pipeline.checks import Analysed, analysed, check_sink_topics, problems
+from ottla.spark.pipeline.decoding import with_schema
 from ottla.spark.pipeline.delta import records_predicate
-from ottla.spark.pipeline.form import Decode, Emit, PipelineForm, SinkFormat
-from ottla.spark.pipeline.functions import loaded, split, with_arrow
+from ottla.spark.pipeline.form import Emit, PipelineForm, SinkFormat
 from ottla.spark.pipeline.ranges import ending, starting
 from ottla.spark.pipeline.run import PipelineRun, Recorder
 from ottla.spark.pipeline.sinks import RowSink, as_records, letter_sink, row_sink, topic_options, totals_sink
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
 from ottla.spark.pipeline.status import PipelineStatus, status_of
+from ottla.spark.pipeline.steps import rows_of
 from ottla.spark.pipeline.tables import TableBatch
 from ottla.spark.pipeline.units import Unit, extended
 from ottla.spark.pipeline.windows import aggregated, keys_of, with_date, within
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VIEW = "records"
 REFUSED = "refused"
 Trigger = Mapping[str, object]
 Write = Callable[["DataFrame", int], None]
@@ -99,6 +99,17 @@ class Pipeline:
             offsets.Reach(topic_partition, first, last) for topic_partition, ((first, last),) in spans.items()
         ]
 
+    def problems(self, checkpoint: str | Path | None = None) -> list[str]:
+        """A line for each thing that would make a run fail and that is known without Spark."""
+        return problems(self.form, self.state(checkpoint))
+
+    def analysed(
+        self, spark: SparkSession, checkpoint: str | Path | None = None, *, sample: int = 0
+    ) -> Analysed:
+        """What Spark says about every step, before anything runs; and `sample` rows of real data."""
+        spans = offsets.of_range(self.form.source, {}) if sample else {}
+        return analysed(self.form, spark, self.state(checkpoint), spans, sample)
+
     def status(self, checkpoint: str | Path | None = None) -> PipelineStatus:
         """Offsets, lag and the last batches. Needs no Spark. Raises ConfigError."""
         state = self.state(checkpoint)
@@ -115,6 +126,7 @@ class Pipeline:
         state = self.state(checkpoint)
         if state is None:
             raise ConfigError("a stream needs a checkpoint, the directory that it goes on from: give one")
+        check_sink_topics(self.form)
         stream = _Stream(self.form, spark, state, trigger)
         recorder = Recorder(stream.name, state)
         spark.streams.addListener(recorder)
@@ -143,6 +155,7 @@ class Pipeline:
         form = self.form
         bounds |= starting(start, "start") if start else {}
         bounds |= ending(end, "end") if end else {}
+        check_sink_topics(form)
         if form.window:
             return self._offline_windows(spark, checkpoint, bounds)
         reach = offsets.of_range(form.source, bounds)
@@ -228,22 +241,6 @@ def times_of(bounds: Mapping[str, str]) -> Times:
     return Times(*moments)
 
 
-def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[DataFrame, DataFrame | None]:
-    """Process records, of a stream or a range: the rows, and the refused records."""
-    keeps = can_be_refused(form)
-    rows = decoded(records, decode, keeps_refused=keeps)
-    transform = form.transform
-    if transform.arrow:
-        rows = with_arrow(rows, transform.arrow, transform.arrow_schema, keeps_refused=keeps)
-    good, bad = split(rows, keeps_refused=keeps)
-    if transform.sql:
-        good.createOrReplaceTempView(VIEW)
-        good = good.sparkSession.sql(transform.sql)
-    if transform.python:
-        good = loaded(transform.python)(good)
-    return (good if form.window else with_date(good, form.sink.partition_by)), bad
-
-
 def only(rows: DataFrame, wanted: Spans) -> DataFrame:
     """Only the rows of these records."""
     return rows.where(records_predicate(wanted))
@@ -277,11 +274,11 @@ class _Stream:
                 compact_after=form.sink.compact_after,
             )
             return [query]
+        source = offsets.pinned(form.source, self._state)
         if form.window is None and form.sink.format is not SinkFormat.TOPIC:
-            return [self._started(self._records(form.source), self._write_rows, self._state)]
+            return [self._started(self._records(source), self._write_rows, self._state)]
         # The stream itself is transformed, so what it refuses needs a query of its own.
         state = PipelineState(self._state.path / REFUSED)
-        source = offsets.pinned(form.source, self._state) if can_be_refused(form) else form.source
         rows, _ = rows_of(form, self._records(source), self._decode)
         queries = [self._totals(rows) if form.window else self._sent(rows)]
         _, bad = rows_of(form, self._records(offsets.silent(source)), self._decode)

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.streaming.listener import (
@@ -17,7 +18,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ottla.spark.pipeline.state import BatchDone, PipelineState, records_between
+from ottla.spark.offset_json import SparkOffset, from_spark, to_spark
+from ottla.spark.pipeline.state import BatchDone, PipelineState, records_between, seconds_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +37,7 @@ class Recorder(StreamingQueryListener):
     def __init__(self, name: str, state: PipelineState) -> None:
         self.name = name
         self.ended = threading.Event()
-        self._state = state
+        self.state = state
         self._run_id = ""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name, as all below
@@ -47,9 +49,9 @@ class Recorder(StreamingQueryListener):
         """Store a completed batch."""
         progress = event.progress
         if progress.name == self.name and progress.sources:
-            done = batch_done(json.loads(progress.json))
+            done = batch_done(json.loads(progress.json), to_spark(self.state.start()))
             if done is not None:
-                self._state.keep(done)
+                self.state.keep(done)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing to store."""
@@ -60,12 +62,11 @@ class Recorder(StreamingQueryListener):
             self.ended.set()
 
 
-def batch_done(progress: dict[str, Any]) -> BatchDone | None:
-    """The batch in a query's progress; None if it had no records."""
+def batch_done(progress: dict[str, Any], start: SparkOffset) -> BatchDone | None:
+    """The batch in a query's progress; None if it had no records. The first batch begins at `start`."""
     source = progress["sources"][0]
     begin, end = (_offsets(source.get(name)) for name in ("startOffset", "endOffset"))
-    begin = end.get("@start", {}) if "@start" in end else begin
-    records = records_between(begin, end)
+    records = records_between(begin or start, end)
     if not records:
         return None
     return BatchDone(
@@ -83,11 +84,13 @@ def _offsets(offset: Any) -> dict[str, Any]:
 
 
 class RunProgress(NamedTuple):
-    """A completed batch. `lag` is the number of records that were left then."""
+    """A completed batch. `lag` is the number of records that were left then, which came that long before."""
 
     batch: int
     records: int
     lag: int
+    seconds: float
+    seconds_behind: float | None
 
 
 class PipelineRun:
@@ -120,12 +123,18 @@ class PipelineRun:
     def batches(self, after: int = -1) -> list[RunProgress]:
         """Completed batches with records, after the given number; Spark remembers the last 100."""
         reports = []
+        seen: list[BatchDone] = []
         for progress in self.queries[0].recentProgress:
             report = json.loads(progress.json)
-            done = batch_done(report)
-            if done is not None and done.batch > after:
+            done = batch_done(report, to_spark(self._recorder.state.start()))
+            if done is None:
+                continue
+            seen.append(done)
+            if done.batch > after:
                 end = _offsets(report["sources"][0].get("endOffset"))
-                reports.append(RunProgress(done.batch, done.records, records_between(end, done.latest)))
+                behind = seconds_behind(seen, from_spark(end), datetime.now(UTC))
+                lag = records_between(end, done.latest)
+                reports.append(RunProgress(done.batch, done.records, lag, done.seconds, behind))
         return reports
 
     def exception(self) -> Exception | None:

@@ -3,6 +3,7 @@
     CHECKPOINT/metadata                 Spark's: the query's id
     CHECKPOINT/offsets/17               Spark's: where batch 17 ends; written before it runs
     CHECKPOINT/commits/17               Spark's: batch 17 is done
+    CHECKPOINT/ottla/start.json         where the stream began
     CHECKPOINT/ottla/schema             of JSON values, if it was inferred
     CHECKPOINT/ottla/progress.json      the last batches
     CHECKPOINT/refused                  a checkpoint of its own: dead letters beside windows
@@ -16,8 +17,9 @@ import json
 import os
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,11 @@ class BatchDone:
     records: int
     seconds: float
     latest: dict[str, Any]
+
+    @property
+    def rate(self) -> float:
+        """Records a second; 0.0 if the time is not known."""
+        return self.records / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class PipelineState:
         end = self._end_of(batch)
         begin = start_in(end)
         if begin is None:
-            begin = from_spark(self._end_of(batch - 1)) if batch else {}
+            begin = from_spark(self._end_of(batch - 1)) if batch else self.start()
         return spans_between(begin, from_spark(end))
 
     def _end_of(self, batch: int) -> dict[str, Any]:
@@ -96,23 +103,37 @@ class PipelineState:
 
     def schema(self) -> str | None:
         """The stored schema."""
-        try:
-            return (self._own / "schema").read_text().strip()
-        except FileNotFoundError:
-            return None
+        return self._stored("schema")
 
     def pin_schema(self, schema: str) -> str:
         """Store a schema, unless there is one. Returns the stored schema."""
-        self._own.mkdir(parents=True, exist_ok=True)
-        hidden = self._own / f".schema.{uuid.uuid4().hex}"
-        hidden.write_text(f"{schema}\n")
+        return self._pinned("schema", schema)
+
+    def start(self) -> Offsets:
+        """Where the stream began; empty if that is not stored."""
+        return from_spark(json.loads(self._stored("start.json") or "{}"))
+
+    def pin_start(self, begin: Offsets) -> Offsets:
+        """Store where the stream begins, unless that is stored. Returns what is stored."""
+        return from_spark(json.loads(self._pinned("start.json", shown_offsets(begin))))
+
+    def _stored(self, name: str) -> str | None:
         try:
-            os.link(hidden, self._own / "schema")
+            return (self._own / name).read_text().strip()
+        except FileNotFoundError:
+            return None
+
+    def _pinned(self, name: str, text: str) -> str:
+        self._own.mkdir(parents=True, exist_ok=True)
+        hidden = self._own / f".{name}.{uuid.uuid4().hex}"
+        hidden.write_text(f"{text}\n")
+        try:
+            os.link(hidden, self._own / name)
         except FileExistsError:
-            return self.schema() or schema
+            return self._stored(name) or text
         finally:
             hidden.unlink()
-        return schema
+        return text
 
     def batches(self) -> list[BatchDone]:
         """The last batches, oldest first."""
@@ -136,6 +157,20 @@ def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:
         for spans in spans_between(from_spark(begin), from_spark(end)).values()
         for first, last in spans
     )
+
+
+def seconds_behind(batches: Sequence[BatchDone], position: Offsets, now: datetime) -> float | None:
+    """How long ago, at most, the first record after `position` came: by when batches saw the logs' ends.
+
+    0.0 if nothing is left; None if no batch saw the record yet.
+    """
+    latest = from_spark(batches[-1].latest) if batches else {}
+    if not any(offset > position.get(where, 0) for where, offset in latest.items()):
+        return 0.0 if batches else None
+    for done in batches:
+        if any(offset > position.get(where, 0) for where, offset in from_spark(done.latest).items()):
+            return max(0.0, (now - datetime.fromisoformat(done.at)).total_seconds())
+    return None
 
 
 def shown_offsets(offsets: Offsets) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
 from ottla.spark.offset_json import Offsets, from_spark
 from ottla.spark.pipeline.offsets import latest_of
-from ottla.spark.pipeline.state import BatchDone, PipelineState
+from ottla.spark.pipeline.state import BatchDone, PipelineState, seconds_behind
 
 
 class PartitionStatus(NamedTuple):
@@ -27,6 +28,12 @@ class PipelineStatus(NamedTuple):
     batch: int
     partitions: list[PartitionStatus]
     batches: list[BatchDone]
+    seconds_behind: float | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records that are left, in all partitions whose end is known."""
+        return sum(partition.lag or 0 for partition in self.partitions)
 
 
 def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> PipelineStatus:
@@ -52,4 +59,5 @@ def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> 
         )
         for topic_partition, offset in sorted(done.offsets.items())
     ]
-    return PipelineStatus(done.batch, rows, batches)
+    behind = seconds_behind(batches, done.offsets, datetime.now(UTC))
+    return PipelineStatus(done.batch, rows, batches, behind)

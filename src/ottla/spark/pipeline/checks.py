@@ -1,0 +1,188 @@
+"""What would make a pipeline fail, found before it starts: without Spark where that is enough.
+
+Nothing is written, no topic is made, and no query is started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.property_table import parse_properties
+from ottla.producer.producer_config import PRODUCER_PROPERTIES
+from ottla.spark.causes import cause
+from ottla.spark.cluster import SparkCluster
+from ottla.spark.data_source import schema_of
+from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS, client_properties, parse_options
+from ottla.spark.pipeline import offsets
+from ottla.spark.pipeline.decoding import schema_now
+from ottla.spark.pipeline.form import Decode, PipelineForm, SinkForm, SinkFormat
+from ottla.spark.pipeline.functions import loaded
+from ottla.spark.pipeline.sinks import topic_options
+from ottla.spark.pipeline.spans import Spans
+from ottla.spark.pipeline.state import PipelineState
+from ottla.spark.pipeline.steps import all_steps
+from ottla.spark.positions import Topics
+from ottla.spark.source_options import Mode, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SAMPLED_RECORDS = 100
+
+
+class Analysed(NamedTuple):
+    """What Spark says about the steps: a schema for each, example rows, and what is wrong."""
+
+    schemas: list[tuple[str, str]]
+    rows: list[Any]
+    problems: list[str]
+
+
+# --- without Spark
+
+
+def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
+    """A line for everything that is wrong and can be known without Spark."""
+    return [
+        *_told(lambda: _check_topics(form)),
+        *_told(lambda: _check_files(form)),
+        *(line for name in _functions(form) for line in _told(partial(loaded, name))),
+        *(line for path in _locations(form, state) for line in _told(partial(check_writable, path))),
+        *(line for sink in _topic_sinks(form) for line in _told(partial(_check_exists, form, sink))),
+    ]
+
+
+def check_sink_topics(form: PipelineForm) -> None:
+    """Raise ConfigError if a topic that is written does not exist, and brokers do not make it."""
+    for sink in _topic_sinks(form):
+        _check_exists(form, sink, creates=True)
+
+
+def _told(check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except OttlaError as error:
+        return [str(error)]
+    return []
+
+
+def _functions(form: PipelineForm) -> list[str]:
+    return [name for name in (form.transform.arrow, form.transform.python) if name]
+
+
+def _check_topics(form: PipelineForm) -> None:
+    options = source_options(form.source, Mode.STREAM)
+    cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
+    try:
+        found = cluster.partitions(options.subscription)
+        cluster.check_all_exist(options.subscription, found)
+    finally:
+        cluster.close()
+    if not found:
+        raise ConfigError(f"[source] no topic matches {form.source.get('subscribePattern', '')}")
+
+
+def _check_files(form: PipelineForm) -> None:
+    for name in form.decode.files():
+        if not os.access(name, os.R_OK):
+            raise ConfigError(f"[decode] schema_file={name}: there is no such file that can be read")
+    kinds = {form.sink.format, form.dead_letters.format if form.dead_letters else form.sink.format}
+    if SinkFormat.DELTA in kinds and find_spec("deltalake") is None:
+        raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'")
+
+
+def _locations(form: PipelineForm, state: PipelineState | None) -> Iterator[str]:
+    if state is not None:
+        yield str(state.path)
+    for sink in (form.sink, form.dead_letters):
+        if sink is not None and sink.path:
+            yield sink.path.removeprefix("file:")
+
+
+def check_writable(path: str) -> None:
+    """Raise ConfigError unless the directory can be written, or made."""
+    there = Path(path).absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise ConfigError(f"{path}: {there} is no directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{path}: {there} cannot be written by this user")
+
+
+def _topic_sinks(form: PipelineForm) -> list[SinkForm]:
+    sinks = [form.sink, *([form.dead_letters] if form.dead_letters else [])]
+    return [sink for sink in sinks if sink.format is SinkFormat.TOPIC and sink.options.get("topic")]
+
+
+def _check_exists(form: PipelineForm, sink: SinkForm, *, creates: bool = False) -> None:
+    given = parse_options(SINK_OPTIONS, topic_options(sink, form.source))
+    properties = client_properties(given.kafka)
+    if not creates:
+        properties["allow.auto.create.topics"] = "false"
+    table = (*CLIENT_PROPERTIES, *PRODUCER_PROPERTIES)
+    cluster = SparkCluster(
+        ClientConfig.from_values(parse_properties(table, properties, foreign=FOREIGN_PROPERTIES))
+    )
+    name = given.values["topic"]
+    try:
+        found = cluster.partitions(Topics((name,)))
+    finally:
+        cluster.close()
+    if not found:
+        section = "sink" if sink is form.sink else "dead_letters"
+        raise ConfigError(f"[{section}] topic {name!r} does not exist: make it first")
+
+
+# --- with Spark
+
+
+def analysed(
+    form: PipelineForm, spark: SparkSession, state: PipelineState | None, spans: Spans, sample: int = 0
+) -> Analysed:
+    """Let Spark analyse every step on no rows; with `sample`, show that many rows of real data.
+
+    `spans` is what there is to read.
+    """
+    schemas: list[tuple[str, str]] = []
+    rows: list[Any] = []
+    found: list[str] = []
+    try:
+        decode = schema_now(form, spark, state)
+        for step in all_steps(form, _nothing(form, spark), decode):
+            schemas += [(step.name, step.rows.schema.simpleString())]
+        if sample and spans:
+            rows = _examples(form, spark, decode, spans, sample)
+    except Exception as error:  # noqa: BLE001 - what Spark or the user's function says is what is wrong
+        found.append(str(error) if isinstance(error, OttlaError) else cause(str(error)))
+    return Analysed(schemas, rows, found)
+
+
+def _nothing(form: PipelineForm, spark: SparkSession) -> DataFrame:
+    given = parse_options(SOURCE_OPTIONS, form.source)
+    return spark.createDataFrame([], schema_of(given))
+
+
+def _examples(form: PipelineForm, spark: SparkSession, decode: Decode, spans: Spans, count: int) -> list[Any]:
+    few = {
+        where: [(many[0][0], min(many[0][1], many[0][0] + SAMPLED_RECORDS))] for where, many in spans.items()
+    }
+    records = spark.read.format("ottla").options(**offsets.exactly(form.source, few)).load()
+    *_, last = all_steps(form, records, decode)
+    return last.rows.limit(count).collect()
+
+
+def shown_rows(rows: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """Example rows as dictionaries, bytes as text where they are."""
+    for row in rows:
+        yield {
+            name: value.decode(errors="replace") if isinstance(value, bytes | bytearray) else value
+            for name, value in row.asDict(recursive=True).items()
+        }

@@ -1,0 +1,111 @@
+"""What is wrong is told before anything runs: all of it, in lines that name the thing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition
+from ottla.cli.pipeline_status import gauges, summary
+from ottla.spark import Pipeline
+from ottla.spark.pipeline.state import BatchDone, seconds_behind
+from ottla.spark.pipeline.status import PartitionStatus, PipelineStatus
+
+
+def pipeline(broker: EmbeddedBroker, topic: str, root: Path, **sections: Any) -> Pipeline:
+    source = {"bootstrap": broker.bootstrap, "topics": [topic], "start": "earliest"}
+    given = {"source": source, "sink": {"format": "parquet", "path": str(root / "table")}, **sections}
+    return Pipeline.of(given)
+
+
+def test_everything_that_needs_no_spark_is_told_at_once(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    wrong = pipeline(
+        broker,
+        f"no-{topic}-*",
+        tmp_path,
+        decode={"format": "avro", "schema_file": str(tmp_path / "missing.avsc")},
+        transform={"python": "no_such_module:rows"},
+        sink={"format": "parquet", "path": str(tmp_path / "file" / "table")},
+        dead_letters={"topic": f"{topic}-bad"},
+        checkpoint="/proc/state",
+    )
+    found = "\n".join(wrong.problems())
+    for words in (
+        f"no topic matches ^(no-{topic}-.*)$",
+        "missing.avsc: there is no such file",
+        "no_such_module:rows: No module named",
+        f"{tmp_path}/file is no directory",
+        f"[dead_letters] topic '{topic}-bad' does not exist",
+    ):
+        assert words in found
+    assert pipeline(broker, topic, tmp_path, checkpoint=str(tmp_path / "state")).problems() == []
+
+
+def test_a_location_that_is_no_directory_is_refused(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    for given in ({"checkpoint": "s3a://bucket/state"}, {"sink": {"format": "delta", "path": "hdfs://n/t"}}):
+        with pytest.raises(ConfigError, match="give a directory"):
+            pipeline(broker, topic, tmp_path, **given)
+
+
+def test_a_topic_that_cannot_be_written_stops_the_start(topic: str, tmp_path: Path) -> None:
+    with EmbeddedBroker(properties={"auto.create.topics.enable": "false"}) as strict:
+        strict.create_topic(topic, 1)
+        sink = {"format": "topic", "options": {"topic": "nowhere"}}
+        for run in ("online", "offline"):
+            with pytest.raises((ConfigError, KafkaError), match="nowhere"):
+                getattr(pipeline(strict, topic, tmp_path, sink=sink), run)(None, tmp_path / "state")
+
+
+def test_spark_tells_the_columns_of_each_step_and_what_is_wrong(
+    spark: Any, broker: EmbeddedBroker, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    for number in range(5):
+        producer.send(topic, b'{"id": %d, "kind": "k"}' % number, partition=0)
+    producer.flush()
+    decode = {"format": "json", "schema": "id long, kind string"}
+    sql = "select value.*, timestamp from records"
+    window = {"duration": "1 minute", "aggregates": ["count(*) as events"], "group_by": ["kind"]}
+    good = pipeline(broker, topic, tmp_path, decode=decode, transform={"sql": sql})
+    analysed = good.analysed(spark, sample=2)
+    assert [name for name, _ in analysed.schemas] == ["decode", "sql"]
+    assert analysed.schemas[1][1] == "struct<id:bigint,kind:string,timestamp:timestamp>"
+    assert [row.kind for row in analysed.rows] == ["k", "k"]
+    assert analysed.problems == []
+    for sections, words in (
+        ({"transform": {"sql": "select valeu.id from records"}}, "`valeu`"),
+        ({"transform": {"sql": "selct id from records"}}, "Syntax error at or near 'selct'"),
+        ({"decode": {"format": "json", "schema": "id lnog"}}, "lnog"),
+        ({"transform": {"sql": sql}, "window": {**window, "time": "tme"}}, "tme"),
+        ({"transform": {"sql": sql}, "window": {**window, "aggregates": ["cnt(*) as n"]}}, "cnt"),
+        ({"transform": {"sql": sql}, "window": {**window, "duration": "1 minit"}}, "minit"),
+    ):
+        (told,) = pipeline(broker, topic, tmp_path, **{"decode": decode, **sections}).analysed(spark).problems
+        assert words in told
+        assert "\n" not in told
+
+
+def test_how_far_behind_in_records_and_seconds() -> None:
+    where = TopicAndPartition("t", 0)
+    ends = [10, 20, 30]
+    batches = [
+        BatchDone(n, f"2026-01-31T12:00:0{n}Z", 10, 2.0, {"t": {"0": end}}) for n, end in enumerate(ends)
+    ]
+    now = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
+    assert seconds_behind(batches, {where: 30}, now) == 0.0
+    assert seconds_behind(batches, {where: 20}, now) == 8.0
+    assert seconds_behind(batches, {where: 5}, now) == 10.0
+    assert seconds_behind([], {where: 5}, now) is None
+    status = PipelineStatus(2, [PartitionStatus("t", 0, 20, 30, 10)], batches, 8.0)
+    assert summary(status).endswith("batch 2  10 records in 2.0 s  5/s  lag 10  8 s behind")
+    text = gauges(status)
+    assert 'ottla_pipeline_lag_records{topic="t",partition="0"} 10.0' in text
+    assert "ottla_pipeline_lag_seconds 8.0" in text
+    assert "ottla_pipeline_batch_seconds 2.0" in text
