@@ -180,10 +180,11 @@ def test_what_is_wrong_is_told_in_a_line(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -> None:
-    words = ["--offline", "--dry-run", "--no-spark", "--format", "tsv", "--from", '{"orders": {"0": 1, "1": 0}}']
+    words = ["--offline", "--dry-run", "--no-spark", "--format", "tsv"]
+    words += ["--from", '{"orders": {"0": 1, "1": 0}}']
     found = ours("pipeline", "run", str(file), *words, "--to", '{"orders": {"0": 2, "1": 0}}')
     assert found.printed == "topic\tpartition\tfrom\tto\trecords\norders\t0\t1\t2\t1\n"
-    assert "a time (2026-01-31" in ours("pipeline", "run", str(file), *words[:2], "--from", "soon").complaints
+    assert "a time (2026-01-31" in ours("pipeline", "run", str(file), *words[:3], "--from", "soon").complaints
 
 
 @pytest.mark.timeout(500)
