@@ -44,7 +44,7 @@ def _told(line: str) -> str:
     if match[3]:  # an error class of Spark by itself
         return "" if _NOTHING.match(line) else _short(line)
     name, words = match[1], match[2]
-    if not _ERRORS.search(name) or _NOTHING.match(words):
+    if not (_ERRORS.search(name) or name.startswith("ottla.")) or _NOTHING.match(words):
         return ""
     if _WRAPPERS.search(name):
         return _told(words) or (_short(words) if _CLASS.match(words) else "")
