@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer
+from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition
+from ottla.client.client_config import ClientConfig
 from ottla.model.errors import DataLost
+from ottla.offsets import KafkaOffsets, OffsetAndMetadata
 from ottla.spark.range_reader import settle_in
 from tests.spark.conftest import Filled, Reads, values
 
@@ -74,7 +76,7 @@ def test_a_range_by_time(read: Reads, topic: str, fill: Filled) -> None:
     assert values(tasks) == [n for n in range(290, 300) if n % 3 < 2]
 
 
-def test_assign_and_pattern(read: Reads, topic: str, fill: Filled) -> None:
+def test_assign_and_pattern(read: Reads, topic: str, fill: Filled, broker: EmbeddedBroker) -> None:
     fill(topic, range(30))
     assert values(read(assign=f'{{"{topic}":[0,2]}}')) == [n for n in range(30) if n % 3 != 1]
     assert values(read(assign=f'{{"{topic}":[0,9]}}')) == [n for n in range(30) if n % 3 == 0]
@@ -82,6 +84,9 @@ def test_assign_and_pattern(read: Reads, topic: str, fill: Filled) -> None:
     assert values(read(subscribePattern=topic[3:9])) == list(range(30))  # anywhere in the name, as in Spark
     assert values(read(subscribePattern=rf"^\Q{topic}\E$")) == list(range(30))  # Java's syntax
     assert read(subscribePattern="no-such-.*") == []
+    with KafkaOffsets(ClientConfig.from_properties({"bootstrap.servers": broker.bootstrap})) as store:
+        store.commit("readers", {TopicAndPartition(topic, 0): OffsetAndMetadata(1)})
+    assert read(subscribePattern="consumer_offsets") == []  # internal topics are read by name only
 
 
 def test_columns_that_are_not_wanted_are_not_made(read: Reads, topic: str, fill: Filled) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,11 @@ from ottla.fetching.fetch_config import OffsetReset
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import BatchLimits
+from ottla.spark.options import SOURCE_OPTIONS
 from ottla.spark.positions import AtOffsets, AtTime, AtTimes, Edge, Partitions, TopicPattern, Topics
 from ottla.spark.range_planner import TaskSizes
 from ottla.spark.source_options import Mode, SourceOptions, source_options
+from tools.spark_parity.cases import cases
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -80,6 +83,16 @@ def test_settings_of_java_that_people_paste() -> None:
         with pytest.raises(ConfigError, match=r"sasl.jaas.config: only PlainLoginModule") as refused:
             parsed(**{**pasted, "kafka.sasl.jaas.config": text})
         assert "s3c" not in str(refused.value)
+
+
+def test_the_page_of_options_has_every_case() -> None:
+    """`python -m tools.spark_parity` makes it, by running Spark's own connector, too."""
+    page = (Path(__file__).parents[2] / "docs" / "spark-options.md").read_text()
+    for case in cases():
+        assert f"| `{case.option}` | {case.what} | " in page
+    ours_alone = {"group.id", "zookeeper.connect", "columns", "maxBytesPerTask", "minRecordsPerTask"}
+    ours_alone |= {"dropRepeatedRows", "repeatedRowsLookback"}
+    assert {row.name for row in SOURCE_OPTIONS} - {case.option for case in cases()} == ours_alone
 
 
 def test_positions_take_precedence_as_in_spark() -> None:

@@ -1,6 +1,7 @@
 """Runs Spark's own Kafka connector and format("ottla") on the same topics, and writes what differs.
 
-    python -m tools.spark_parity          writes docs/spark-options.md
+    python -m tools.spark_parity                        writes docs/spark-options.md
+    python -m tools.spark_parity assign subscribe       only the cases of these options
 
 Every option of the connector has at least one case here. Each case runs in one Spark session through both
 formats: rows, refusals and numbers of tasks are compared. A difference without a reason in REASONS is an
@@ -9,8 +10,9 @@ error: either it is a fault of ours, or somebody has to say why it is wanted.
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,10 @@ from tools.peer_cache import SPARK_KAFKA
 from tools.spark_parity.bench import OURS, THEIRS, Bench, bench
 from tools.spark_parity.cases import REASONS, Case, cases
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark-options.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "spark-options.md"
+RESULTS = ROOT / "tests" / "golden" / "spark_options.json"
+SAME = "same"
 
 
 class Outcome(NamedTuple):
@@ -94,17 +99,24 @@ _TAIL = """
 """
 
 
-def page(found: Iterable[Compared]) -> str:
-    """The page. Raises KeyError for a difference without a reason."""
+def page(results: Mapping[str, str]) -> str:
+    """The page. Raises KeyError for a case without a result, and for a difference without a reason."""
     lines = []
-    for case, theirs, ours in found:
-        if is_same(theirs, ours):
-            result = "both refuse" if ours.refusal else "same"
-        else:
-            result = f"differs: {REASONS[f'{case.option}: {case.what}']}"
+    for case in cases():
+        name = f"{case.option}: {case.what}"
+        result = results[name] if results[name] == SAME else f"differs: {REASONS[name]}"
         lines.append(f"| `{case.option}` | {case.what} | {result} |")
     return _HEAD + "\n".join(lines) + "\n" + _TAIL
 
 
+def main(words: list[str]) -> None:
+    """Run the cases whose option is one of the words, or all; store the results, and write the page."""
+    results: dict[str, str] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for case, theirs, ours in compare(one for one in cases() if not words or one.option in words):
+        results[f"{case.option}: {case.what}"] = SAME if is_same(theirs, ours) else "differs"
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(results))
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(compare(cases())))
+    main(sys.argv[1:])

@@ -242,7 +242,11 @@ def cases() -> list[Case]:
             rows(**everything, startingOffset="latest"),
         ),
         Case("column value", "string", written(kv, topic="TOPIC")),
-        Case("column value", "binary", written(["cast(cast(id as string) as binary) value"], topic="TOPIC")),
+        Case(
+            "column value",
+            "binary",
+            written(["cast(cast(id as string) as binary) value", "0 as partition"], topic="TOPIC"),
+        ),
         Case("column value", "a number", written(["id as value"], topic="TOPIC")),
         Case("column value", "missing", written(["id"], topic="TOPIC")),
         Case(

@@ -42,7 +42,12 @@ def parser() -> Parser:
         description="Topics into tables and topics on Spark, as a TOML file declares it.",
     )
     actions = parser.add_subparsers(dest="action", metavar="{run,status}", required=True)
-    run = actions.add_parser("run", help="run it, as a stream or over a range")
+    _add_run(actions.add_parser("run", help="run it, as a stream or over a range"))
+    _add_status(actions.add_parser("status", help="show progress and lag, also while it runs elsewhere"))
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("file", help="the TOML file")
     way = run.add_mutually_exclusive_group()
     way.add_argument(
@@ -79,7 +84,10 @@ def parser() -> Parser:
     run.add_argument("--sample", type=int, default=0, metavar="N", help="--dry-run: N rows of real data")
     run.add_argument("--prometheus", metavar="[HOST:]PORT", help="online: serve lag, rate and batch times")
     run.add_argument("--verbose", action="store_true", help="log more, and the whole text of errors")
-    status = actions.add_parser("status", help="show progress and lag, also while it runs elsewhere")
+    _add_format(run)
+
+
+def _add_status(status: argparse.ArgumentParser) -> None:
     status.add_argument(
         "pipeline", metavar="FILE|CHECKPOINT", help="the TOML file, or the checkpoint's directory"
     )
@@ -92,11 +100,13 @@ def parser() -> Parser:
     status.add_argument(
         "--watch", type=float, metavar="SECONDS", help="again and again, with the rate, on the same screen"
     )
-    for command in (run, status):
-        command.add_argument(
-            "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
-        )
-    return parser
+    _add_format(status)
+
+
+def _add_format(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
+    )
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -54,14 +54,22 @@ class SparkCluster:
     # --- partitions
 
     def partitions(self, subscription: Subscription) -> set[TopicAndPartition]:
-        """The partitions that the subscription covers now. Topics that do not exist have none."""
+        """The partitions that the subscription covers now. Topics that do not exist have none.
+
+        A pattern never covers internal topics, such as __consumer_offsets.
+        """
         if isinstance(subscription, Partitions):
             wanted = set(subscription.partitions)
             return wanted & self._of_topics({topic_partition.topic for topic_partition in wanted})
         if isinstance(subscription, Topics):
             return self._of_topics(set(subscription.names))
         view = self._metadata.refresh_all(reason="subscribePattern")
-        return self._of_topics({name for name in view.topics if subscription.matches(name)})
+        matching = {
+            name
+            for name, topic in view.topics.items()
+            if subscription.matches(name) and not topic.is_internal
+        }
+        return self._of_topics(matching)
 
     def check_all_exist(self, subscription: Subscription, existing: Collection[TopicAndPartition]) -> None:
         """Raise KafkaError for topics that the subscription names and that do not exist.
