@@ -153,6 +153,24 @@ def kafka_libs(version: str) -> Path:
     return _fetches.cached(f"{name}-{version}", from_npm if version == KAFKA_0_9 else from_maven)
 
 
+def kafka_streams_libs() -> Path:
+    """The directory with Kafka Streams, without the database that stores on disk need."""
+    program("java")
+    wanted = [
+        _dependency("org.apache.kafka", "kafka-streams", KAFKA_4, [("org.rocksdb", "rocksdbjni")]),
+        _slf4j(),
+    ]
+    return _fetches.cached(f"kafka-streams-{KAFKA_4}", partial(_from_maven, wanted))
+
+
+def kafka_connect_libs() -> Path:
+    """The directory with a worker of Kafka Connect and its connectors for files."""
+    program("java")
+    names = "connect-runtime", "connect-file", "connect-json"
+    wanted = [*(_dependency("org.apache.kafka", name, KAFKA_4) for name in names), _slf4j()]
+    return _fetches.cached(f"kafka-connect-{KAFKA_4}", partial(_from_maven, wanted))
+
+
 def spark_kafka_jars() -> Path:
     """The directory with the jars of Spark's own Kafka connector, without those that every Spark has."""
     program("java")
@@ -242,8 +260,15 @@ def go_programs(module: Path) -> Path:
 
 def java_classes(source: Path, version: str) -> Path:
     """The directory with the classes of a Java file, compiled against a Kafka version."""
-    libs = kafka_libs(version)
+    return _compiled(source, kafka_libs(version), version)
 
+
+def streams_classes(source: Path) -> Path:
+    """The same, compiled against Kafka Streams."""
+    return _compiled(source, kafka_streams_libs(), KAFKA_4)
+
+
+def _compiled(source: Path, libs: Path, version: str) -> Path:
     def fetch(work: Path) -> Path:
         classes = work / "classes"
         options = ["-nowarn", "-d", str(classes), "-cp", f"{libs}{os.sep}*"]
@@ -313,7 +338,7 @@ def main() -> int:
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
     wanted += [partial(maven_jar, SPARK_AVRO)]
-    wanted.append(spark_kafka_jars)
+    wanted += [spark_kafka_jars, kafka_streams_libs]
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:
         try:

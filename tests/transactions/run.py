@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartition, replay
 from ottla.admin import NewTopic
+from tests.broker.transactions.committed import read_committed
 from tests.transactions.checker import History, Outcome, Transaction
 from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
 from tests.waiting import wait_for
@@ -22,13 +24,21 @@ from tests.waiting import wait_for
 IDS = ("first", "second")
 INPUT_PARTITIONS = 4
 COMMITTED = "read_committed"
-FED_RECORDS = 2_000
+BACKLOG = 2_000
+"""So many records of the input are unread when something goes wrong."""
 PAUSE_S = (0.0, 0.3)
 """From the first transaction to the next kill."""
+DYNAMIC_EACH = 5
+"""One of so many workers is no static member of its group."""
 
 
 class KillableBroker(Protocol):
-    """A broker that is killed and started again at the same address."""
+    """A broker that is killed and started again at the same address.
+
+    `session_ms` is the shortest session of a group that it allows.
+    """
+
+    session_ms: int
 
     @property
     def bootstrap(self) -> str:
@@ -50,7 +60,9 @@ class Run:
         self._chance = chance
         self._counts = dict.fromkeys(IDS, 0)
         self._workers: dict[str, list[subprocess.Popen[bytes]]] = {name: [] for name in IDS}
-        self._seen: dict[TopicAndPartition, list[str]] = {}
+        self._seen: list[dict[TopicAndPartition, list[str]]] = [{}]
+        self._noted: dict[Path, int] = {}
+        self._ended_count = self._fed_count = self._read_count = 0
 
     def prepare(self) -> None:
         """Make the topics."""
@@ -58,10 +70,13 @@ class Run:
             admin.create_topics([NewTopic(INPUT, INPUT_PARTITIONS), NewTopic(OUTPUT, OUTPUT_PARTITIONS)])
 
     def feed(self) -> None:
-        """Write more input."""
+        """Write more input, as much as was read."""
+        self._look()
+        count = BACKLOG - self._fed_count + self._read_count
         with Producer(bootstrap_servers=self._broker.bootstrap, batch_size=1_000) as producer:
-            for number in range(FED_RECORDS):
+            for number in range(count):
                 producer.send(INPUT, f"{number:08}", partition=number % INPUT_PARTITIONS)
+        self._fed_count += count
 
     # --- what happens
 
@@ -71,8 +86,9 @@ class Run:
         self._counts[name] += 1
         file = self._directory / f"{name}.{writer}.jsonl"
         file.touch()
-        arguments = [self._broker.bootstrap, name, str(writer), str(file), str(self._chance.random())]
-        command = [sys.executable, "-m", "tests.transactions.worker", *arguments]
+        session_ms = 0 if self._chance.randrange(DYNAMIC_EACH) else self._broker.session_ms
+        arguments = [self._broker.bootstrap, name, writer, file, self._chance.random(), session_ms]
+        command = [sys.executable, "-m", "tests.transactions.worker", *map(str, arguments)]
         with file.with_suffix(".log").open("wb") as log:
             self._workers[name].append(subprocess.Popen(command, stderr=log))
 
@@ -96,24 +112,30 @@ class Run:
         self.start(self._chance.choice(IDS))
 
     def kill_broker(self) -> None:
-        """Kill the broker, and start it again."""
+        """Kill the broker, start it again, and read the output with librdkafka."""
         self._broker.kill()
         self._broker.start()
+        seen = {}
+        for partition in range(OUTPUT_PARTITIONS):
+            values = read_committed(self._broker.bootstrap, OUTPUT, partition)
+            seen[TopicAndPartition(OUTPUT, partition)] = [value.decode() for value in values]
+        self._seen.append(seen)
 
     def disturb(self, kills: int) -> None:
         """Let so many things go wrong, each after some transactions were committed."""
         steps: list[Callable[[], None]] = [self.kill_worker, self.replace_worker, self.kill_broker]
         pause = threading.Event()
         for number in range(kills):
-            before = self._ended_count()
             self.feed()
+            before = self._ended_count
             wait_for(partial(self._goes_on, before), "transactions go on")
             pause.wait(self._chance.uniform(*PAUSE_S))
             steps[number % len(steps)]()
 
     def _goes_on(self, ended_before: int) -> bool:
         self.keep_up()
-        return self._ended_count() > ended_before
+        self._look()
+        return self._ended_count > ended_before
 
     def finish(self) -> None:
         """Let workers read all input, then end them, and whatever they have left open."""
@@ -150,7 +172,7 @@ class Run:
                     one.consume_partition(OUTPUT, partition, "earliest")
                 while not is_over.is_set():
                     for chunk in one.chunks(timeout=0.1):
-                        values = self._seen.setdefault(chunk.topic_partition, [])
+                        values = self._seen[0].setdefault(chunk.topic_partition, [])
                         values += [value.decode() for value in chunk.batch["value"].to_pylist()]
 
         thread = threading.Thread(target=read)
@@ -181,7 +203,7 @@ class Run:
         return History(
             transactions,
             final=final_values(self._broker.bootstrap),
-            readers=[self._seen],
+            readers=self._seen,
             takeovers=takeovers,
             positions={one.topic_partition: one.committed or 0 for one in committed},
         )
@@ -191,13 +213,22 @@ class Run:
         whole = text[: text.rfind("\n") + 1]  # a kill may cut the last line
         return [json.loads(line) for line in whole.splitlines()]
 
-    def _ended_count(self) -> int:
-        return sum(
-            "outcome" in line
-            for name, count in self._counts.items()
-            for writer in range(count)
-            for line in self._notes(name, writer)
-        )
+    def _look(self) -> None:
+        """Count what the workers have noted since the last look."""
+        for file in self._directory.glob("*.jsonl"):
+            with file.open("rb") as notes:
+                notes.seek(self._noted.get(file, 0))
+                new = notes.read()
+            lines = new[: new.rfind(b"\n") + 1].splitlines()
+            # The line before an outcome tells what was read; both are taken together.
+            if lines and b"outcome" not in lines[-1]:
+                lines.pop()
+            self._noted[file] = self._noted.get(file, 0) + sum(len(line) + 1 for line in lines)
+            for begun, ended in pairwise(map(json.loads, lines)):
+                if "outcome" in ended:
+                    self._ended_count += 1
+                    if ended["outcome"] == Outcome.COMMITTED.value:
+                        self._read_count += begun["reads"][2] - begun["reads"][1]
 
 
 def _transaction(name: str, writer: int, line: dict[str, Any]) -> Transaction:

@@ -1,6 +1,9 @@
 """Reads a topic and writes another in transactions, until it is ended, and notes in a file what it does.
 
-python -m tests.transactions.worker BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED
+python -m tests.transactions.worker BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED SESSION_MS
+
+SESSION_MS is how long the group waits for a member that was killed; 0 for a static member, which its
+successor replaces at once. Records are written as rows or as tables, by chance.
 
 Each line of the file is written before the step that it tells of, but `outcome`, which is what was told.
 """
@@ -15,6 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+
 from ottla import ConfigError, GroupConsumer, OttlaError, Producer, TransactionAborted
 from ottla.fetching.chunk_queue import FetchedDataChunk
 
@@ -22,10 +27,13 @@ INPUT, OUTPUT, GROUP = "in", "out", "workers"
 OUTPUT_PARTITIONS = 3
 ABORTED_EACH = 6
 """One of so many transactions is aborted by intention."""
+TABLES = 0.5
 
 
 class Worker:
-    def __init__(self, bootstrap: str, transactional_id: str, writer: str, file: Path, seed: str) -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str, writer: str, file: Path, seed: str, session_ms: int
+    ) -> None:
         self._name = f"{transactional_id}.{writer}"
         self._file = file
         self._chance = Random(seed)
@@ -37,10 +45,13 @@ class Worker:
         began_at = time.monotonic_ns()
         self._producer.init_transactions()
         self._note(takeover=[began_at, time.monotonic_ns()])
+        if session_ms:
+            settings |= {"session_timeout_ms": session_ms}
+        else:
+            settings |= {"group_instance_id": transactional_id}
         self._consumer = GroupConsumer(
             INPUT,
             group_id=GROUP,
-            group_instance_id=transactional_id,
             enable_auto_commit=False,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
@@ -78,6 +89,9 @@ class Worker:
         producer = self._producer
         with producer.transaction():
             for partition, values in writes.items():
+                if self._chance.random() < TABLES:
+                    producer.send_batch(OUTPUT, pa.table({"value": values}), partition=partition)
+                    continue
                 for value in values:
                     producer.send(OUTPUT, value, partition=partition)
             if self._chance.randrange(ABORTED_EACH) == 0:
@@ -87,8 +101,8 @@ class Worker:
 
 
 if __name__ == "__main__":
-    bootstrap, transactional_id, writer, file, seed = sys.argv[1:]
+    bootstrap, transactional_id, writer, file, seed, session_ms = sys.argv[1:]
     try:
-        Worker(bootstrap, transactional_id, writer, Path(file), seed).run()
+        Worker(bootstrap, transactional_id, writer, Path(file), seed, int(session_ms)).run()
     except OttlaError as error:
         sys.exit(f"{type(error).__name__}: {error}")  # the outcome of what is under way is not known
