@@ -16,7 +16,7 @@ from ottla.broker.groups.coordinator.consumer_groups import member as consumer_m
 from ottla.broker.security import sasl_session
 from ottla.broker.transactions.coordinator import state as coordinated_state
 from ottla.consumer.classic import gate, ownership, rebalancer
-from ottla.consumer.coordinated import member_state
+from ottla.consumer.coordinated import broker_assigned_state, member_state
 from ottla.consumer.reading.health import Health
 from ottla.producer import transaction_state
 from ottla.wire import client_connection, negotiation, server_connection
@@ -113,6 +113,13 @@ MACHINES = (
         "The member of a `GroupConsumer`.",
         member_state.MemberState.JOINING,
         _by_state(member_state.TRANSITIONS),
+    ),
+    Machine(
+        "A member of a consumer group",
+        "ottla/consumer/coordinated/broker_assigned_state.py: TRANSITIONS",
+        "The member of a `GroupConsumer` with group.protocol=consumer.",
+        member_state.MemberState.JOINING,
+        _by_state(broker_assigned_state.TRANSITIONS),
     ),
     Machine(
         "A member of a ZooKeeper group",

@@ -19,7 +19,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "errors.md"
 GOLDEN = ROOT / "tests" / "golden" / "reactions.jsonl"
 BEGIN, END = "<!-- made by tools/reactions/page.py -->", "<!-- end -->"
-UNSHOWN = {Call.OTHER, Call.INIT_PRODUCER_ID, Call.TRANSACTION, Call.LEAVE_GROUP}
+UNSHOWN = {
+    Call.OTHER,
+    Call.INIT_PRODUCER_ID,
+    Call.TRANSACTION,
+    Call.LEAVE_GROUP,
+    Call.CONSUMER_GROUP_HEARTBEAT,
+}
 CALLS = [call for call in Call if call not in UNSHOWN]
 
 

@@ -35,6 +35,7 @@ class Call(Enum):
     SYNC_GROUP = "SyncGroup"
     HEARTBEAT = "Heartbeat"
     LEAVE_GROUP = "LeaveGroup"
+    CONSUMER_GROUP_HEARTBEAT = "ConsumerGroupHeartbeat"
     OTHER = "other"
 
 
@@ -129,7 +130,13 @@ _OF_CALL: Mapping[Call, Mapping[Code, Action]] = {
         Code.INVALID_FETCH_SIZE: Action.FAIL,
         Code.MESSAGE_TOO_LARGE: Action.FAIL,
     },
-    Call.OFFSET_COMMIT: {**_MEMBER, Code.UNKNOWN_SERVER_ERROR: Action.RETRY},
+    Call.OFFSET_COMMIT: {
+        **_MEMBER,
+        Code.UNKNOWN_SERVER_ERROR: Action.RETRY,
+        # The next heartbeat brings the member's new epoch.
+        Code.STALE_MEMBER_EPOCH: Action.REJOIN,
+        Code.FENCED_MEMBER_EPOCH: Action.FORGET_GENERATION,
+    },
     Call.PRODUCE: {
         Code.DUPLICATE_SEQUENCE_NUMBER: Action.STORED,
         Code.MESSAGE_TOO_LARGE: Action.SPLIT,
@@ -151,6 +158,17 @@ _OF_CALL: Mapping[Call, Mapping[Code, Action]] = {
         **_MEMBER,
         **_later({**_FOR_ALL_CALLS, **_MEMBER}),
         Code.FENCED_INSTANCE_ID: Action.FAIL,
+    },
+    # A member of a consumer group (KIP-848) keeps its own id.
+    Call.CONSUMER_GROUP_HEARTBEAT: {
+        **_MEMBER,
+        **_later(_FOR_ALL_CALLS),
+        Code.UNKNOWN_MEMBER_ID: Action.FORGET_GENERATION,
+        Code.FENCED_MEMBER_EPOCH: Action.FORGET_GENERATION,
+        Code.UNSUPPORTED_VERSION: Action.FAIL,
+        Code.INVALID_REQUEST: Action.FAIL,
+        Code.GROUP_ID_NOT_FOUND: Action.FORGET_GENERATION,  # its last member has gone; final for a join
+        Code.INVALID_REGULAR_EXPRESSION: Action.FAIL,
     },
     # Nothing depends on the answer: the session ends by itself.
     Call.LEAVE_GROUP: {code: Action.IGNORE for code in Code if code is not Code.NONE},

@@ -1,5 +1,5 @@
 // A member of a group with Kafka's own consumer, of 0.9 or later:
-// GroupMember BOOTSTRAP GROUP TOPIC CLASS-OF-THE-STRATEGY
+// GroupMember BOOTSTRAP GROUP TOPIC CLASS-OF-THE-STRATEGY, or "consumer" for the protocol of KIP-848
 //
 // It prints "held P P …" when its partitions change and "read P OFFSET" for each record, commits what it has
 // read when partitions go, and leaves when its input ends.
@@ -22,11 +22,15 @@ public class GroupMember {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("group.id", arguments[1]);
-        settings.put("partition.assignment.strategy", arguments[3]);
+        if (arguments[3].equals("consumer")) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.put("partition.assignment.strategy", arguments[3]);
+            settings.put("heartbeat.interval.ms", "200");
+            settings.put("session.timeout.ms", "10000"); // 0.9 may end before its farewell is sent
+        }
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
-        settings.put("heartbeat.interval.ms", "200");
-        settings.put("session.timeout.ms", "10000"); // 0.9 may end before its farewell is sent
         settings.put("fetch.max.wait.ms", "50");
         for (String side : new String[] {"key", "value"})
             settings.put(side + ".deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");

@@ -44,6 +44,9 @@ KAFKA_PYTHON_ASSIGNORS = {
 }
 
 
+CONSUMER = "consumer"
+"""The strategy of members that speak the consumer protocol: the broker has one."""
+
 NOTHING_TO_COMMIT = {
     confluent_kafka.KafkaError._NO_OFFSET,  # it has read nothing new
     confluent_kafka.KafkaError._DESTROY,  # it is being closed, and has committed before that
@@ -67,16 +70,15 @@ class Ours:
     """GroupConsumer."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str, **more: Any) -> None:
-        settings: dict[str, Any] = {
-            "auto_offset_reset": "smallest",
-            "heartbeat_interval_ms": 200,
-            "fetch_wait_max_ms": 50,
-        }
+        settings: dict[str, Any] = {"auto_offset_reset": "smallest", "fetch_wait_max_ms": 50}
+        if strategy == CONSUMER:
+            settings |= {"group_protocol": CONSUMER}
+        else:
+            settings |= {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
         self._consumer = GroupConsumer(
             topic,
             group_id=group,
             bootstrap_servers=bootstrap,
-            partition_assignment_strategy=strategy,
             enable_auto_commit=False,
             listener=self._listener(),
             **(settings | more),
@@ -106,14 +108,14 @@ class Confluent:
     """librdkafka."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str) -> None:
+        own = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 200}
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": strategy,
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 200,
+                **({"group.protocol": CONSUMER} if strategy == CONSUMER else own),
             }
         )
         self._consumer.subscribe([topic], on_revoke=lambda _consumer, _partitions: self.commit())
@@ -210,7 +212,7 @@ def java_member(version: str) -> Callable[..., ProcessMember]:
     def make(bootstrap: str, group: str, topic: str, strategy: str) -> ProcessMember:
         path = f"{java_classes(JAVA_MEMBER, version)}{os.pathsep}{kafka_libs(version)}/*"
         command = [program("java"), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", path]
-        names = ",".join(JAVA_NAMES[name] for name in strategy.split(","))
+        names = ",".join(JAVA_NAMES.get(name, name) for name in strategy.split(","))
         return ProcessMember([*command, "GroupMember", bootstrap, group, topic, names])
 
     return make

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import ClassVar
 
 import pytest
 
@@ -35,14 +36,16 @@ Place = tuple[str, int, int]
 class CoordinatorMember:
     """A GroupConsumer and the thread that polls it."""
 
+    PROTOCOL: ClassVar[dict[str, object]] = {"heartbeat_interval_ms": 50}
+
     def __init__(self, world: World, group: str, topics: Sequence[str]) -> None:
         self._consumer = GroupConsumer(
             topics,
             group_id=group,
             bootstrap_servers=world.broker.bootstrap,
             auto_offset_reset="smallest",
-            heartbeat_interval_ms=50,
             fetch_wait_max_ms=50,
+            **self.PROTOCOL,
         )
         self.seen: Counter[Place] = Counter()
         self._stopping = threading.Event()
@@ -61,6 +64,12 @@ class CoordinatorMember:
         self._stopping.set()
         self._thread.join()
         self._consumer.close()
+
+
+class BrokerAssignedMember(CoordinatorMember):
+    """One whose broker assigns, by ranges as the others do."""
+
+    PROTOCOL: ClassVar[dict[str, object]] = {"group_protocol": "consumer", "group_remote_assignor": "range"}
 
 
 class ClassicMember:
@@ -84,9 +93,10 @@ class ClassicMember:
 
 Member = CoordinatorMember | ClassicMember
 Members = Callable[[str, Sequence[str]], Member]
-MEMBERS: dict[GroupKind, type[Member]] = {
-    GroupKind.KAFKA: CoordinatorMember,
-    GroupKind.ZOOKEEPER: ClassicMember,
+MEMBERS: dict[str, tuple[GroupKind, type[Member]]] = {
+    "classic": (GroupKind.KAFKA, CoordinatorMember),
+    "consumer": (GroupKind.KAFKA, BrokerAssignedMember),
+    "zookeeper": (GroupKind.ZOOKEEPER, ClassicMember),
 }
 
 
@@ -125,10 +135,15 @@ def world(zookeeper_server: ZooKeeperServer) -> Iterator[World]:
         yield World(broker, connect, admin)
 
 
-@pytest.fixture(params=list(GroupKind), ids=lambda kind: kind.value)
-def kind(request: pytest.FixtureRequest) -> GroupKind:
-    found: GroupKind = request.param
+@pytest.fixture(params=MEMBERS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
     return found
+
+
+@pytest.fixture
+def kind(protocol: str) -> GroupKind:
+    return MEMBERS[protocol][0]
 
 
 @pytest.fixture
@@ -146,11 +161,11 @@ def topics(world: World, name: str) -> list[str]:
 
 
 @pytest.fixture
-def member(world: World, kind: GroupKind) -> Iterator[Members]:
+def member(world: World, protocol: str) -> Iterator[Members]:
     with ExitStack() as stack:
 
         def make(group: str, topics: Sequence[str]) -> Member:
-            one = MEMBERS[kind](world, group, topics)
+            one = MEMBERS[protocol][1](world, group, topics)
             stack.callback(one.close)
             return one
 
@@ -222,6 +237,7 @@ def console(world: World, kind: GroupKind, *words: str) -> list[str]:
     return ["kafka-console-consumer", *where[kind], *words]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "zookeeper"])
 def test_default_group_where_the_tools_need_one(world: World, kind: GroupKind, topics: list[str]) -> None:
     topic = topics[0]
 

@@ -11,7 +11,7 @@ from ottla.consumer.coordinated.assignors import ASSIGNORS, Assignor
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.fetching.fetch_config import FETCH_PROPERTIES, FetchConfig
 from ottla.model.errors import ConfigError
-from ottla.model.property_table import BOOLEAN, INT, TEXT, TEXTS, Property, parse_properties
+from ottla.model.property_table import BOOLEAN, INT, TEXT, TEXTS, Property, parse_properties, snake
 
 _JAVA_PREFIX = "org.apache.kafka.clients.consumer."
 _JAVA_NAMES = {
@@ -20,6 +20,21 @@ _JAVA_NAMES = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
+
+
+CLASSIC, CONSUMER = "classic", "consumer"
+_BROKERS_OWN = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+"""What the broker decides where it assigns."""
+
+
+def _check_protocol(properties: Mapping[str, object], *, is_broker_assigned: bool) -> None:
+    """Raise ConfigError for settings that the group's protocol does not have, as Kafka's consumer does."""
+    unknown = _BROKERS_OWN if is_broker_assigned else ("group.remote.assignor",)
+    given = {snake(name) for name, value in properties.items() if value not in (None, "")}
+    for name in unknown:
+        if snake(name) in given:
+            protocol = CONSUMER if is_broker_assigned else CLASSIC
+            raise ConfigError(f"{name} cannot be set with group.protocol={protocol}: leave it out")
 
 
 def _strategies(names: tuple[str, ...]) -> tuple[Assignor, ...]:
@@ -36,6 +51,20 @@ GROUP_PROPERTIES: tuple[Property, ...] = (
     *CLIENT_PROPERTIES,
     *FETCH_PROPERTIES,
     Property("group.id", TEXT, "", "The group; its members share the partitions of their topics."),
+    Property(
+        "group.protocol",
+        TEXT,
+        CLASSIC,
+        "consumer: the broker assigns, and only what moves stops (KIP-848; Kafka 4.0 and later). A group in "
+        "use may change from one to the other, member by member.",
+        choices=(CLASSIC, CONSUMER),
+    ),
+    Property(
+        "group.remote.assignor",
+        TEXT,
+        "",
+        "With group.protocol=consumer: the broker's assignor, uniform or range; else the broker decides.",
+    ),
     Property(
         "group.instance.id",
         TEXT,
@@ -98,6 +127,8 @@ class GroupConsumerConfig:
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
         """Parse settings with Kafka's names, dotted or snake_case. Raises ConfigError."""
         values: dict[str, Any] = parse_properties(GROUP_PROPERTIES, properties, foreign=FOREIGN_PROPERTIES)
+        is_broker_assigned = values["group_protocol"] == CONSUMER
+        _check_protocol(properties, is_broker_assigned=is_broker_assigned)
         return cls(
             ClientConfig.from_values(values),
             FetchConfig.from_values(values),
@@ -109,6 +140,8 @@ class GroupConsumerConfig:
                 max_poll_interval_ms=values["max_poll_interval_ms"],
                 instance_id=values["group_instance_id"] or None,
                 rack=values["client_rack"] or None,
+                is_broker_assigned=is_broker_assigned,
+                remote_assignor=values["group_remote_assignor"] or None,
             ),
             values["auto_commit_interval_ms"] if values["enable_auto_commit"] else None,
             values["max_poll_records"],

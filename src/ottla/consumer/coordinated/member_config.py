@@ -10,7 +10,11 @@ from ottla.model.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """Settings of a group member. Times are in ms; the preferred assignor comes first."""
+    """Settings of a group member. Times are in ms; the preferred assignor comes first.
+
+    `is_broker_assigned`: group.protocol is consumer. Then the broker decides about assignor, session and
+    heartbeats.
+    """
 
     group_id: str
     assignors: tuple[Assignor, ...]
@@ -19,6 +23,8 @@ class MemberConfig:
     max_poll_interval_ms: int = 300_000
     instance_id: str | None = None
     rack: str | None = None
+    is_broker_assigned: bool = False
+    remote_assignor: str | None = None
 
     def __post_init__(self) -> None:
         if not self.group_id:

@@ -10,6 +10,7 @@ from ottla.consumer.coordinated.assignors import LastAssignment
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets.coordinator_messages import Membership
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest
 from ottla.wire.api.leave_group import LeaveGroupRequest, LeavingMember
@@ -21,6 +22,9 @@ _GRACE_MS = 5_000.0
 """How long after the end of a rebalance its answer may arrive."""
 
 _MANY_LEAVE_SINCE = 3
+
+JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH = 0, -1, -2
+"""Epochs in heartbeats of consumer groups that are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class MemberRequest:
     build: Callable[[int], Request[Any]]
     timeout_ms: float | None = None
     kept_ms: float = 0.0
+    is_leave: bool = False
 
 
 def subscriptions(
@@ -115,4 +120,53 @@ class GroupRequests:
             leaving = LeavingMember(member_id=membership.member_id, group_instance_id=membership.instance_id)
             return LeaveGroupRequest(group_id=self._group_id, members=[leaving])
 
-        return MemberRequest(LeaveGroupRequest.API, build)
+        return MemberRequest(LeaveGroupRequest.API, build, is_leave=True)
+
+
+class ConsumerGroupRequests:
+    """Makes the requests of a member of a consumer group (KIP-848): heartbeats, all of them."""
+
+    def __init__(self, config: MemberConfig, member_id: str) -> None:
+        self._config = config
+        self._member_id = member_id
+
+    def join(self, topics: Iterable[str]) -> MemberRequest:
+        """Join, with nothing."""
+        return self.heartbeat(JOINING_EPOCH, topics=topics, owned={}, is_full=True)
+
+    def heartbeat(
+        self,
+        epoch: int,
+        *,
+        topics: Iterable[str] | None,
+        owned: Mapping[bytes, Iterable[int]] | None,
+        is_full: bool,
+    ) -> MemberRequest:
+        """Tell the coordinator that the member is alive, and what has changed; in full after an error."""
+        config = self._config
+        rows = None if owned is None else owned.items()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=config.group_id,
+            member_id=self._member_id,
+            member_epoch=epoch,
+            instance_id=config.instance_id,
+            rack_id=config.rack if is_full else None,
+            rebalance_timeout_ms=config.max_poll_interval_ms if is_full else -1,
+            subscribed_topic_names=None if topics is None else sorted(topics),
+            server_assignor=config.remote_assignor if is_full else None,
+            topic_partitions=None
+            if rows is None
+            else [HeartbeatTopicPartitions(topic_id=key, partitions=list(numbers)) for key, numbers in rows],
+        )
+        return MemberRequest(request.API, lambda _: request)
+
+    def leave(self) -> MemberRequest:
+        """Leave the group; a static member says that it will be back."""
+        instance_id = self._config.instance_id
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._config.group_id,
+            member_id=self._member_id,
+            member_epoch=LEAVING_EPOCH if instance_id is None else STATIC_LEAVING_EPOCH,
+            instance_id=instance_id,
+        )
+        return MemberRequest(request.API, lambda _: request, is_leave=True)

@@ -47,6 +47,7 @@ class MemberEvent(StrEnum):
     JOINED = "joined"
     PLANNED = "has assigned"
     SYNCED = "synced"
+    GIVEN = "was given another assignment"
     DONE = "the application is done"
     REBALANCE = "has to join again"
     SENT_BACK = "was sent back to join"
@@ -100,6 +101,7 @@ MEMBERSHIP_ERRORS = frozenset(
         Code.ILLEGAL_GENERATION,
         Code.UNKNOWN_MEMBER_ID,
         Code.FENCED_INSTANCE_ID,
+        Code.FENCED_MEMBER_EPOCH,
     }
 )
 """Errors of a commit that concern the member, not the offsets."""
@@ -112,6 +114,9 @@ REMEDIES: Mapping[Code, str] = MappingProxyType(
         "one of theirs in partition.assignment.strategy",
         Code.INVALID_SESSION_TIMEOUT: "keep session.timeout.ms within group.min.session.timeout.ms and "
         "group.max.session.timeout.ms of the broker",
+        Code.GROUP_ID_NOT_FOUND: "the group is a classic one and may not be upgraded: set "
+        "group.protocol=classic",
+        Code.UNRELEASED_INSTANCE_ID: "another process uses the same group.instance.id: give each its own",
         Code.GROUP_MAX_SIZE_REACHED: "run fewer members, or raise the broker's group.max.size",
     }
 )

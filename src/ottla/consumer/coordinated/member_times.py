@@ -15,6 +15,7 @@ class MemberTimes:
 
     def __init__(self, config: MemberConfig, pause_ms: Callable[[int], float]) -> None:
         self._config = config
+        self.interval_ms = config.heartbeat_interval_ms  # between two heartbeats
         self._pause_ms = pause_ms
         self._failures = 0
         self._heartbeat_at_ms = 0.0
@@ -30,7 +31,7 @@ class MemberTimes:
         self._failures = 0
         self.retry_at_ms = 0.0
         self._answered_at_ms = now_ms
-        self._heartbeat_at_ms = now_ms + self._config.heartbeat_interval_ms
+        self._heartbeat_at_ms = now_ms + self.interval_ms
 
     def synced(self) -> None:
         """Note that the last answer was the answer to a sync."""
@@ -53,7 +54,7 @@ class MemberTimes:
     def heartbeat_timeout_ms(self, now_ms: float) -> float:
         """How long to wait for the answer to a heartbeat: the rest of the session, at least one interval."""
         left_ms = self._answered_at_ms + self._config.session_timeout_ms - now_ms
-        return max(left_ms, float(self._config.heartbeat_interval_ms))
+        return max(left_ms, float(self.interval_ms))
 
     def is_session_over(self, now_ms: float) -> bool:
         """Whether the coordinator has accepted nothing for so long that others may have the partitions."""

@@ -1,4 +1,4 @@
-"""MembershipThread: drives a GroupConsumerMember with sockets and a clock, beside the application's thread.
+"""MembershipThread: drives a member with sockets and a clock, beside the application's thread.
 
 It joins, syncs and sends heartbeats; a `TopicWatch` looks topics up for it. The application's thread takes
 AssignmentChanges from it and reports when they are done. A lock guards the member; no thread holds it while
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -21,12 +22,13 @@ from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
 from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
+from ottla.consumer.coordinated.broker_assigned_member import BrokerAssignedMember
 from ottla.consumer.coordinated.member import GroupConsumerMember
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import MemberRequest
 from ottla.consumer.coordinated.member_state import AssignmentChange, MemberState
 from ottla.consumer.coordinated.topic_selection import TopicSelection, partition_counts
-from ottla.consumer.coordinated.topic_watch import TopicWatch
+from ottla.consumer.coordinated.topic_watch import AnyMember, TopicIdWatch, TopicWatch
 from ottla.model.errors import OttlaError
 from ottla.offsets.coordinator_messages import Membership
 from ottla.wire.schema import Response
@@ -61,16 +63,18 @@ class MembershipThread:
         def pause_ms(failures: int) -> float:
             return backoff.pause_ms(failures, chance)
 
-        self._member = GroupConsumerMember(
-            config,
-            None if selection.is_pattern else selection.names,
-            pause_ms,
+        names = None if selection.is_pattern else selection.names
+        self._member: AnyMember = (
+            BrokerAssignedMember(config, names, pause_ms, str(uuid.uuid4()))
+            if config.is_broker_assigned
+            else GroupConsumerMember(config, names, pause_ms)
         )
         self._changed = threading.Condition(threading.Lock())  # guards the member and the next line
         self._is_stopping = False
         self._interruption = Interruption()
         self._pool = ConnectionPool(client_config, metadata, interruption=self._interruption)
-        self._watch = TopicWatch(
+        watch = TopicIdWatch if config.is_broker_assigned else TopicWatch
+        self._watch = watch(
             config.group_id, selection, metadata, client_config.metadata_max_age_ms, self, pause_ms
         )
         self._thread = threading.Thread(target=self._run, name=f"ottla-group-{config.group_id}", daemon=True)
@@ -88,7 +92,7 @@ class MembershipThread:
         """Whether `start` was called."""
         return self._thread.ident is not None
 
-    def with_member(self, act: Callable[[GroupConsumerMember], T]) -> T:
+    def with_member(self, act: Callable[[AnyMember], T]) -> T:
         """Call `act` with the member, under its lock, and wake the thread. From any thread."""
         with self._changed:
             result = act(self._member)
@@ -113,7 +117,7 @@ class MembershipThread:
 
     def change_done(self) -> None:
         """Note that the application has carried out the change."""
-        self.with_member(GroupConsumerMember.change_done)
+        self.with_member(lambda member: member.change_done())
 
     def subscribe(self, selection: TopicSelection) -> None:
         """Want other topics from now on."""
@@ -123,7 +127,7 @@ class MembershipThread:
 
     def retry(self) -> None:
         """Join again, if an error ended the membership."""
-        self.with_member(GroupConsumerMember.retry)
+        self.with_member(lambda member: member.retry())
         self._watch.look_now()
 
     def refused_commit(self, code: int, membership: Membership) -> None:
@@ -166,7 +170,7 @@ class MembershipThread:
             return
         if not self.is_started:
             self._release()
-        request = self.with_member(GroupConsumerMember.leave)
+        request = self.with_member(lambda member: member.leave())
         if request is not None:
             self._send_leave(request)
 
@@ -230,6 +234,8 @@ class MembershipThread:
         The watch continues; if it sees more partitions, the group joins again.
         """
         member = self._member
+        if not isinstance(member, GroupConsumerMember):
+            return
         topics = member.leader_topics
         if topics is not None and member.is_plan_late(MONOTONIC.now_ms()):
             known = partition_counts(self._metadata.view, topics)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.consumer.coordinated.broker_assigned_member import BrokerAssignedMember
 from ottla.consumer.coordinated.member import GroupConsumerMember
 from ottla.consumer.coordinated.topic_selection import TopicSelection, partition_counts
 from ottla.model.error_codes import Code
@@ -22,11 +23,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+AnyMember = GroupConsumerMember | BrokerAssignedMember
+
 
 class MemberAccess(Protocol):
     """Access to the member, which another thread drives."""
 
-    def with_member(self, act: Callable[[GroupConsumerMember], T]) -> T:
+    def with_member(self, act: Callable[[AnyMember], T]) -> T:
         """Call `act` with the member."""
 
     def fail(self, error: Exception) -> None:
@@ -118,10 +121,7 @@ class TopicWatch:
 
     def _look(self) -> bool:
         with_member = self._access.with_member
-        selection = self._selection
-        if selection.is_pattern:
-            matches = selection.matching(self._metadata.refresh_all(reason="topics by pattern"))
-            with_member(lambda member: self._subscribe(member, selection, matches))
+        self._select_by_pattern()
         topics = with_member(lambda member: member.leader_topics)
         if topics is None:
             self._note_missing(frozenset())
@@ -129,9 +129,16 @@ class TopicWatch:
         if topics:
             self._metadata.refresh(sorted(topics), reason="topics of the group")
         counts = partition_counts(self._metadata.view, topics)
-        with_member(lambda member: member.set_partition_counts(topics, counts))
+        with_member(lambda member: _set_counts(member, topics, counts))
         self._note_missing(topics - counts.keys())
         return len(counts) == len(topics)
+
+    def _select_by_pattern(self) -> None:
+        """Have the member subscribe to the topics that match, if the application gave a pattern."""
+        selection = self._selection
+        if selection.is_pattern:
+            matches = selection.matching(self._metadata.refresh_all(reason="topics by pattern"))
+            self._access.with_member(lambda member: self._subscribe(member, selection, matches))
 
     def _note_missing(self, missing: frozenset[str]) -> None:
         """Tell which topics nobody gets, and why: the log again and again, the application refusals, once."""
@@ -155,12 +162,43 @@ class TopicWatch:
                 self._untold.append(error)
                 self._access.wake()
 
-    def _subscribe(
-        self, member: GroupConsumerMember, selection: TopicSelection, matches: frozenset[str]
-    ) -> None:
+    def _subscribe(self, member: AnyMember, selection: TopicSelection, matches: frozenset[str]) -> None:
         if selection is self._selection:  # else `select` was called during the look-up
             member.subscribe(matches)
 
 
 def _is_final(code: int) -> bool:
     return action_for(code, Call.METADATA) is Action.FAIL
+
+
+def _set_counts(member: AnyMember, topics: frozenset[str], counts: Mapping[str, int]) -> None:
+    if isinstance(member, GroupConsumerMember):
+        member.set_partition_counts(topics, counts)
+
+
+class TopicIdWatch(TopicWatch):
+    """Finds the names of topics whose ids are in the assignment of a consumer group's member."""
+
+    def _look(self) -> bool:
+        self._select_by_pattern()
+        wanted = self._access.with_member(_unknown)
+        if wanted is None:
+            return True
+        if wanted:
+            self._metadata.refresh(sorted(wanted), reason="topics of the assignment")
+        names = {
+            topic.topic_id: name for name, topic in self._metadata.view.topics.items() if not topic.error
+        }
+        self._access.with_member(lambda member: _set_names(member, names))
+        return self._access.with_member(_unknown) is None
+
+
+def _unknown(member: AnyMember) -> frozenset[str] | None:
+    """Return the topics to look up; None if all names are known."""
+    is_asking = isinstance(member, BrokerAssignedMember) and member.unknown_ids
+    return member.wanted_topics if is_asking and isinstance(member, BrokerAssignedMember) else None
+
+
+def _set_names(member: AnyMember, names: Mapping[bytes, str]) -> None:
+    if isinstance(member, BrokerAssignedMember):
+        member.set_topic_names(names)

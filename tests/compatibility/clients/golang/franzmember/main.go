@@ -1,4 +1,5 @@
 // A member of a group, for tests of mixed groups: franzmember BOOTSTRAP GROUP TOPIC STRATEGY
+// The strategy "consumer" is the protocol of KIP-848.
 //
 // It prints "held P P …" when its partitions change and "read P OFFSET" for each record, commits what it has
 // read when partitions go, and leaves when its input ends.
@@ -56,7 +57,13 @@ func commit(ctx context.Context, client *kgo.Client) {
 func main() {
 	bootstrap, group, topic, strategy := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	m := &member{topic: topic, own: map[int32]bool{}}
+	base := context.Background()
+	if strategy == "consumer" {
+		base = context.WithValue(base, "opt_in_kafka_next_gen_balancer_beta", true)
+		strategy = "cooperative-sticky" // "uniform", in the words of brokers
+	}
 	client, err := kgo.NewClient(
+		kgo.WithContext(base),
 		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.Balancers(strategies[strategy]), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

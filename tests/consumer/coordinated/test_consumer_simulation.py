@@ -1,0 +1,32 @@
+"""Seeded histories of members of consumer groups and a coordinator; see `consumer_simulation`.
+
+OTTLA_SEED=n begins with history n; OTTLA_SOAK=1 runs many more.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.consumer.coordinated.consumer_simulation import ConsumerWorld
+from tests.histories import counts_of
+from tests.scale import SEED, sized
+
+SEEDS = sized(120, 20_000)
+STEPS = 400
+BLOCKS = 2
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> None:
+    counts = counts_of(ConsumerWorld, range(SEED + block, SEED + SEEDS, BLOCKS), STEPS)
+    seeds = SEEDS // BLOCKS
+    # A simulation in which little happens proves little.
+    assert counts["taken"] > 5 * seeds
+    assert counts["revoked"] > 2 * seeds
+    assert counts["lost"] > seeds // 2
+    assert counts["restarts"] > seeds // 2
+    for error in ("UNKNOWN_MEMBER_ID", "UNRELEASED_INSTANCE_ID"):
+        assert counts[f"ConsumerGroupHeartbeatResponse {error}"] > 0
+    assert counts["HeartbeatResponse REBALANCE_IN_PROGRESS"] > 0
+    assert counts["consumer"] > 0
+    assert counts["classic"] > 0
