@@ -262,7 +262,13 @@ def len_of(spans: list[tuple[int, int]]) -> int:
 
 def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: str = "") -> Outcome:
     """Run and check, on the embedded broker or on a version of Apache Kafka; an error names the seed."""
-    properties = {"group.min.session.timeout.ms": "100"}
+    properties = {
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.session.timeout.ms": f"{scale.session_timeout_ms}",
+        "group.consumer.min.session.timeout.ms": "100",
+        "group.consumer.heartbeat.interval.ms": f"{scale.session_timeout_ms // 8}",
+        "group.consumer.min.heartbeat.interval.ms": "10",
+    }
     try:
         with (
             RealKafka(kafka, properties=properties)

@@ -33,6 +33,10 @@ TABLES = (
 )
 
 
+CONSUMER = "consumer"
+"""The strategy of members whose broker assigns (KIP-848)."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What all members have in common. `own_offsets`: with the results, and not in Kafka."""
@@ -59,6 +63,16 @@ def connected(path: str) -> sqlite3.Connection:
     return database
 
 
+def _protocol(settings: Settings) -> dict[str, object]:
+    if settings.strategy == CONSUMER:
+        return {"group_protocol": CONSUMER}
+    return {
+        "partition_assignment_strategy": settings.strategy,
+        "session_timeout_ms": settings.session_timeout_ms,
+        "heartbeat_interval_ms": settings.session_timeout_ms // 8,
+    }
+
+
 class Worker(RebalanceListener):
     """One member, in a thread of its own."""
 
@@ -71,12 +85,10 @@ class Worker(RebalanceListener):
             TOPIC,
             group_id=GROUP,
             bootstrap_servers=settings.bootstrap,
-            partition_assignment_strategy=settings.strategy,
             auto_offset_reset="smallest",
             enable_auto_commit=False,
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.session_timeout_ms // 8,
             listener=self,
+            **_protocol(settings),
         )
 
     def run(self, leaving: threading.Event) -> None:

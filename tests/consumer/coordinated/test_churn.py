@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.consumer.coordinated.churn import Scale, churn
 from tests.scale import SEED, sized
 
@@ -11,11 +13,12 @@ MANY = sized(
 )
 
 
-def test_none_is_missed_and_each_partition_has_one_owner() -> None:
+@pytest.mark.parametrize("strategy", ["range", "consumer"])
+def test_none_is_missed_and_each_partition_has_one_owner(strategy: str) -> None:
     scale = Scale(
         processes=3, members_each=2, partitions=8, messages=20_000, events=6, session_timeout_ms=2_000
     )
-    churn(scale, "range", own_offsets=False, seed=SEED)
+    churn(scale, strategy, own_offsets=False, seed=SEED)
 
 
 def test_many_members_store_each_message_once() -> None:
