@@ -63,7 +63,7 @@ def connected(path: str) -> sqlite3.Connection:
     return database
 
 
-def _protocol(settings: Settings) -> dict[str, object]:
+def _protocol(settings: Settings) -> dict[str, Any]:
     if settings.strategy == CONSUMER:
         return {"group_protocol": CONSUMER}
     return {

@@ -34,7 +34,10 @@ def consumer(broker: EmbeddedBroker, topic: str) -> Iterator[Consumers]:
     with ExitStack() as stack:
 
         def make(topics: Any = None, **more: Any) -> GroupConsumer:
-            settings = {"bootstrap_servers": broker.bootstrap, "group_protocol": "consumer"}
+            settings: dict[str, Any] = {
+                "bootstrap_servers": broker.bootstrap,
+                "group_protocol": "consumer",
+            }
             settings |= {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "fetch_wait_max_ms": 50}
             wanted = topic if topics is None else topics
             made = GroupConsumer(wanted, group_id=f"group-of-{topic}", **(settings | more))

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -36,7 +36,7 @@ Place = tuple[str, int, int]
 class CoordinatorMember:
     """A GroupConsumer and the thread that polls it."""
 
-    PROTOCOL: ClassVar[dict[str, object]] = {"heartbeat_interval_ms": 50}
+    PROTOCOL: ClassVar[dict[str, Any]] = {"heartbeat_interval_ms": 50}
 
     def __init__(self, world: World, group: str, topics: Sequence[str]) -> None:
         self._consumer = GroupConsumer(
@@ -69,7 +69,7 @@ class CoordinatorMember:
 class BrokerAssignedMember(CoordinatorMember):
     """One whose broker assigns, by ranges as the others do."""
 
-    PROTOCOL: ClassVar[dict[str, object]] = {"group_protocol": "consumer", "group_remote_assignor": "range"}
+    PROTOCOL: ClassVar[dict[str, Any]] = {"group_protocol": "consumer", "group_remote_assignor": "range"}
 
 
 class ClassicMember:
