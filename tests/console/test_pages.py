@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from ottla import Admin, ConfigError, EmbeddedBroker, TopicAndPartition
+from ottla import Admin, ConfigError, EmbeddedBroker, ShareConsumer, TopicAndPartition
 from ottla.admin import GroupDescription, GroupKind, GroupMember, NewTopic
 from ottla.console.charts import chart, sparkline
 from ottla.console.display import moment, seconds, short, shown, size
@@ -174,6 +174,20 @@ def test_an_unreachable_cluster_is_said(tmp_path: Path) -> None:
         assert status == 200
         assert "unreachable" in text
         assert "127.0.0.1:1" in text
+
+
+def test_groups_of_all_kinds_are_side_by_side(shown: Shown, visitor: Visitor) -> None:
+    settings = {"bootstrap.servers": shown.broker.bootstrap}
+    with ShareConsumer("orders", settings, group_id="queue") as queue:
+        queue.poll(0)
+        wait_for(lambda: "queue" in shown.console.snapshot.lags, lambda: shown.console.snapshot)
+        _, text, *_ = visitor.ask("GET", "/groups")
+        assert "share (KIP-932)" in text
+        assert "<td>classic</td>" in text
+        status, text, *_ = visitor.ask("GET", "/groups/queue")
+        assert status == 200
+        assert "share (KIP-932)" in text
+        assert "not everything is known" not in text.lower()
 
 
 @pytest.fixture(scope="module")

@@ -136,6 +136,7 @@ def test_public_surface_is_what_was_decided() -> None:
         "RecordMetadata",
         "Replay",
         "Scan",
+        "ShareConsumer",
         "SimpleConsumer",
         "TopicAndPartition",
         "Whitelist",
