@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets, key 91: let a share group without members begin elsewhere.
 
 Versions: 0.
-Behaviour: what the group knew of the partition is forgotten. Answered when it is stored.
+Behaviour: a group that does not exist is made. What it knew of a partition is gone. Answered when stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.wire.versions import VersionRange
 def handle(inquiry: Inquiry, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse | None:
     """Begin anew in each partition."""
     try:
-        check_empty(inquiry, request.group_id)
+        check_empty(inquiry, request.group_id, may_be_new=True)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=Code.of(error.code), error_message=str(error))
     changed: list[ShareKey] = []

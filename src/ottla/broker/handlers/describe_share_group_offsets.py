@@ -2,7 +2,7 @@
 
 Versions: 0 and 1. 1 has the lag: records that are neither accepted nor given up.
 Behaviour: only the broker that coordinates a group answers. A partition from which the group has not read yet
-has the start offset -1.
+has the start offset -1. A group that does not exist has no partitions, as in Kafka.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ def handle(inquiry: Inquiry, request: DescribeShareGroupOffsetsRequest) -> Descr
 def _described(inquiry: Inquiry, wanted: ShareOffsetsWantedGroup) -> ShareOffsetsGroup:
     shares, store = inquiry.broker.shares, inquiry.broker.store
     error = coordinator_error(inquiry, wanted.group_id)
-    if not error and wanted.group_id not in shares.groups:
-        error = Code.GROUP_ID_NOT_FOUND
     if error:
         return _refused(wanted.group_id, error)
     topics: list[tuple[str, list[int]]]
@@ -84,9 +82,7 @@ def _partition(inquiry: Inquiry, name: str, key: ShareKey) -> ShareOffsetsPartit
 
 
 def _refused(group_id: str, error: Code) -> ShareOffsetsGroup:
-    unknown = f"Group {group_id} not found."
-    text = unknown if error is Code.GROUP_ID_NOT_FOUND else error.text
-    return ShareOffsetsGroup(group_id=group_id, error_code=error, error_message=text)
+    return ShareOffsetsGroup(group_id=group_id, error_code=error, error_message=error.text)
 
 
 def refuse(

@@ -44,10 +44,13 @@ def check_kind(inquiry: Inquiry, group_id: str) -> None:
         raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r} is not a share group")
 
 
-def check_empty(inquiry: Inquiry, group_id: str) -> None:
+def check_empty(inquiry: Inquiry, group_id: str, *, may_be_new: bool = False) -> None:
     """Raise KafkaError if a share group cannot be changed from outside: it has members, or does not exist."""
     check_coordinator(inquiry, group_id)
+    check_kind(inquiry, group_id)
     group = inquiry.broker.shares.groups.get(group_id)
+    if group is None and may_be_new:
+        return
     if group is None:
         raise KafkaError(Code.GROUP_ID_NOT_FOUND, f"there is no share group {group_id!r}")
     if group.members:

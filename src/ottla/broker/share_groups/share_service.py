@@ -189,6 +189,7 @@ class ShareGroupService:
 
     def begin_at(self, key: ShareKey, offset: int) -> None:
         """Let a group begin to read a partition at an offset, whatever it did before."""
+        self.groups.setdefault(key.group_id, ShareGroup(key.group_id))
         self._epochs[key] = self._epochs.get(key, 0) + 1
         self._begin(key).begin(offset)
         self.changed(key)
