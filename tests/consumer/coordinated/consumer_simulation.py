@@ -67,6 +67,12 @@ class ConsumerWorld(World):
             static = self.random.random() < self.static_share
             instance = f"i{self.random.randrange(6)}" if static else None
             kind = Client if self.random.random() < self.classic_share else ConsumerClient
+            # Two that live, of two protocols and one name, would replace each other for ever, as in Kafka.
+            self.clients = [
+                one
+                for one in self.clients
+                if instance is None or one.member.config.instance_id != instance or type(one) is kind
+            ]
             self.clients.append(kind(f"c{self.names}", self, instance))
 
     def grow(self) -> None:

@@ -183,7 +183,8 @@ class BrokerAssignedMember:
         return request
 
     def _due_request(self, now_ms: float) -> MemberRequest | None:
-        self._telling = self.owned, self._topics
+        claimed = self._claimed
+        self._telling = claimed, self._topics
         if self._may_join:
             self._told_owned = self._told_topics = None
             return self._requests.join(self._topics)
@@ -192,7 +193,7 @@ class BrokerAssignedMember:
         return self._requests.heartbeat(
             self._epoch,
             topics=self._topics if self._told_topics != self._topics else None,
-            owned=self._ids_of_owned() if self._told_owned != self.owned else None,
+            owned=self._by_id(claimed) if self._told_owned != claimed else None,
             is_full=self._told_owned is None,
         )
 
@@ -203,10 +204,15 @@ class BrokerAssignedMember:
             return False
         return self._told_owned != self.owned or self._told_topics != self._topics
 
-    def _ids_of_owned(self) -> Target:
+    @property
+    def _claimed(self) -> PartitionSet:
+        """What it has, and what the application is about to take: the broker must not give it to others."""
+        return self.owned if self.change is None else self.owned | self.change.assigned
+
+    def _by_id(self, partitions: PartitionSet) -> Target:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         owned: dict[bytes, list[int]] = {}
-        for item in sorted(self.owned):
+        for item in sorted(partitions):
             owned.setdefault(ids[item.topic], []).append(item.partition)
         return {topic_id: tuple(numbers) for topic_id, numbers in owned.items()}
 
