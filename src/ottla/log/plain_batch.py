@@ -6,7 +6,7 @@ costs a second and 100 MB. Many records at once are written by `ottla.records.bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import crc32c
@@ -72,6 +72,32 @@ def _number(number: int) -> bytes:
 
 def _size(data: Bytes | None) -> bytes:
     return _NULL if data is None else _number(len(data))
+
+
+Header = tuple[bytes, bytes]
+
+
+class HeadedRecord(NamedTuple):
+    """A record with headers."""
+
+    timestamp: int
+    key: Bytes | None
+    value: Bytes | None
+    headers: tuple[Header, ...]
+
+
+def headed_body(records: Sequence[HeadedRecord]) -> BatchBody:
+    """Return records with headers, numbered from 0; timestamps count from the first one."""
+    out = bytearray()
+    base = records[0].timestamp
+    for number, (timestamp, key, value, headers) in enumerate(records):
+        body = bytearray(b"\0" + _varint(timestamp - base) + _number(number))
+        body += _size(key) + (key or b"") + _size(value) + (value or b"") + _number(len(headers))
+        for name, content in headers:
+            body += _number(len(name)) + name + _number(len(content)) + content
+        out += _number(len(body)) + body
+    newest = max(record.timestamp for record in records)
+    return BatchBody(out, len(records), base, newest)
 
 
 def sealed_batch(

@@ -178,7 +178,7 @@ def test_what_creating_a_topic_tells() -> None:
     told = {one.name: one for one in created_configs(described_topic(STARTED, OVERRIDES))}
     assert (told["retention.ms"].value, told["retention.ms"].config_source) == ("1000", 1)
     assert (told["segment.ms"].value, told["segment.ms"].config_source) == ("604800000", 5)
-    assert len(told) == 36
+    assert len(told) == 37
 
 
 def asked(
@@ -203,7 +203,7 @@ def asked(
 @pytest.mark.parametrize("version", range(5))
 def test_answers_can_be_sent_in_every_version(version: int) -> None:
     answer = asked(2, "t", version=version)
-    assert (answer.error_code, len(answer.configs)) == (Code.NONE, 36)
+    assert (answer.error_code, len(answer.configs)) == (Code.NONE, 37)
     one = next(config for config in answer.configs if config.name == "retention.ms")
     assert (one.value, one.read_only, one.is_sensitive) == ("1000", False, False)
     if version == 0:
@@ -218,7 +218,7 @@ def test_answers_can_be_sent_in_every_version(version: int) -> None:
 
 def test_only_the_named_keys_are_told() -> None:
     assert [one.name for one in asked(2, "t", ["retention.ms", "zzz"]).configs] == ["retention.ms"]
-    assert len(asked(2, "t", []).configs) == 36
+    assert len(asked(2, "t", []).configs) == 37
 
 
 def test_the_nameless_broker_is_what_was_set_for_all() -> None:

@@ -30,6 +30,7 @@ OWN_DEFAULTS = {
     "group.share.max.size": "an int in Kafka 4.x",
     "group.share.partition.max.record.locks": "2000 in Kafka 4.x",
 }
+SINCE_4_4 = {"errors.deadletterqueue.group.enable"}
 OWN_RANGES = {
     "group.consumer.migration.policy": "case does not matter",
     "broker.id": "-1 draws a number",
@@ -99,9 +100,10 @@ def as_kafka_writes(row: Setting) -> str | None:
 
 def test_every_topic_setting_of_kafka_is_known_with_its_synonyms_in_order() -> None:
     theirs = definitions("topic")
-    assert TOPIC_SETTINGS.keys() == theirs.keys()
+    assert TOPIC_SETTINGS.keys() - SINCE_4_4 == theirs.keys()
     without = {"read-only": ()}  # the printer's word for a name without an entry
-    for name, row in TOPIC_SETTINGS.items():
+    for name in theirs:
+        row = TOPIC_SETTINGS[name]
         assert row.broker_names == without.get(theirs[name].more, tuple(theirs[name].more.split(",")))
 
 

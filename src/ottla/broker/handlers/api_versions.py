@@ -26,7 +26,7 @@ from ottla.wire.api.api_versions import (
 from ottla.wire.versions import VersionRange
 
 NO_NODE = -1
-FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "share.version": 2, "transaction.version": 2}
 """The features of the cluster, and the level that each has."""
 UNLISTED = frozenset({71, 72})
 """Telemetry of clients: no Kafka lists it without a plugin that takes the metrics, though it answers."""

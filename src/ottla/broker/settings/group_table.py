@@ -66,6 +66,18 @@ GROUP_SETTINGS = table(
             default=True,
             doc="Whether a member may keep a record for longer.",
         ),
+        Setting(
+            "errors.deadletterqueue.topic.name",
+            TEXT,
+            "",
+            "The topic for records that a share group has given up; none without a name.",
+        ),
+        Setting(
+            "errors.deadletterqueue.copy.record.enable",
+            BOOLEAN,
+            default=False,
+            doc="Whether dead letters have key and value of the record, or only say where it is.",
+        ),
         *_times("streams"),
         _int("streams.initial.rebalance.delay.ms", 3_000, "Without effect here.", 0, INT_MAX, "ms"),
         _int("streams.num.standby.replicas", 0, "Without effect here.", 0, 2),

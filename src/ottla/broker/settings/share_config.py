@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.broker.settings.setting import Setting
-from ottla.model.property_table import INT
+from ottla.broker.settings.setting import Setting, UpdateMode
+from ottla.model.property_table import BOOLEAN, INT, TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class ShareConfig:
     record_locks_max: int = 2_000
     sessions_max: int = 2_000
     partition_count: int = 50
+    dead_letter_auto_create: bool = False
+    dead_letter_prefix: str = "dlq."
 
 
 def _row(name: str, target: str, doc: str, least: int, most: int | None = None, unit: str = "") -> Setting:
@@ -73,5 +75,21 @@ SHARE_ROWS = (
         "partition_count",
         "Partitions of __share_group_state when it is created; later changes have no effect.",
         1,
+    ),
+    Setting(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        default=False,
+        doc="Whether the topic for dead letters of a share group is created if it does not exist.",
+        update=UpdateMode.CLUSTER_WIDE,
+        target="shares.dead_letter_auto_create",
+    ),
+    Setting(
+        "errors.deadletterqueue.topic.name.prefix",
+        TEXT,
+        "dlq.",
+        "How the names of topics for dead letters have to begin.",
+        update=UpdateMode.CLUSTER_WIDE,
+        target="shares.dead_letter_prefix",
     ),
 )

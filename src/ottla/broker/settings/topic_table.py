@@ -328,6 +328,7 @@ _HARMLESS_ROWS = (
     _row("leader.replication.throttled.replicas", LIST, (), _UNREPLICATED, pattern=_THROTTLED),
     _row("follower.replication.throttled.replicas", LIST, (), _UNREPLICATED, pattern=_THROTTLED),
     _flag("remote.storage.enable", "Only false: this broker has no remote storage.", choices=("false",)),
+    _flag("errors.deadletterqueue.group.enable", "Whether share groups may write dead letters to the topic."),
     _flag("remote.log.copy.disable", _NOT_REMOTE),
     _flag("remote.log.delete.on.disable", _NOT_REMOTE),
     _long("local.retention.ms", -2, _NOT_REMOTE, "log.local.retention.ms", unit="ms", minimum=-2),

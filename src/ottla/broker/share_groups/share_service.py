@@ -22,6 +22,7 @@ from ottla.broker.share_groups.core.records import (
 )
 from ottla.broker.share_groups.core.sessions import SessionKey, ShareSessions
 from ottla.broker.share_groups.core.share_partition import UNINITIALIZED, SharePartition
+from ottla.broker.share_groups.dead_letters import DeadLetterQueue
 from ottla.broker.share_groups.share_log import ShareLog
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
@@ -48,6 +49,8 @@ class ShareSettings(NamedTuple):
     offset_reset: str
     is_committed: bool
     may_renew: bool
+    dead_letter_topic: str
+    copies_dead: bool
 
 
 class ShareGroupService:
@@ -57,6 +60,7 @@ class ShareGroupService:
         self._store = store
         self._runtime = runtime
         self.log = ShareLog(store, runtime, topics, self._replay, self._snapshot)
+        self._dead_letters = DeadLetterQueue(store, runtime, topics)
         self.sessions = ShareSessions()
         self.groups: dict[str, ShareGroup] = {}
         self._partitions: dict[ShareKey, SharePartition] = {}
@@ -81,6 +85,8 @@ class ShareGroupService:
             str(values["share.auto.offset.reset"]),
             values["share.isolation.level"] == "read_committed",
             bool(values["share.renew.acknowledge.enable"]),
+            str(values["errors.deadletterqueue.topic.name"]),
+            bool(values["errors.deadletterqueue.copy.record.enable"]),
         )
 
     # --- members ----------------------------------------------------------------------------------------
@@ -179,9 +185,17 @@ class ShareGroupService:
 
     def changed(self, key: ShareKey, then: Callable[[Code], None] | None = None) -> None:
         """A partition has changed: store it, and let waiting fetches look again."""
+        self._bury(key)
         self.log.note(key, then)
         for wake in list(self._waiting.get(key, ())):
             wake()
+
+    def _bury(self, key: ShareKey) -> None:
+        """Hand over what the group has given up to its dead-letter queue, if it has one."""
+        partition, settings = self._partitions[key], self.settings(key.group_id)
+        dead, partition.dead = partition.dead, []
+        if dead and settings.dead_letter_topic:
+            self._dead_letters.add(key, settings.dead_letter_topic, dead, copies=settings.copies_dead)
 
     def acquired(self) -> None:
         """Locks were given: look after them."""
