@@ -97,7 +97,7 @@ def test_what_stands_beside_an_authorizer_is_known_without_one(tmp_path: Path) -
     made = BrokerConfig.from_properties({**beside, "log.dirs": str(tmp_path)})
     assert made.ignored == ()
     assert not made.authorizer.is_on
-    with pytest.raises(ConfigError, match=r"kafka.Acl: this broker has no ACLs yet"):
+    with pytest.raises(ConfigError, match=r"kafka.Acl: this broker runs no Java classes"):
         BrokerConfig.from_properties(
             {**beside, "log.dirs": str(tmp_path), "authorizer.class.name": "kafka.Acl"}
         )

@@ -5,8 +5,8 @@
        ├────── leaders: brokers that are up, and the leader of each partition
        ├────── topics, settings: changes of them
        ├────── transactions: the transaction coordinators of all brokers, and the partitions they write to
-       ├────── scram_users: who may log in by SCRAM
        ├────── shares: share groups, whichever broker coordinates them
+       ├────── scram_users, authorizer: who may log in by SCRAM, and who may do what
        ├────── output: connections with answers to write
        └────── memory: what clients can make the process hold, and what happens at the limit
 
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.output import Output
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
@@ -63,6 +64,9 @@ class Cluster:
         self.transactions = TransactionBrokers(self.store)
         self.scram_users = ScramUsers(self.store.catalog)
         self.shares = ShareGroupService(self.store, self.runtime, self.topics)
+        self.authorizer = (
+            Authorizer(config.authorizer, self.store.catalog) if config.authorizer.is_on else None
+        )
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped. Raises StorageError."""

@@ -58,6 +58,7 @@ class Node:
             scram_users=cluster.scram_users,
             shares=cluster.shares,
             sessions=FetchSessions(cluster.memory.sessions, lambda: random.randint(1, SESSION_ID_MAX)),
+            authorizer=cluster.authorizer,
             memory=cluster.memory,
             served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),
         )

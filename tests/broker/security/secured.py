@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ottla.broker.embedded import EmbeddedBroker
+from ottla.client.client_config import SaslMechanism
+from ottla.client.sasl import SaslExchange, sasl_exchange
+from ottla.model.error_codes import Code
 from ottla.security.scram import ALGORITHMS, MECHANISM_NUMBERS, salted_password
 from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
 from tests.broker.wire_client import Client
 from tests.client.certificates import Certificates
 from tests.security.tokens import unsigned_token
@@ -72,3 +78,42 @@ def oauth_token(user: str = USER, seconds: float = 3600) -> str:
     """Return a token without a signature."""
     now_s = time.time()
     return unsigned_token({"sub": user, "iat": now_s, "exp": now_s + seconds})
+
+
+class TokenExchange:
+    """OAUTHBEARER with a token without a signature."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def first(self) -> bytes:
+        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        return b"\x01" if challenge else None
+
+
+def exchange(mechanism: str, user: str = USER, password: str = PASSWORD) -> SaslExchange:
+    if mechanism == "OAUTHBEARER":
+        return TokenExchange(oauth_token(user) if password == PASSWORD else "e30.e30.")
+    return sasl_exchange(SaslMechanism(mechanism), user, password)
+
+
+def log_in(
+    client: Client, mechanism: str, user: str = USER, password: str = PASSWORD
+) -> SaslAuthenticateResponse:
+    """Log in, and return the last answer."""
+    shaken = client.call(SaslHandshakeRequest(mechanism=mechanism))
+    assert (shaken.error_code, shaken.mechanisms) == (Code.NONE, list(MECHANISMS))
+    tokens = exchange(mechanism, user, password)
+    token: bytes | None = tokens.first()
+    while token is not None:
+        answer = client.call(SaslAuthenticateRequest(auth_bytes=token))
+        if answer.error_code:
+            return answer
+        token = tokens.next(answer.auth_bytes)
+    return answer
+
+
+def sasl_client(broker: EmbeddedBroker) -> Client:
+    return Client.of(broker.bootstrap_at("SASL_PLAINTEXT"))

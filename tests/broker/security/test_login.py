@@ -11,64 +11,25 @@ import pytest
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.broker.security.mechanisms import invalid
 from ottla.broker.serving import doorkeeper
-from ottla.client.client_config import SaslMechanism
-from ottla.client.sasl import SaslExchange, sasl_exchange
 from ottla.model.address import parse_addresses
 from ottla.model.error_codes import Code
 from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.metadata import MetadataRequest
-from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
 from tests.broker.security.secured import (
     MECHANISMS,
     PASSWORD,
     USER,
     add_scram_user,
-    oauth_token,
+    exchange,
+    log_in,
     properties,
+    sasl_client,
 )
 from tests.broker.wire_client import Client
 from tests.client.certificates import Certificates
 from tests.waiting import wait_for
-
-
-class TokenExchange:
-    """OAUTHBEARER with a token without a signature."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def first(self) -> bytes:
-        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
-
-    def next(self, challenge: bytes) -> bytes | None:
-        return b"\x01" if challenge else None
-
-
-def exchange(mechanism: str, user: str = USER, password: str = PASSWORD) -> SaslExchange:
-    if mechanism == "OAUTHBEARER":
-        return TokenExchange(oauth_token(user) if password == PASSWORD else "e30.e30.")
-    return sasl_exchange(SaslMechanism(mechanism), user, password)
-
-
-def log_in(
-    client: Client, mechanism: str, user: str = USER, password: str = PASSWORD
-) -> SaslAuthenticateResponse:
-    """Log in, and return the last answer."""
-    shaken = client.call(SaslHandshakeRequest(mechanism=mechanism))
-    assert (shaken.error_code, shaken.mechanisms) == (Code.NONE, list(MECHANISMS))
-    tokens = exchange(mechanism, user, password)
-    token: bytes | None = tokens.first()
-    while token is not None:
-        answer = client.call(SaslAuthenticateRequest(auth_bytes=token))
-        if answer.error_code:
-            return answer
-        token = tokens.next(answer.auth_bytes)
-    return answer
-
-
-def sasl_client(broker: EmbeddedBroker) -> Client:
-    return Client.of(broker.bootstrap_at("SASL_PLAINTEXT"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

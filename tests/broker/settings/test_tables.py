@@ -46,7 +46,7 @@ OWN_RANGES = {
     "leader.replication.throttled.replicas": "a pattern here",
     "follower.replication.throttled.replicas": "a pattern here",
     "remote.storage.enable": "only false",
-    "authorizer.class.name": "none",
+    "authorizer.class.name": "only Kafka's own",
     "ssl.enabled.protocols": "the versions that Python's ssl has",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": "a limit",
     "sasl.oauthbearer.clock.skew.seconds": "a limit",

@@ -125,9 +125,8 @@ class ProduceAttempt:
 
     def serve_in_slices(self, steps: Generator[None, None, None]) -> None:
         """Append in several turns, write after each step, then answer. The connection's next calls wait."""
-        link, call = self._inquiry.link, self._inquiry.call
-        link.hold_back(call)
-        self._reply = partial(link.answer_large, call)
+        self._inquiry.hold_back()
+        self._reply = self._inquiry.reply_large
         done = self._inquiry.broker.runtime.slices.add(self._written_after_each(steps))
         done.add_done_callback(self._fail_if_failed)
 
@@ -143,7 +142,7 @@ class ProduceAttempt:
     def _fail_if_failed(self, done: Future[Any]) -> None:
         error = done.exception()
         if error is not None:
-            self._inquiry.link.fail(self._inquiry.call, error)
+            self._inquiry.fail(error)
 
     def _append(
         self,
@@ -183,7 +182,7 @@ class ProduceAttempt:
     def check_first(self) -> None:
         """Have a thread make the long checks, then append and answer. The connection's next calls wait."""
         inquiry, runtime = self._inquiry, self._inquiry.broker.runtime
-        inquiry.link.hold_back(inquiry.call)
+        inquiry.hold_back()
         work = runtime.loop.run_in_executor(runtime.checkers, _outcomes, [item.check for item in self.checks])
         work.add_done_callback(self._checked)
 
@@ -204,7 +203,7 @@ class ProduceAttempt:
     def admit_first(self) -> None:
         """Have the coordinator admit what begins in a transaction, then append and answer."""
         inquiry, (claims, self.claims) = self._inquiry, (self.claims, [])
-        inquiry.link.hold_back(inquiry.call)
+        inquiry.hold_back()
         producers = {claim.producer for claim in claims}
         if self._transactional_id is None or len(producers) > 1:
             is_nameless = self._transactional_id is None
@@ -295,7 +294,7 @@ def handle(inquiry: Inquiry, request: ProduceRequest) -> ProduceResponse | None:
         return None
     response = attempt.finish()
     if response is None:
-        inquiry.link.learn(inquiry.call, request)
+        inquiry.learn(request)
     return response
 
 

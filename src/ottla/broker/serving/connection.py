@@ -58,12 +58,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._faults = context.faults
         self._output = context.output
         self._security = context.security
+        self._handle_of = context.handle_of
         self.listener = context.security.listener.name
         self.principal = ANONYMOUS
         self.door: Doorkeeper | None = None
         self._receiver = FrameReceiver(frame_bytes_max=context.request_bytes_max)
         self._express = ExpressLane(context.broker, context.faults, context.traffic, self)
-        short_cut = self._express.take
+        short_cut = context.lane_of(self._express)
         session, sasl = context.security.session(), context.security.listener.sasl
         if session is not None and sasl is not None:
             self.door = Doorkeeper(session, sasl, short_cut, self)
@@ -310,12 +311,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         call = inquiry.call
         if not handler.pipelined:
             self._waiting_for = call
+        handle = self._handle_of(handler)
         for division in handler.divisions:
             if division.is_long(call.message):
-                DividedCall(inquiry, handler.handle, division).handle_next()
+                DividedCall(inquiry, handle, division).handle_next()
                 return
         try:
-            response = handler.handle(inquiry, call.message)
+            response = handle(inquiry, call.message)
         except DropConnection:
             raise
         except Exception as error:  # noqa: BLE001 - an error of ours is logged, and answered

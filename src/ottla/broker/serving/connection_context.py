@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.faults import FaultRules
-from ottla.broker.serving.handler import Handler
+from ottla.broker.serving.guard import GuardedLane, guarded
+from ottla.broker.serving.handler import Handle, Handler
 from ottla.broker.serving.output import Output
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.serving.traffic import Traffic
+from ottla.wire.server_connection import ShortCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,16 @@ class ConnectionContext:
     faults: FaultRules
     output: Output
     security: ListenerSecurity
+
+    def handle_of(self, handler: Handler) -> Handle:
+        """Return what handles calls of an API, within what their clients may do."""
+        authorizer = self.broker.authorizer
+        return handler.handle if authorizer is None else partial(guarded, authorizer, handler)
+
+    def lane_of(self, lane: ExpressLane) -> ShortCut:
+        """Return the way into the express lane of a connection."""
+        authorizer = self.broker.authorizer
+        return lane.take if authorizer is None else GuardedLane(lane, authorizer).take
 
     @property
     def request_bytes_max(self) -> int:

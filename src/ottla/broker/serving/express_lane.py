@@ -157,11 +157,15 @@ class ExpressLane:
         else:
             end = len(call.frame) - len(records) - _INT32.size
         if len(self._shapes) >= SHAPES_MAX:
-            self._shapes.clear()
-            self._prefix_ends.clear()
+            self.forget()
         self._shapes[bytes(call.frame[_REST_AT:end])] = shape
         if end not in self._prefix_ends:
             self._prefix_ends.append(end)
+
+    def forget(self) -> None:
+        """Forget all shapes: the next request of each kind goes the general way."""
+        self._shapes.clear()
+        self._prefix_ends.clear()
 
     def take(self, frame: memoryview, sequence: int) -> bool:
         """Stage a frame's request if its shape is known and it is valid. Returns whether it was staged."""

@@ -118,6 +118,14 @@ class Inquiry:
         """Answer after the handler has returned; a thread encodes the answer."""
         self.link.answer_large(self.call, response)
 
+    def hold_back(self) -> None:
+        """Serve the next calls of the connection after this one is answered."""
+        self.link.hold_back(self.call)
+
+    def learn(self, request: ProduceRequest) -> None:
+        """Remember the shape of a produce request for the express lane."""
+        self.link.learn(self.call, request)
+
     def reply_from_thread(
         self, threads: Executor, work: Callable[[], Response], answer_bytes: int = 0
     ) -> None:
@@ -202,6 +210,17 @@ class PartInquiry(Inquiry):
     def reply(self, response: Response) -> None:
         """Answer the part after the handler has returned."""
         self._collect(response)
+
+    def reply_large(self, response: Response) -> None:
+        """Answer the part after the handler has returned."""
+        self._collect(response)
+
+    def hold_back(self) -> None:
+        """Serve the next calls after the whole call is answered."""
+        self._whole.hold_back()
+
+    def learn(self, request: ProduceRequest) -> None:
+        """Do nothing: the shape of a part is not that of a frame."""
 
     def fail(self, error: BaseException) -> None:
         """Answer the whole call with what an error means to the client."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.broker.groups.group_service import GroupService
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.fetch_sessions import FetchSessions
 from ottla.broker.share_groups.share_service import ShareGroupService
@@ -54,6 +55,7 @@ class ServedBroker:
     scram_users  who may log in by SCRAM
     shares      the share groups of the process
     sessions    what clients that fetch again and again have asked for
+    authorizer  who may do what; None: everybody may do everything
     """
 
     broker_id: int
@@ -71,6 +73,7 @@ class ServedBroker:
     scram_users: ScramUsers
     shares: ShareGroupService
     sessions: FetchSessions
+    authorizer: Authorizer | None
     zookeeper_offsets: OffsetsInZooKeeper | None = None
 
     def offsets_of_version_0(self) -> OffsetsInZooKeeper:

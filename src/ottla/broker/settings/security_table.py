@@ -15,15 +15,22 @@ from ottla.model.property_table import BOOLEAN, INT, LIST, LONG, PASSWORD, TEXT,
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 CLIENT_AUTH = ("required", "requested", "none")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+AUTHORIZERS = (
+    "",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
+"""Kafka's own, of all times: what they decide is the same."""
 LISTENER_PREFIX = "listener.name."
 
 
-def _no_authorizer(name: str) -> str:
-    if not name:
+def _known_authorizer(name: str) -> str:
+    if name in AUTHORIZERS:
         return name
     raise ConfigError(
-        f"{name}: this broker has no ACLs yet, and would let in whom an authorizer keeps out; leave it out "
-        "where all may do all. super.users and allow.everyone.if.no.acl.found have no effect then"
+        f"{name}: this broker runs no Java classes, and would let in whom this one keeps out; it has "
+        f"{AUTHORIZERS[1]}"
     )
 
 
@@ -136,8 +143,8 @@ _AUTHORIZER_ROWS = (
         "authorizer.class.name",
         TEXT,
         "",
-        "Refused: this broker has no ACLs yet. Everybody who gets in may do everything.",
-        check=_no_authorizer,
+        "Kafka's authorizer; its ACLs then say who may do what. Without one everybody may do everything.",
+        check=_known_authorizer,
     ),
     _row("super.users", TEXT, "", "Who may do everything, as User:ann;User:bob."),
     _row(
