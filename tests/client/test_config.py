@@ -41,9 +41,9 @@ def test_an_unknown_name_tells_the_nearest() -> None:
 
 
 def test_a_name_of_another_client_tells_what_to_write_here() -> None:
-    with pytest.raises(ConfigError, match=r"PEM files here: ssl.ca.location"):
-        ClientConfig.from_properties({"bootstrap.servers": "a:1", "ssl.truststore.location": "x.jks"})
-    with pytest.raises(ConfigError, match=r"sasl.username and sasl.password"):
+    with pytest.raises(ConfigError, match=r"give ssl.ca.location"):
+        ClientConfig.from_properties({"bootstrap.servers": "a:1", "ssl_cafile": "x.pem"})
+    with pytest.raises(ConfigError, match=r"sasl.jaas.config: it must be: class of a login module"):
         ClientConfig.from_properties({"bootstrap.servers": "a:1", "sasl_jaas_config": "…"})
 
 

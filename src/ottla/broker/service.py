@@ -17,6 +17,7 @@ from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.settings.broker_config import BrokerConfig
+from ottla.broker.settings.security_settings import SecurityProtocol
 from ottla.broker.storage.housekeeping import CoordinatorUpkeep, Housekeeping
 from ottla.broker.storage.partition import NO_LEADER, Partition
 from ottla.broker.storage.topic_changes import Failed
@@ -70,7 +71,9 @@ class BrokerService:
 
     async def start(self) -> None:
         """Listen on all nodes, and register them. Raises OttlaError; then nothing is left running."""
-        _warn_of_open_address(self.config.host)
+        for listener in self.config.listeners:
+            if listener.protocol is SecurityProtocol.PLAINTEXT:
+                _warn_of_open_address(listener.host)
         try:
             for node in self.nodes.values():
                 await node.listen()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
-from ottla.client.client_config import SecurityConfig
+from ottla.client.client_config import SaslMechanism, SecurityConfig
 from ottla.client.clock import Deadline
 from ottla.client.link import Link
 from ottla.client.sasl import sasl_exchange
+from ottla.client.tokens import token_for
 from ottla.model.error_codes import Code
 from ottla.model.errors import AuthenticationFailed, ConnectionLost, KafkaError, LocalProtocolError
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
@@ -35,7 +36,8 @@ def authenticate(link: Link, security: SecurityConfig, versions: PeerVersions, d
         raise AuthenticationFailed(f"{link.peer}: {error}; SASL needs 0.10 or later") from error
     answer = _call(link, handshake, version, deadline)
     _check_handshake(link, answer, security)
-    exchange = sasl_exchange(security.mechanism, security.username, security.password)
+    secret = token_for(security) if security.mechanism is SaslMechanism.OAUTHBEARER else security.password
+    exchange = sasl_exchange(security.mechanism, security.username, secret)
     token: bytes | None = exchange.first()
     lifetime_ms = 0
     while token is not None:

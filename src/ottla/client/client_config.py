@@ -10,72 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Self
 
+from ottla.client.security_config import (
+    SECURITY_PROPERTIES,
+    SaslMechanism,
+    SecurityConfig,
+    SecurityProtocol,
+    security_config,
+)
 from ottla.model.address import Address, parse_addresses
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import (
     BOOLEAN,
     INT,
-    PASSWORD,
     TEXT,
     TEXTS,
-    UPPER_TEXT,
     Property,
     parse_properties,
 )
 from ottla.wire.versions import pinned
 
-
-class SecurityProtocol(StrEnum):
-    """The protocol of a listener."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
-        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether a user name and a password are needed."""
-        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
-
-
-class SaslMechanism(StrEnum):
-    """The SASL mechanism."""
-
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-
-
-@dataclass(frozen=True, slots=True)
-class SecurityConfig:
-    """TLS and SASL. The repr has no passwords."""
-
-    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    ca_location: str = ""
-    certificate_location: str = ""
-    key_location: str = ""
-    key_password: str = field(default="", repr=False)
-    checks_host_name: bool = True
-    mechanism: SaslMechanism = SaslMechanism.PLAIN
-    username: str = ""
-    password: str = field(default="", repr=False)
-
-    def __post_init__(self) -> None:
-        if self.protocol.has_sasl and not (self.username and self.password):
-            raise ConfigError(f"security.protocol={self.protocol} needs sasl.username and sasl.password")
-        if self.key_location and not self.certificate_location:
-            raise ConfigError(
-                "ssl.key.location is the key of a certificate: give ssl.certificate.location too"
-            )
+__all__ = ["CLIENT_PROPERTIES", "ClientConfig", "SaslMechanism", "SecurityConfig", "SecurityProtocol"]
 
 
 def _pin(version: str) -> str:
@@ -164,46 +120,22 @@ CLIENT_PROPERTIES: tuple[Property, ...] = (
         check=_pin,
     ),
     Property(
-        "security.protocol",
-        UPPER_TEXT,
-        SecurityProtocol.PLAINTEXT,
-        "The protocol of the brokers' listener.",
-        choices=tuple(SecurityProtocol),
-        check=SecurityProtocol,
-    ),
-    Property("ssl.ca.location", TEXT, "", "Certificates that we trust (PEM); those of the system if unset."),
-    Property("ssl.certificate.location", TEXT, "", "Our own certificate (PEM), if brokers require it."),
-    Property("ssl.key.location", TEXT, "", "Its key (PEM), if it is not in the same file."),
-    Property("ssl.key.password", PASSWORD, "", "The password of the key."),
-    Property(
-        "ssl.endpoint.identification.algorithm",
+        "client.dns.lookup",
         TEXT,
-        "https",
-        "https: the certificate must name the host that we connect to. Empty or none: it need not.",
-        field="ssl_endpoint_identification",
-        choices=("https", "none", ""),
+        "use_all_dns_ips",
+        "All addresses of a host are tried, one after the other.",
+        choices=("use_all_dns_ips",),
     ),
-    Property(
-        "sasl.mechanism",
-        UPPER_TEXT,
-        SaslMechanism.PLAIN,
-        "The SASL mechanism.",
-        synonyms=("sasl.mechanisms",),
-        choices=tuple(SaslMechanism),
-        check=SaslMechanism,
-    ),
-    Property("sasl.username", TEXT, "", "The user.", synonyms=("sasl.plain.username",)),
-    Property("sasl.password", PASSWORD, "", "The user's password.", synonyms=("sasl.plain.password",)),
+    *SECURITY_PROPERTIES,
 )
 
-_PEM = "certificates are PEM files here: ssl.ca.location, ssl.certificate.location, ssl.key.location"
 FOREIGN_PROPERTIES: Mapping[str, str] = {
-    "sasl.jaas.config": "give sasl.username and sasl.password",
-    "ssl.truststore.location": _PEM,
-    "ssl.truststore.password": _PEM,
-    "ssl.keystore.location": _PEM,
-    "ssl.keystore.password": _PEM,
-    "ssl.cafile": _PEM,
+    "ssl.cafile": "give ssl.ca.location",
+    "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use SCRAM or OAUTHBEARER",
+    "sasl.client.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider",
+    "sasl.login.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider, or "
+    "sasl.oauthbearer.token.endpoint.url",
+    "metrics.recording.level": "clients here have `metrics` and no levels",
     "api.version": "for a broker before 0.10 set broker.version; later brokers are asked for their versions",
 }
 """Settings of other clients, and what to use instead."""
@@ -227,7 +159,7 @@ class ClientConfig:
     socket_send_buffer_bytes: int = -1
     allow_auto_create_topics: bool = True
     broker_version: str = ""
-    security: SecurityConfig = SecurityConfig()
+    security: SecurityConfig = field(default_factory=SecurityConfig)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -240,18 +172,4 @@ class ClientConfig:
         if not values["bootstrap"]:
             raise ConfigError("bootstrap.servers is not set: give HOST:PORT of one or more brokers")
         own = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
-        return cls(**own, security=_security(values))
-
-
-def _security(values: Mapping[str, Any]) -> SecurityConfig:
-    return SecurityConfig(
-        protocol=values["security_protocol"],
-        ca_location=values["ssl_ca_location"],
-        certificate_location=values["ssl_certificate_location"],
-        key_location=values["ssl_key_location"],
-        key_password=values["ssl_key_password"],
-        checks_host_name=values["ssl_endpoint_identification"] == "https",
-        mechanism=values["sasl_mechanism"],
-        username=values["sasl_username"],
-        password=values["sasl_password"],
-    )
+        return cls(**own, security=security_config(values))

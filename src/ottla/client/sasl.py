@@ -41,7 +41,9 @@ class SaslExchange(Protocol):
 
 
 def sasl_exchange(mechanism: SaslMechanism, username: str, password: str) -> SaslExchange:
-    """The exchange of a mechanism."""
+    """The exchange of a mechanism; the password of OAUTHBEARER is a token."""
+    if mechanism is SaslMechanism.OAUTHBEARER:
+        return TokenExchange(password)
     if mechanism is SaslMechanism.PLAIN:
         return PlainExchange(username, password)
     algorithm = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}[mechanism]
@@ -61,6 +63,21 @@ class PlainExchange:
     def next(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - the server has nothing to say
         """None: the login is done."""
         return None
+
+
+class TokenExchange:
+    """Shows a token (RFC 7628); only TLS hides it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def first(self) -> bytes:
+        """The token."""
+        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """None: the login is done; after an error of the broker the message that lets it refuse."""
+        return b"\x01" if challenge else None
 
 
 class ScramExchange:

@@ -1,4 +1,4 @@
-"""TLS with the standard library and PEM files: trusted certificates, our own, and errors with remedies."""
+"""TLS with the standard library, PEM files and key stores: what is trusted, our own, errors with remedies."""
 
 from __future__ import annotations
 
@@ -6,17 +6,29 @@ import ssl
 
 from ottla.client.client_config import SecurityConfig
 from ottla.model.errors import AuthenticationFailed, BrokerUnreachable, ConfigError, OttlaError
+from ottla.security.key_stores import load_own, read_store, trust
 
 
 def tls_context(security: SecurityConfig) -> ssl.SSLContext:
     """A new context for each connection, so that renewed certificates are used. Raises ConfigError."""
+    if security.trust_store is not None:
+        return _with_stores(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), security)
     try:
         context = ssl.create_default_context(cafile=security.ca_location or None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"ssl.ca.location={security.ca_location}: {error}; it must be a PEM file of certificates"
         ) from error
+    return _with_stores(context, security)
+
+
+def _with_stores(context: ssl.SSLContext, security: SecurityConfig) -> ssl.SSLContext:
+    """Give a context what it trusts and its own certificate."""
     context.check_hostname = security.checks_host_name
+    if security.trust_store is not None:
+        trust(context, read_store(security.trust_store), security.trust_store.prefix)
+    if security.key_store is not None:
+        load_own(context, read_store(security.key_store), security.key_store.prefix)
     if security.certificate_location:
         key = security.key_location or security.certificate_location
         try:

@@ -1,0 +1,252 @@
+"""TLS and SASL of a client: the settings of Java (stores, JAAS texts) and those of librdkafka (PEM files).
+
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ottla.model.errors import ConfigError
+from ottla.model.property_table import PASSWORD, TEXT, UPPER_TEXT, Kind, Property
+from ottla.security.jaas import parse_jaas
+from ottla.security.key_stores import StoreSettings
+
+
+class SecurityProtocol(StrEnum):
+    """The protocol of a listener."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether a user name and a password are needed."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+class SaslMechanism(StrEnum):
+    """The SASL mechanism."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+TokenProvider = Callable[[], str]
+"""Returns the token for a login by OAUTHBEARER. It is called for every login, in any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where tokens are got for the credentials of a client (OIDC). The repr has no secrets."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """TLS and SASL. The repr has no passwords."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    ca_location: str = ""
+    certificate_location: str = ""
+    key_location: str = ""
+    key_password: str = field(default="", repr=False)
+    checks_host_name: bool = True
+    mechanism: SaslMechanism = SaslMechanism.PLAIN
+    username: str = ""
+    password: str = field(default="", repr=False)
+    key_store: StoreSettings | None = None
+    trust_store: StoreSettings | None = None
+    token_provider: TokenProvider | None = field(default=None, repr=False, compare=False)
+    token_endpoint: TokenEndpoint | None = None
+
+    def __post_init__(self) -> None:
+        is_token = self.mechanism is SaslMechanism.OAUTHBEARER
+        if self.protocol.has_sasl and is_token and not (self.token_provider or self.token_endpoint):
+            raise ConfigError(
+                "sasl.mechanism=OAUTHBEARER needs sasl.oauth.token.provider, a function that returns tokens, "
+                "or sasl.oauthbearer.token.endpoint.url with the client's id and secret"
+            )
+        if self.protocol.has_sasl and not is_token and not (self.username and self.password):
+            raise ConfigError(
+                f"security.protocol={self.protocol} needs sasl.username and sasl.password, or "
+                "sasl.jaas.config"
+            )
+        if self.key_location and not self.certificate_location:
+            raise ConfigError(
+                "ssl.key.location is the key of a certificate: give ssl.certificate.location too"
+            )
+
+
+def _callable(value: object) -> TokenProvider:
+    if callable(value):
+        return value
+    raise ValueError
+
+
+CALLABLE = Kind("class", _callable, "a function that returns a text")
+
+SECURITY_PROPERTIES: tuple[Property, ...] = (
+    Property(
+        "security.protocol",
+        UPPER_TEXT,
+        SecurityProtocol.PLAINTEXT,
+        "The protocol of the brokers' listener.",
+        choices=tuple(SecurityProtocol),
+        check=SecurityProtocol,
+    ),
+    Property("ssl.ca.location", TEXT, "", "Certificates that we trust (PEM); those of the system if unset."),
+    Property("ssl.certificate.location", TEXT, "", "Our own certificate (PEM), if brokers require it."),
+    Property("ssl.key.location", TEXT, "", "Its key (PEM), if it is not in the same file."),
+    Property("ssl.key.password", PASSWORD, "", "The password of the key."),
+    Property("ssl.truststore.type", UPPER_TEXT, "JKS", "Java's form of ssl.ca.location: PEM, PKCS12 or JKS."),
+    Property("ssl.truststore.location", TEXT, "", "The store with the certificates that we trust."),
+    Property("ssl.truststore.password", PASSWORD, "", "The password of that store."),
+    Property("ssl.truststore.certificates", PASSWORD, "", "Certificates that we trust, as PEM text."),
+    Property(
+        "ssl.keystore.type", UPPER_TEXT, "JKS", "Java's form of ssl.certificate.location: PEM, PKCS12 or JKS."
+    ),
+    Property("ssl.keystore.location", TEXT, "", "The store with our own key and certificate."),
+    Property("ssl.keystore.password", PASSWORD, "", "The password of that store."),
+    Property("ssl.keystore.key", PASSWORD, "", "Our own key, as PEM text."),
+    Property("ssl.keystore.certificate.chain", PASSWORD, "", "Our own certificate, as PEM text."),
+    Property(
+        "ssl.endpoint.identification.algorithm",
+        TEXT,
+        "https",
+        "https: the certificate must name the host that we connect to. Empty or none: it need not.",
+        field="ssl_endpoint_identification",
+        choices=("https", "none", ""),
+    ),
+    Property(
+        "sasl.mechanism",
+        UPPER_TEXT,
+        SaslMechanism.PLAIN,
+        "The SASL mechanism.",
+        synonyms=("sasl.mechanisms",),
+        choices=tuple(SaslMechanism),
+        check=SaslMechanism,
+    ),
+    Property("sasl.username", TEXT, "", "The user.", synonyms=("sasl.plain.username",)),
+    Property("sasl.password", PASSWORD, "", "The user's password.", synonyms=("sasl.plain.password",)),
+    Property(
+        "sasl.jaas.config",
+        PASSWORD,
+        "",
+        "Java's form of the user and the password, for PLAIN, SCRAM and OAUTHBEARER.",
+    ),
+    Property(
+        "sasl.oauth.token.provider",
+        CALLABLE,
+        None,
+        "A function that returns a token for OAUTHBEARER; it is called for every login.",
+    ),
+    Property(
+        "sasl.oauthbearer.token.endpoint.url",
+        TEXT,
+        "",
+        "Where tokens are got for the client's id and secret (OIDC, client credentials): https or http.",
+    ),
+    Property(
+        "sasl.oauthbearer.client.credentials.client.id",
+        TEXT,
+        "",
+        "The client's id.",
+        synonyms=("sasl.oauthbearer.client.id",),
+    ),
+    Property(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        PASSWORD,
+        "",
+        "The client's secret.",
+        synonyms=("sasl.oauthbearer.client.secret",),
+    ),
+    Property("sasl.oauthbearer.scope", TEXT, "", "The scope of the token."),
+)
+
+_LOGIN_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+
+
+def security_config(values: Mapping[str, Any]) -> SecurityConfig:
+    """Return what parsed settings mean. Raises ConfigError."""
+    options = _jaas_options(values["sasl_jaas_config"], values["sasl_mechanism"])
+    return SecurityConfig(
+        protocol=values["security_protocol"],
+        ca_location=values["ssl_ca_location"],
+        certificate_location=values["ssl_certificate_location"],
+        key_location=values["ssl_key_location"],
+        key_password=values["ssl_key_password"],
+        checks_host_name=values["ssl_endpoint_identification"] == "https",
+        mechanism=values["sasl_mechanism"],
+        username=values["sasl_username"] or options.get("username", ""),
+        password=values["sasl_password"] or options.get("password", ""),
+        key_store=_store(
+            "ssl.keystore",
+            values,
+            key=values["ssl_keystore_key"],
+            certificates=values["ssl_keystore_certificate_chain"],
+            key_password=values["ssl_key_password"],
+        ),
+        trust_store=_store("ssl.truststore", values, certificates=values["ssl_truststore_certificates"]),
+        token_provider=values["sasl_oauth_token_provider"],
+        token_endpoint=_endpoint(values, options),
+    )
+
+
+def _store(prefix: str, values: Mapping[str, Any], **more: str) -> StoreSettings | None:
+    field_prefix = prefix.replace(".", "_")
+    store = StoreSettings(
+        prefix,
+        values[f"{field_prefix}_type"],
+        values[f"{field_prefix}_location"],
+        values[f"{field_prefix}_password"],
+        **more,
+    )
+    return store if store.is_set else None
+
+
+def _jaas_options(text: str, mechanism: SaslMechanism) -> Mapping[str, str]:
+    if not text:
+        return {}
+    module = parse_jaas(text)
+    allowed = _LOGIN_MODULES.get(module.simple_name)
+    if allowed is None:
+        raise ConfigError(
+            f"sasl.jaas.config: {module.simple_name} is not known here; known are {', '.join(_LOGIN_MODULES)}"
+        )
+    if mechanism.value not in allowed:
+        raise ConfigError(f"sasl.jaas.config: {module.simple_name} is not for sasl.mechanism={mechanism}")
+    return module.options
+
+
+def _endpoint(values: Mapping[str, Any], options: Mapping[str, str]) -> TokenEndpoint | None:
+    url = values["sasl_oauthbearer_token_endpoint_url"]
+    if not url:
+        return None
+    if not url.startswith(("https://", "http://")):
+        raise ConfigError(f"sasl.oauthbearer.token.endpoint.url={url}: it must begin with https: or http:")
+    client_id = values["sasl_oauthbearer_client_credentials_client_id"] or options.get("clientId", "")
+    secret = values["sasl_oauthbearer_client_credentials_client_secret"] or options.get("clientSecret", "")
+    if not client_id or not secret:
+        raise ConfigError("sasl.oauthbearer.token.endpoint.url needs the client's id and secret")
+    return TokenEndpoint(url, client_id, secret, values["sasl_oauthbearer_scope"] or options.get("scope", ""))
