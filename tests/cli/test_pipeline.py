@@ -20,7 +20,6 @@ from ottla import EmbeddedBroker, Producer
 from ottla.model.errors import ConfigError
 from tests.cli.kafka.conftest import ours
 from tests.waiting import wait_for
-from tools.peer_cache import SPARK_AVRO, Unavailable, maven_jar
 
 WAIT_S = 200
 FORM = """
@@ -189,11 +188,6 @@ def test_a_range_is_told_before_it_is_read(broker: EmbeddedBroker, file: Path) -
 
 @pytest.mark.timeout(500)
 def test_avro_of_a_registry_over_a_range(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """With Spark's own package, which a pip install of it lacks."""
-    try:
-        jar = maven_jar(SPARK_AVRO)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     broker.create_topic("avro", 1)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(4):
@@ -220,11 +214,12 @@ def test_avro_of_a_registry_over_a_range(broker: EmbeddedBroker, tmp_path: Path)
         [dead_letters]
         path = "{tmp_path}/refused"
     """)
-    words = ("--offline", "--master", "local[1]", "--set", f"spark.jars={jar}", "--format", "tsv")
+    words = ("--offline", "--master", "local[1]", "--format", "tsv")
     output, errors = (ended := command("run", file, *words)).communicate(timeout=WAIT_S)
     assert ended.returncode == 0, errors
     assert output == "topic\tpartition\tfrom\tto\trecords\navro\t0\t0\t5\t5\n"
     rows = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("offset").to_pylist()
     assert [(row["id"], row["text"]) for row in rows] == [(number, "x") for number in range(4)]
     (refused,) = DeltaTable(tmp_path / "refused").to_pyarrow_table().to_pylist()
-    assert (refused["offset"], refused["reason"]) == (4, "not avro of the schema")
+    assert refused["offset"] == 4
+    assert "it ends in the middle of a field" in refused["reason"]

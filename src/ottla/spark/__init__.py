@@ -23,11 +23,25 @@ from ottla.spark.session import check_installed, session
 if TYPE_CHECKING:
     from ottla.spark.landing import land, land_stream
     from ottla.spark.pipeline.pipeline import Pipeline
+    from ottla.spark.typed import from_avro, from_json_schema, from_protobuf
 
-__all__ = ["Lag", "Pipeline", "lag", "land", "land_stream", "session"]
+__all__ = [
+    "Lag",
+    "Pipeline",
+    "from_avro",
+    "from_json_schema",
+    "from_protobuf",
+    "lag",
+    "land",
+    "land_stream",
+    "session",
+]
 
 _LOADED_AT_FIRST_USE = {
     "Pipeline": "ottla.spark.pipeline.pipeline",
+    "from_avro": "ottla.spark.typed",
+    "from_json_schema": "ottla.spark.typed",
+    "from_protobuf": "ottla.spark.typed",
     "land": "ottla.spark.landing",
     "land_stream": "ottla.spark.landing",
 }

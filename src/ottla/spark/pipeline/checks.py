@@ -21,8 +21,9 @@ from ottla.spark.cluster import SparkCluster
 from ottla.spark.data_source import schema_of
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
+from ottla.spark.pipeline.decode_form import Decode
 from ottla.spark.pipeline.decoding import schema_now
-from ottla.spark.pipeline.form import Decode, PipelineForm, SinkForm, SinkFormat
+from ottla.spark.pipeline.form import PipelineForm, SinkForm, SinkFormat
 from ottla.spark.pipeline.functions import loaded
 from ottla.spark.pipeline.sinks import topic_options
 from ottla.spark.pipeline.spans import Spans

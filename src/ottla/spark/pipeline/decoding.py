@@ -1,21 +1,29 @@
-"""Decodes values: bytes → text or a struct; and marks records that cannot be decoded.
+"""Decodes keys and values: bytes → text or a struct; and marks records that cannot be decoded.
 
-Until they are split off, decoded rows have two more columns: RAW, the original value, and REASON, which is
-null for a row that was decoded.
+Until they are split off, decoded rows have three more columns: RAW and RAW_KEY, the original value and key,
+and REASON, which is null for a row that was decoded.
 """
 
 from __future__ import annotations
 
-import json
 import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType, _parse_datatype_string
 
 from ottla.model.errors import ConfigError
-from ottla.spark.pipeline.form import CAN_FAIL, Decode, Decoding, PipelineForm
+from ottla.schemas.decoded import Decoder
+from ottla.schemas.json_values import reason
+from ottla.schemas.msgpack import MsgpackDecoder
+from ottla.schemas.registry import schemas_at
+from ottla.spark import typed
+from ottla.spark.pipeline.decode_form import Decode, Decoding
+from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.state import PipelineState
 
 if TYPE_CHECKING:
@@ -23,75 +31,97 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RAW, REASON = "_raw", "_reason"
+RAW, RAW_KEY, REASON = "_raw", "_raw_key", "_reason"
 _CORRUPT = "_corrupt_record"
-_SOUND = "_sound"
 _SAMPLED = 1000
-_CLASSES = {
-    Decoding.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
-    Decoding.PROTOBUF: "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst",
-}
+_SHOWN = 200
 
 
 def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataFrame:
-    """The rows with decoded values.
+    """The rows with decoded keys and values.
 
-    A record that cannot be decoded ends the query, unless refused ones are kept.
+    A record that cannot be decoded ends the query with its place and the reason, unless refused ones are
+    kept.
     """
-    rows = records.withColumn(RAW, F.col("value")).withColumn(REASON, F.lit(None).cast("string"))
+    rows = records.withColumn(RAW, F.col("value")).withColumn(RAW_KEY, F.col("key"))
+    rows = rows.withColumn(REASON, F.lit(None).cast("string"))
+    for name, how in (("key", decode.of_key()), ("value", decode)):
+        rows = _with_column(rows, name, how)
+    if keeps_refused or not decode.can_fail:
+        return rows
+    place = F.concat(F.col("topic"), F.lit("-"), "partition", F.lit(" at offset "), "offset", F.lit(": "))
+    told = F.concat(place, REASON, F.lit("; it is "), F.substring(_text(F.col(RAW)), 1, _SHOWN))
+    return rows.withColumn(
+        "value", F.when(F.col(REASON).isNotNull(), F.raise_error(told)).otherwise(F.col("value"))
+    )
+
+
+def _text(column: Column) -> Column:
+    """Bytes as text; what is not UTF-8 becomes U+FFFD, since a table with such text cannot be read."""
+    return F.make_valid_utf8(column.cast("string"))
+
+
+def _with_column(rows: DataFrame, name: str, decode: Decode) -> DataFrame:
+    """The rows with one decoded column; a reason is added where there was none."""
+    column = F.col(name)
     if decode.format is Decoding.BINARY:
         return rows
-    rows = rows.withColumn("key", F.col("key").cast("string"))
     if decode.format is Decoding.STRING:
-        return rows.withColumn("value", F.col("value").cast("string"))
-    mode = "PERMISSIVE" if keeps_refused else "FAILFAST"
-    if decode.format is Decoding.JSON:
-        return _with_json(rows, decode.schema, mode)
-    check_class_path(records.sparkSession, decode.format)
-    value = F.expr(f"substring(value, {decode.skip_bytes + 1})") if decode.skip_bytes else F.col("value")
-    made = rows.withColumn("value", _from_bytes(value, decode, mode))
-    # What cannot be decoded is null, or a struct of nulls; a sound one of Avro always has a field more.
-    nothing = F.col("value").isNull() | (F.to_json(F.struct("value")).isin("{}", '{"value":{}}'))
-    is_some = F.length(RAW) > decode.skip_bytes  # no bytes at all are a message of protobuf, with defaults
-    refused = nothing & (is_some if decode.format is Decoding.PROTOBUF else F.col(RAW).isNotNull())
-    reason = F.when(refused, F.lit(f"not {decode.format} of {decode.message or 'the schema'}"))
-    made = made.withColumn(REASON, reason)
-    is_marked = decode.format is Decoding.AVRO and isinstance(made.schema["value"].dataType, StructType)
-    return made.withColumn("value", F.col("value").dropFields(_SOUND)) if is_marked else made
+        return rows.withColumn(name, _text(column))
+    where = "" if name == "value" else f"{name}: "
+    if decode.format in {Decoding.JSON, Decoding.CSV}:
+        return _with_text(rows, name, decode, where)
+    made = "_made"
+    rows = rows.withColumn(made, typed.with_reason(column, decoder_of(decode)))
+    told = F.when(F.col(f"{made}.reason").isNotNull(), F.concat(F.lit(where), f"{made}.reason"))
+    rows = rows.withColumn(name, F.col(f"{made}.value")).withColumn(REASON, F.coalesce(F.col(REASON), told))
+    return rows.drop(made)
 
 
-def _with_json(rows: DataFrame, schema: str, mode: str) -> DataFrame:
-    text = F.col(RAW).cast("string")
-    if mode == "FAILFAST":
-        return rows.withColumn("value", F.from_json(text, schema, {"mode": mode}))
-    options = {"mode": mode, "columnNameOfCorruptRecord": _CORRUPT}
-    made = rows.withColumn("value", F.from_json(text, f"{schema}, {_CORRUPT} string", options))
-    refused = F.col(RAW).isNotNull() & (F.col("value").isNull() | F.col(f"value.{_CORRUPT}").isNotNull())
-    reason = F.when(refused, F.lit(f"not JSON with the fields {schema}"))
-    return made.withColumn(REASON, reason).withColumn("value", F.col("value").dropFields(_CORRUPT))
+def _with_text(rows: DataFrame, name: str, decode: Decode, where: str) -> DataFrame:
+    """Decoded by Spark itself. The exact reason is found later, for refused records only."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    given, text = F.col(name), _text(F.col(name))
+    schema = f"{decode.schema}, {_CORRUPT} string"
+    parse = F.from_json if decode.format is Decoding.JSON else F.from_csv
+    rows = rows.withColumn("_given", given).withColumn(name, parse(text, schema, options))
+    refused = F.col("_given").isNotNull() & (F.col(name).isNull() | F.col(f"{name}.{_CORRUPT}").isNotNull())
+    told = F.when(refused, F.lit(f"{where}not {decode.format.upper()} with the fields {decode.schema}"))
+    rows = rows.withColumn(REASON, F.coalesce(F.col(REASON), told)).drop("_given")
+    return rows.withColumn(name, F.col(name).dropFields(_CORRUPT))
 
 
-def _from_bytes(value: Column, decode: Decode, mode: str) -> Column:
+def explained(decode: Decode) -> Column:
+    """The reason of a refused record: field, position and text where they can be told."""
+    if decode.format is not Decoding.JSON or not decode.schema:
+        return F.col(REASON)
+    kind = to_arrow_type(_parse_datatype_string(decode.schema), timezone="UTC")
+
+    def tell(values: pa.Array) -> pa.Array:
+        told = [None if value is None else reason(value, kind) for value in values.to_pylist()]
+        return pa.array(told, pa.string())
+
+    found = typed.arrow_function(tell, "string")(F.col(RAW))
+    return F.when(F.startswith(F.col(REASON), F.lit("not JSON")), F.coalesce(found, F.col(REASON))).otherwise(
+        F.col(REASON)
+    )
+
+
+def decoder_of(decode: Decode) -> Decoder:
+    """The decoder that runs in the executors. Raises ConfigError."""
+    place = decode.registry
+    registry = (
+        schemas_at(place.url, username=place.username, password=place.password, token=place.token)
+        if place.url
+        else ""
+    )
     if decode.format is Decoding.AVRO:
-        from pyspark.sql.avro.functions import from_avro
-
-        schema = decode.schema or _file(decode.schema_file).decode()
-        return from_avro(value, schema, {"mode": mode, "avroSchema": marked(schema)})
-    from pyspark.sql.protobuf.functions import from_protobuf
-
-    descriptors = _file(decode.schema_file)
-    return from_protobuf(value, decode.message, options={"mode": mode}, binaryDescriptorSet=descriptors)
-
-
-def marked(schema: str) -> str:
-    """The Avro reader schema with one more field, whose default is true. Raises ConfigError."""
-    try:
-        schema_json = json.loads(schema)
-    except ValueError as error:
-        raise ConfigError(f"[decode] schema of avro: JSON is wanted; {error}") from None
-    if isinstance(schema_json, dict) and schema_json.get("type") == "record":
-        schema_json["fields"] = [*schema_json["fields"], {"name": _SOUND, "type": "boolean", "default": True}]
-    return json.dumps(schema_json)
+        schema = decode.schema or (_file(decode.schema_file).decode() if decode.schema_file else "")
+        return typed.avro_decoder(schema, registry, decode.subject, decode.skip_bytes)
+    if decode.format is Decoding.PROTOBUF:
+        data = _file(decode.schema_file) if decode.schema_file else b""
+        return typed.protobuf_decoder(decode.message, data, registry, decode.subject, decode.skip_bytes)
+    return MsgpackDecoder(to_arrow_type(_parse_datatype_string(decode.schema), timezone="UTC"))
 
 
 def _file(path: str) -> bytes:
@@ -99,21 +129,6 @@ def _file(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"[decode] schema_file={path}: {error}") from None
-
-
-def check_class_path(spark: SparkSession, decoding: Decoding) -> None:
-    """Raise ConfigError that names the missing Spark package: PySpark's wheel does not contain it."""
-    jvm: Any = spark._jvm  # there is no other way to ask
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(_CLASSES[decoding])
-    except Exception as error:  # Py4J's, for Java's ClassNotFoundException
-        scala = jvm.scala.util.Properties.versionNumberString().rpartition(".")[0]
-        package = f"org.apache.spark:spark-{decoding}_{scala}:{spark.version}"
-        raise ConfigError(
-            f"[decode] format={decoding} needs Spark's package {package}: give it with --packages to"
-            " spark-submit or `ottla pipeline run`, or as spark.jars.packages before the session starts"
-        ) from error
 
 
 # --- JSON whose schema is not given
@@ -135,7 +150,7 @@ def with_schema(form: PipelineForm, spark: SparkSession, state: PipelineState | 
     if schema is None:
         schema = state.pin_schema(_inferred(form, spark))
         log.info("values are %s from now on, says %s", schema, state.path)
-    return Decode(decode.format, schema)
+    return replace(decode, schema=schema)
 
 
 def schema_now(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> Decode:
@@ -143,7 +158,7 @@ def schema_now(form: PipelineForm, spark: SparkSession, state: PipelineState | N
     decode = form.decode
     if not decode.is_inferred:
         return decode
-    return Decode(decode.format, (state.schema() if state is not None else None) or _inferred(form, spark))
+    return replace(decode, schema=(state.schema() if state is not None else None) or _inferred(form, spark))
 
 
 def _inferred(form: PipelineForm, spark: SparkSession) -> str:
@@ -164,4 +179,4 @@ def _inferred(form: PipelineForm, spark: SparkSession) -> str:
 
 def can_be_refused(form: PipelineForm) -> bool:
     """Whether a record may fail to decode."""
-    return form.dead_letters is not None and (form.decode.format in CAN_FAIL or bool(form.transform.arrow))
+    return form.dead_letters is not None and (form.decode.can_fail or bool(form.transform.arrow))

@@ -9,8 +9,11 @@ start = "earliest"                    of a new stream: see `ranges`
 maxOffsetsPerTrigger = 100000         and any other option of format("ottla")
 
 [decode]                              what values are; without it they are bytes
-format = "json"                       binary, string, json, avro or protobuf
+format = "json"                       binary, text, json, csv, msgpack, avro or protobuf
 schema = "id long, amount double"     of json; without one it is inferred once. Of avro: the schema as JSON
+registry = "http://registry:8081"     of avro and protobuf: values have a frame with the id of their schema
+subject = "orders-value"              whose newest schema names the columns
+key = "text"                          what keys are: a format, or a section [decode.key] like this one
 schema_file = "order.avsc"            of avro, instead of schema; of protobuf: the descriptor set
 message = "shop.Order"                of protobuf
 skip_bytes = 5                        of avro and protobuf: what a schema registry's clients put in front
@@ -53,20 +56,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from ottla.model.errors import ConfigError
+from ottla.spark.pipeline.decode_form import Decode, Decoding, decode_of
 from ottla.spark.pipeline.ranges import starting
 from ottla.spark.pipeline.sections import Section, choice, texts
 
 COMPACT_AFTER = 16
-
-
-class Decoding(StrEnum):
-    """How values are encoded."""
-
-    BINARY = "binary"
-    STRING = "string"
-    JSON = "json"
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
 
 
 class SinkFormat(StrEnum):
@@ -86,29 +80,8 @@ class Emit(StrEnum):
     CLOSED = "closed"
 
 
-CAN_FAIL = {Decoding.JSON, Decoding.AVRO, Decoding.PROTOBUF}
 TABLES = {SinkFormat.PARQUET, SinkFormat.DELTA}
 _WITH_PATH = {*TABLES, SinkFormat.LANDING}
-
-
-@dataclass(frozen=True, slots=True)
-class Decode:
-    """What values are."""
-
-    format: Decoding = Decoding.BINARY
-    schema: str = ""
-    schema_file: str = ""
-    message: str = ""
-    skip_bytes: int = 0
-
-    def files(self) -> list[str]:
-        """The files that it reads."""
-        return [self.schema_file] if self.schema_file else []
-
-    @property
-    def is_inferred(self) -> bool:
-        """Whether the schema has to be inferred."""
-        return self.format is Decoding.JSON and not self.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +124,7 @@ class PipelineForm:
 
     source: Mapping[str, str]
     sink: SinkForm
-    decode: Decode = Decode()
+    decode: Decode = field(default_factory=Decode)
     transform: Transform = Transform()
     window: Window | None = None
     dead_letters: SinkForm | None = None
@@ -174,7 +147,7 @@ class PipelineForm:
         form = cls(
             checkpoint=top.text("checkpoint"),
             source=source_options(sections["source"]),
-            decode=_decode(sections["decode"]),
+            decode=decode_of(sections["decode"]),
             transform=_transform(sections["transform"]),
             window=_window(sections["window"]) if "window" in given else None,
             sink=sink,
@@ -194,7 +167,7 @@ class PipelineForm:
         if (self.sink.format in _WITH_PATH) != bool(self.sink.path):
             need = "needs a path" if self.sink.format in _WITH_PATH else "has no path: leave it out"
             raise ConfigError(f"[sink] format={self.sink.format} {need}")
-        if self.dead_letters and self.decode.format not in CAN_FAIL and not self.transform.arrow:
+        if self.dead_letters and not self.decode.can_fail and not self.transform.arrow:
             raise ConfigError(
                 f"[dead_letters] is for records that cannot be decoded, and {self.decode.format} always can"
             )
@@ -281,26 +254,6 @@ def _pattern(name: str) -> str:
     """A regular expression for a wildcard: * stands for anything, ? for one character."""
     parts = {"*": ".*", "?": ".", ".": r"\."}
     return "".join(parts.get(letter, letter) for letter in name)
-
-
-def _decode(given: Section) -> Decode:
-    made = Decode(
-        choice(Decoding, given.text("format") or Decoding.BINARY, "[decode] format"),
-        given.text("schema"),
-        given.text("schema_file"),
-        given.text("message"),
-        given.number("skip_bytes"),
-    )
-    kind = made.format
-    if made.schema and kind not in {Decoding.JSON, Decoding.AVRO}:
-        raise ConfigError(f"[decode] schema: {kind} has none; leave it out")
-    if kind is Decoding.AVRO and bool(made.schema) == bool(made.schema_file):
-        raise ConfigError("[decode] avro needs a schema or a schema_file, one of them")
-    if kind is Decoding.PROTOBUF and not (made.message and made.schema_file):
-        raise ConfigError("[decode] protobuf needs a message's name and its descriptor set as schema_file")
-    if made.schema_file and kind not in {Decoding.AVRO, Decoding.PROTOBUF}:
-        raise ConfigError(f"[decode] schema_file: {kind} has none; leave it out")
-    return made
 
 
 def _transform(given: Section) -> Transform:

@@ -17,14 +17,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from ottla.model.errors import ConfigError
-from ottla.spark.pipeline.decoding import RAW, REASON
+from ottla.spark.pipeline.decoding import RAW, RAW_KEY, REASON
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Function = Callable[[Any], Any]
 MADE = "_made"
-LETTER = ("key", "topic", "partition", "offset", "timestamp", RAW)
+LETTER = (RAW_KEY, "topic", "partition", "offset", "timestamp", RAW)
+_OWN = {RAW, RAW_KEY, REASON}
 """What is kept of a record that is refused."""
 
 
@@ -79,7 +80,7 @@ def applied(
     if bad.num_rows:
         yield _letters(bad, schema)
     good = batch.filter(is_good)
-    given = good.select([name for name in good.schema.names if name not in {RAW, REASON}])
+    given = good.select([name for name in good.schema.names if name not in _OWN])
     if not given.num_rows:
         return
     try:
@@ -115,11 +116,12 @@ def _letters(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([nothing, *others], schema=schema)
 
 
-def split(rows: DataFrame, *, keeps_refused: bool) -> tuple[DataFrame, DataFrame | None]:
+def split(rows: DataFrame, reason: Column, *, keeps_refused: bool) -> tuple[DataFrame, DataFrame | None]:
     """The good rows, and the refused records with their reasons (None if they are not kept)."""
     good = rows.where(F.col(REASON).isNull()) if keeps_refused else rows
-    good = good.select(f"{MADE}.*") if MADE in rows.columns else good.drop(RAW, REASON)
+    good = good.select(f"{MADE}.*") if MADE in rows.columns else good.drop(*_OWN)
     if not keeps_refused:
         return good, None
-    letters = [F.col(name).alias("value" if name == RAW else name) for name in LETTER if name in rows.columns]
-    return good, rows.where(F.col(REASON).isNotNull()).select(*letters, F.col(REASON).alias("reason"))
+    names = {RAW: "value", RAW_KEY: "key"}
+    letters = [F.col(name).alias(names.get(name, name)) for name in LETTER if name in rows.columns]
+    return good, rows.where(F.col(REASON).isNotNull()).select(*letters, reason.alias("reason"))

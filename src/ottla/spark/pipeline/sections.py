@@ -23,21 +23,21 @@ class Section:
 
     def section(self, name: str) -> Section:
         """A nested section; empty if it is missing."""
-        value = self._value(name, {})
+        value = self.value(name, {})
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name}={value!r:.100}: a section [{name}] is wanted")
         return Section(f"[{name}]", value)
 
     def text(self, name: str) -> str:
         """A text; empty if it is missing."""
-        value = self._value(name, "")
+        value = self.value(name, "")
         if not isinstance(value, str | int | float):
             raise ConfigError(f"{self._where} {name}={value!r:.100}: a text is wanted")
         return str(value)
 
     def names(self, name: str) -> tuple[str, ...]:
         """A list of texts; a single text counts as a list of one."""
-        value = self._value(name, [])
+        value = self.value(name, [])
         if isinstance(value, str):
             return (value,)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
@@ -46,7 +46,7 @@ class Section:
 
     def number(self, name: str, default: int = 0) -> int:
         """A whole number from 0 on."""
-        value = self._value(name, default)
+        value = self.value(name, default)
         if type(value) is not int or value < 0:
             raise ConfigError(f"{self._where} {name}={value!r:.100}: a whole number from 0 on is wanted")
         return value
@@ -56,7 +56,7 @@ class Section:
         self._takes_others = True
         return {name: value for name, value in self._given.items() if name not in names}
 
-    def _value(self, name: str, default: Any) -> Any:
+    def value(self, name: str, default: Any) -> Any:
         self._known.add(name)
         return self._given.get(name, default)
 

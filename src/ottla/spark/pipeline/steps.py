@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.spark.pipeline.decoding import can_be_refused, decoded
-from ottla.spark.pipeline.form import Decode, PipelineForm
+from ottla.spark.pipeline.decode_form import Decode
+from ottla.spark.pipeline.decoding import can_be_refused, decoded, explained
+from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded, split, with_arrow
 from ottla.spark.pipeline.windows import aggregated, with_date
 
@@ -29,10 +30,11 @@ def steps_of(form: PipelineForm, records: DataFrame, decode: Decode) -> Iterator
     keeps = can_be_refused(form)
     transform = form.transform
     rows = decoded(records, decode, keeps_refused=keeps)
+    reason = explained(decode)
     if transform.arrow:
-        yield Step("decode", *split(rows, keeps_refused=keeps))
+        yield Step("decode", *split(rows, reason, keeps_refused=keeps))
         rows = with_arrow(rows, transform.arrow, transform.arrow_schema, keeps_refused=keeps)
-    good, refused = split(rows, keeps_refused=keeps)
+    good, refused = split(rows, reason, keeps_refused=keeps)
     yield Step("arrow" if transform.arrow else "decode", good, refused)
     if transform.sql:
         good.createOrReplaceTempView(VIEW)

@@ -1,0 +1,187 @@
+"""Avro to Arrow, by fastavro: with one schema, or with each value's own schema from a registry.
+
+A value is decoded with the schema that it was written with and brought into the reader's schema by Avro's
+rules, so that schemas may change over time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError
+from ottla.schemas.decoded import Decoded, Undecodable, decoded_one_by_one
+from ottla.schemas.framing import framed
+from ottla.schemas.registry import Schemas, SchemaText
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+_UNUSED = {"uuid", "time-millis", "time-micros", "duration"}
+"""Logical types that stay what they are stored as."""
+
+
+class AvroDecoder:
+    """Values of one reader schema. With `schemas`, values are framed, and each names its writer's schema."""
+
+    def __init__(self, schema: str, schemas: Schemas | None = None, *, skip_bytes: int = 0) -> None:
+        check_installed()
+        self._schema = schema
+        self._schemas = schemas
+        self._skip_bytes = skip_bytes
+        self._reader = parsed(schema)
+        self._type = arrow_type(self._reader)
+        self._writers: dict[int, Any] = {}
+
+    @property
+    def type(self) -> pa.DataType:
+        """The reader schema's type."""
+        return self._type
+
+    def decode(self, column: pa.Array) -> Decoded:
+        """Decode a column of bytes."""
+        return decoded_one_by_one(column, self._type, self._one)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (self._schema, self._schemas, self._skip_bytes)
+
+    def _one(self, value: bytes) -> Any:
+        import fastavro
+
+        writer, payload = self._reader, value[self._skip_bytes :]
+        if self._schemas is not None:
+            schema_id, payload = framed(value)
+            writer = self._writer(schema_id)
+        stream = io.BytesIO(payload)
+        try:
+            made = fastavro.schemaless_reader(stream, writer, self._reader)
+        except EOFError:
+            raise Undecodable(f"it ends in the middle of a field, after {len(payload)} bytes") from None
+        left = len(payload) - stream.tell()
+        if left:
+            raise Undecodable(f"{left} bytes are left at position {stream.tell()}, after the last field")
+        return made
+
+    def _writer(self, schema_id: int) -> Any:
+        if schema_id not in self._writers:
+            assert self._schemas is not None
+            self._writers[schema_id] = parsed_with_references(self._schemas.by_id(schema_id), self._schemas)
+        return self._writers[schema_id]
+
+
+def _remade(schema: str, schemas: Schemas | None, skip_bytes: int) -> AvroDecoder:
+    return AvroDecoder(schema, schemas, skip_bytes=skip_bytes)
+
+
+def check_installed() -> None:
+    """Raise ConfigError if fastavro is not installed."""
+    try:
+        import fastavro  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("Avro needs fastavro: pip install 'ottla[schemas]'") from error
+
+
+def parsed(schema: str, named: dict[str, Any] | None = None) -> Any:
+    """The schema as fastavro wants it. Raises ConfigError."""
+    import fastavro
+
+    try:
+        return fastavro.parse_schema(_plain(json.loads(schema)), named_schemas={} if named is None else named)
+    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+        raise ConfigError(f"schema of avro: {error or type(error).__name__}") from None
+
+
+def parsed_with_references(found: SchemaText, schemas: Schemas) -> Any:
+    """A schema of a registry, with those that it names. Raises Undecodable for one that is not Avro."""
+    if found.kind != "AVRO":
+        raise Undecodable(f"its schema is one of {found.kind}, not Avro")
+    named: dict[str, Any] = {}
+    for reference in found.references:
+        other = schemas.referenced(reference)
+        for nested in other.references:
+            parsed(schemas.referenced(nested).text, named)
+        parsed(other.text, named)
+    return parsed(found.text, named)
+
+
+def _plain(node: Any) -> Any:
+    """Without logical types whose values Arrow would not take from fastavro."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    dropped = {"logicalType"} if node.get("logicalType") in _UNUSED else set()
+    return {name: _plain(value) for name, value in node.items() if name not in dropped}
+
+
+def arrow_type(schema: Any, named: dict[str, pa.DataType] | None = None) -> pa.DataType:
+    """The Arrow type of a parsed schema. Raises ConfigError for unions of several types and for recursion."""
+    known = {} if named is None else named
+    if isinstance(schema, list):
+        return arrow_type(_only_type(schema), known)
+    if isinstance(schema, dict):
+        return _complex_type(schema, known)
+    found = _PRIMITIVES.get(schema) or known.get(schema)
+    if found is None:
+        raise ConfigError(f"schema of avro: {schema} contains itself, or is not there")
+    return found
+
+
+def _only_type(union: list[Any]) -> Any:
+    others = [one for one in union if one != "null"]
+    if len(others) != 1:
+        raise ConfigError("schema of avro: a union of several types has no column type; keep one and null")
+    return others[0]
+
+
+def _complex_type(schema: dict[str, Any], known: dict[str, pa.DataType]) -> pa.DataType:
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    made = _MAKERS.get(schema["type"])
+    return arrow_type(schema["type"], known) if made is None else made(schema, known)
+
+
+def _record(schema: dict[str, Any], known: dict[str, pa.DataType]) -> pa.DataType:
+    fields = [pa.field(one["name"], arrow_type(one["type"], known)) for one in schema["fields"]]
+    known[schema["name"]] = pa.struct(fields)
+    return known[schema["name"]]
+
+
+def _named(kind: pa.DataType) -> Maker:
+    def made(schema: dict[str, Any], known: dict[str, pa.DataType]) -> pa.DataType:
+        known[schema["name"]] = kind
+        return kind
+
+    return made
+
+
+Maker = Callable[[dict[str, Any], dict[str, pa.DataType]], pa.DataType]
+_MAKERS: dict[str, Maker] = {
+    "record": _record,
+    "error": _record,
+    "enum": _named(pa.string()),
+    "fixed": _named(pa.binary()),
+    "array": lambda schema, known: pa.list_(arrow_type(schema["items"], known)),
+    "map": lambda schema, known: pa.map_(pa.string(), arrow_type(schema["values"], known)),
+}

@@ -1,0 +1,197 @@
+"""Protobuf to Arrow, by google.protobuf: messages of a descriptor set, or of schemas from a registry.
+
+Fields have the names of the .proto file, enums are their names, and a field without a value is its default,
+or null where Protobuf can tell that it is missing. Fields that a newer writer added are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError
+from ottla.schemas.decoded import Decoded, Undecodable, decoded_one_by_one
+from ottla.schemas.framing import framed, message_indexes
+from ottla.schemas.registry import Schemas
+
+_TIMES = {"google.protobuf.Timestamp": pa.timestamp("us", tz="UTC")}
+_SCALARS: dict[str, pa.DataType] = {
+    "DOUBLE": pa.float64(),
+    "FLOAT": pa.float32(),
+    "INT64": pa.int64(),
+    "UINT64": pa.decimal128(20, 0),
+    "INT32": pa.int32(),
+    "FIXED64": pa.decimal128(20, 0),
+    "FIXED32": pa.int64(),
+    "BOOL": pa.bool_(),
+    "STRING": pa.string(),
+    "BYTES": pa.binary(),
+    "UINT32": pa.int64(),
+    "ENUM": pa.string(),
+    "SFIXED32": pa.int32(),
+    "SFIXED64": pa.int64(),
+    "SINT32": pa.int32(),
+    "SINT64": pa.int64(),
+}
+
+
+class ProtobufDecoder:
+    """Messages of one type. With `schemas`, values are framed; else `skip_bytes` are left out in front."""
+
+    def __init__(
+        self, descriptors: bytes, message: str, schemas: Schemas | None = None, *, skip_bytes: int = 0
+    ) -> None:
+        self._remade = (descriptors, message, schemas, skip_bytes)
+        self._message_class = message_class(descriptors, message)
+        self._type = arrow_type(self._message_class.DESCRIPTOR)
+        self._schemas = schemas
+        self._skip_bytes = skip_bytes
+
+    @property
+    def type(self) -> pa.DataType:
+        """The message's type."""
+        return self._type
+
+    def decode(self, column: pa.Array) -> Decoded:
+        """Decode a column of bytes."""
+        return decoded_one_by_one(column, self._type, self._one)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, self._remade
+
+    def _one(self, value: bytes) -> Any:
+        from google.protobuf.message import DecodeError
+
+        payload = value[self._skip_bytes :]
+        if self._schemas is not None:
+            _, payload = message_indexes(framed(value).payload)
+        message = self._message_class()
+        try:
+            message.ParseFromString(payload)
+        except DecodeError:
+            raise Undecodable(f"not a message {self._message_class.DESCRIPTOR.full_name}") from None
+        return _row(message)
+
+
+def _remade(descriptors: bytes, message: str, schemas: Schemas | None, skip_bytes: int) -> ProtobufDecoder:
+    return ProtobufDecoder(descriptors, message, schemas, skip_bytes=skip_bytes)
+
+
+def descriptors_of(subject: str, schemas: Schemas) -> bytes:
+    """The newest schema of a subject, with those that it imports, as a descriptor set. Raises ConfigError."""
+    from google.protobuf import descriptor_pb2
+
+    found = schemas.latest(subject)
+    if found.kind != "PROTOBUF":
+        raise ConfigError(f"subject {subject} has a schema of {found.kind}, not Protobuf")
+    files = descriptor_pb2.FileDescriptorSet()
+    for reference in found.references:
+        imported = descriptor_pb2.FileDescriptorProto.FromString(
+            base64.b64decode(schemas.referenced(reference).text)
+        )
+        imported.name = reference.name
+        files.file.append(imported)
+    data = base64.b64decode(found.text)
+    own = descriptor_pb2.FileDescriptorProto.FromString(data)
+    own.name = own.name or f"{subject}.proto"
+    files.file.append(own)
+    return bytes(files.SerializeToString())
+
+
+def message_class(descriptors: bytes, name: str) -> Any:
+    """The class of a message. Raises ConfigError."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise ConfigError("Protobuf needs protobuf: pip install 'ottla[schemas]'") from error
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
+    except Exception as error:  # noqa: BLE001 - its C code has errors of its own
+        raise ConfigError(f"no descriptor set of Protobuf: {error}") from None
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files.file:
+            pool.Add(file)
+        found = pool.FindMessageTypeByName(name) if name else next(_messages(pool, files))
+        return message_factory.GetMessageClass(found)
+    except (KeyError, TypeError, StopIteration) as error:
+        there = ", ".join(
+            f"{file.package}.{one.name}".strip(".") for file in files.file for one in file.message_type
+        )
+        raise ConfigError(f"the descriptor set has no message {name!r}; there are {there}: {error}") from None
+
+
+def _messages(pool: Any, files: Any) -> Any:
+    for file in reversed(files.file):
+        for message in file.message_type:
+            yield pool.FindMessageTypeByName(f"{file.package}.{message.name}".strip("."))
+
+
+# --- types
+
+
+def arrow_type(descriptor: Any, above: tuple[str, ...] = ()) -> pa.DataType:
+    """The type of a message. Raises ConfigError for one that contains itself."""
+    if descriptor.full_name in _TIMES:
+        return _TIMES[descriptor.full_name]
+    if descriptor.full_name in above:
+        raise ConfigError(f"message {descriptor.full_name} contains itself, so it has no column type")
+    inside = (*above, descriptor.full_name)
+    return pa.struct([pa.field(field.name, _field_type(field, inside)) for field in descriptor.fields])
+
+
+def _field_type(field: Any, above: tuple[str, ...]) -> pa.DataType:
+    if _is_map(field):
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        return pa.map_(_one_type(key, above), _one_type(value, above))
+    one = _one_type(field, above)
+    return pa.list_(one) if field.is_repeated else one
+
+
+def _one_type(field: Any, above: tuple[str, ...]) -> pa.DataType:
+    if field.message_type is not None:
+        return arrow_type(field.message_type, above)
+    return _SCALARS[_kind(field)]
+
+
+def _kind(field: Any) -> str:
+    from google.protobuf.descriptor import FieldDescriptor
+
+    names = {getattr(FieldDescriptor, f"TYPE_{name}"): name for name in _SCALARS}
+    return names[field.type]
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+# --- values
+
+
+def _row(message: Any) -> Any:
+    if message.DESCRIPTOR.full_name in _TIMES:
+        return message.seconds * 1_000_000 + message.nanos // 1000
+    return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _value(message: Any, field: Any) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    made = getattr(message, field.name)
+    one = _maker(field)
+    if _is_map(field):
+        of_value = _maker(field.message_type.fields_by_name["value"])
+        return [(key, of_value(value)) for key, value in made.items()]
+    return [one(value) for value in made] if field.is_repeated else one(made)
+
+
+def _maker(field: Any) -> Callable[[Any], Any]:
+    if field.message_type is not None:
+        return _row
+    if field.enum_type is not None:
+        names = field.enum_type.values_by_number
+        return lambda number: names[number].name if number in names else str(number)
+    return lambda value: value
