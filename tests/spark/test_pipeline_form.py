@@ -27,7 +27,7 @@ def test_the_form_that_the_module_shows_tells_what_it_does(tmp_path: Path) -> No
     assert module.__doc__ is not None
     shown = module.__doc__.split("\n", 2)[2]
     lines = [line.split("   ")[0] for line in shown.splitlines()]
-    left_out = ("schema_file", "message", "skip_bytes", "topic =", "options")
+    left_out = ("schema_file", "message", "skip_bytes", "registry", "subject", "topic =", "options")
     text = "\n".join(line for line in lines if not line.startswith(left_out)).replace("…", "*")
     path = tmp_path / "form.toml"
     path.write_text(text)
@@ -93,11 +93,11 @@ def test_a_range_begins_where_a_stream_does_unless_that_moves() -> None:
         ({"sink": {"format": "console", "compact_after": -1}}, "a whole number from 0 on"),
         ({"source": {}}, "is empty"),
         ({"source": "orders"}, "a section"),
-        ({"decode": {"format": "xml"}}, "binary or string or json"),
-        ({"decode": {"format": "string", "schema": "a int"}}, "string has none"),
-        ({"decode": {"format": "avro"}}, "a schema or a schema_file"),
+        ({"decode": {"format": "xml"}}, "binary or text or json"),
+        ({"decode": {"format": "string", "schema": "a int"}}, "text has none"),
+        ({"decode": {"format": "avro"}}, "a schema, a schema_file, or a registry"),
         ({"decode": {"format": "protobuf", "schema_file": "x"}}, "a message's name"),
-        ({"decode": {"format": "string"}, "dead_letters": {"path": "x"}}, "string always can"),
+        ({"decode": {"format": "string"}, "dead_letters": {"path": "x"}}, "text always can"),
         ({"decode": {"format": "json"}, "dead_letters": {}}, "a path or a topic"),
         ({"transform": {"python": "function"}}, "module:function"),
         ({"transform": {"arrow": "a:b"}}, "arrow_schema go together"),

@@ -1,14 +1,17 @@
 """A Delta Lake table through delta-rs: without a jar, exactly once by its transactions.
 
-Spark writes a batch into a hidden directory; one commit adds it to the table together with the query's id and
-the batch's number, so a repeated batch is recognised. Readers see all of a commit or nothing.
+Spark writes a batch into a hidden directory; one commit adds it to the table together with the query's id,
+the batch's number, and the offset at which each partition ends. So the table knows which records it has: a
+repeated batch, a stream with a new checkpoint and a second writer find them there. The offsets are compared
+with the very version that a commit builds on; if another writer was faster, they are compared again. Readers
+see all of a commit or nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +20,10 @@ import pyarrow.dataset as ds
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
 from ottla.spark.pipeline.form import SinkForm
-from ottla.spark.pipeline.spans import Spans
+from ottla.spark.pipeline.spans import Spans, is_overlap, without
 from ottla.spark.pipeline.tables import TableBatch, readable_times
 from ottla.spark.pipeline.units import OWN
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLACE = ("topic", "partition", "offset")
+COMMIT_TRIES = 5
 
 
 class DeltaLakeTable:
@@ -49,13 +54,47 @@ class DeltaLakeTable:
 
     def missing(self, batch: TableBatch) -> Spans:
         """The records of a batch that are not in the table: none, if it is a repeat."""
-        return {} if self._is_done(batch) else batch.spans
+        if self._is_done(batch):
+            return {}
+        left = without(batch.spans, self._there(self._table(), batch.spans))
+        if left != batch.spans:
+            log.warning("batch %d: %s has some or all of its records already", batch.number, self._path)
+        return left
 
     def append(self, rows: DataFrame, batch: TableBatch) -> None:
         """Add the rows of a batch."""
         with _Staged(rows, self._path) as staged:
-            self._save(staged.reader(), mode="append", schema_mode="merge", batch=batch)
+            self._add(staged, batch)
         self._done(batch)
+
+    def _add(self, staged: _Staged, batch: TableBatch) -> None:
+        """Commit to the version whose offsets were compared. Raises ConfigError if the records are there."""
+        for attempt in range(COMMIT_TRIES):
+            table = self._table()
+            if is_overlap(batch.spans, self._there(table, batch.spans)):
+                raise ConfigError(
+                    f"{self._path}: another writer has written records of batch {batch.number} meanwhile;"
+                    " run one writer, or run again"
+                )
+            try:
+                self._save(staged.reader(), table, mode="append", schema_mode="merge", batch=batch)
+            except self._delta.exceptions.CommitFailedError:
+                if attempt + 1 == COMMIT_TRIES:
+                    raise
+                log.info("%s: another writer was faster; trying again", self._path)
+            else:
+                return
+
+    def _table(self) -> Any:
+        """The table as it is now; None if there is none."""
+        is_there = self._delta.DeltaTable.is_deltatable(self._path)
+        return self._delta.DeltaTable(self._path) if is_there else None
+
+    @staticmethod
+    def _there(table: Any, wanted: Spans) -> Spans:
+        """The records that a version of the table has, of these partitions."""
+        ends = {where: table.transaction_version(_app_id(where)) or 0 for where in wanted} if table else {}
+        return {where: [(0, end)] for where, end in ends.items() if end}
 
     def merge(self, rows: pa.Table, batch: TableBatch) -> None:
         """Replace the rows that have the same keys as rows of the batch; add the others."""
@@ -99,17 +138,29 @@ class DeltaLakeTable:
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:
         """Replace the rows of the range; with `is_all`, the whole table."""
-        if not is_all and not set(PLACE) <= set(rows.columns):
+        if not is_all and not set(PLACE) <= {field.name for field in rows.schema}:
             raise ConfigError(
                 "[sink] format=delta: a range replaces rows by their topic, partition and offset; keep these"
                 " columns in the transform, or run without --from and --to"
             )
-        there = self._delta.DeltaTable.is_deltatable(self._path)
+        table = self._table()
+        ends = self._known_after(table, spans, is_all=is_all)
         with _Staged(rows, self._path) as staged:
-            if is_all or not there:
-                self._save(staged.reader(), mode="overwrite", schema_mode="overwrite" if there else None)
+            if is_all or table is None:
+                mode = "overwrite" if table else None
+                self._save(staged.reader(), ends=ends, mode="overwrite", schema_mode=mode)
             else:
-                self._save(staged.reader(), mode="overwrite", predicate=records_predicate(spans))
+                self._save(staged.reader(), ends=ends, mode="overwrite", predicate=records_predicate(spans))
+
+    def _known_after(self, table: Any, spans: Spans, *, is_all: bool) -> dict[TopicAndPartition, int]:
+        """Up to where the table has all records of each partition, when the range is written."""
+        there = self._there(table, spans)
+        ends = {where: many[0][1] for where, many in there.items()}
+        return {
+            where: max(many[-1][1], ends.get(where, 0))
+            for where, many in spans.items()
+            if is_all or many[0][0] <= ends.get(where, 0)
+        }
 
     def replace_windows(self, rows: pa.Table, times: Times) -> None:
         """Replace all rows of the windows that begin within `times`."""
@@ -118,19 +169,39 @@ class DeltaLakeTable:
         else:
             self._save(rows, mode="overwrite", predicate=times_predicate(times))
 
-    def _save(self, data: Any, *, batch: TableBatch | None = None, **how: Any) -> None:
+    def _save(
+        self,
+        data: Any,
+        table: Any = None,
+        *,
+        batch: TableBatch | None = None,
+        ends: Mapping[TopicAndPartition, int] | None = None,
+        **how: Any,
+    ) -> None:
         options = {name: value for name, value in how.items() if value is not None}
+        of_range = self._delta.CommitProperties(app_transactions=self._ends(ends)) if ends else None
         self._delta.write_deltalake(
-            self._path,
+            self._path if table is None else table,
             data,
             partition_by=self._partition_by or None,
-            commit_properties=None if batch is None else self._properties(batch),
+            commit_properties=of_range if batch is None else self._properties(batch),
             **options,
         )
 
     def _properties(self, batch: TableBatch) -> Any:
-        done = self._delta.Transaction(batch.query_id, batch.number)
-        return self._delta.CommitProperties(app_transactions=[done])
+        done = [self._delta.Transaction(batch.query_id, batch.number)]
+        if self._keys:  # totals change, so offsets do not tell which records are in them
+            return self._delta.CommitProperties(app_transactions=done)
+        done += self._ends({where: many[-1][1] for where, many in batch.spans.items()})
+        return self._delta.CommitProperties(app_transactions=done, max_commit_retries=0)
+
+    def _ends(self, ends: Mapping[TopicAndPartition, int]) -> list[Any]:
+        return [self._delta.Transaction(_app_id(where), end) for where, end in ends.items()]
+
+
+def _app_id(where: TopicAndPartition) -> str:
+    """The name under which a table keeps the offset after the last record of a partition that it has."""
+    return f"ottla/{where.topic}/{where.partition}"
 
 
 class _Staged:

@@ -176,13 +176,13 @@ class PipelineForm:
             raise ConfigError(
                 "[sink] format=landing is raw: without decode, transform and window; or use parquet"
             )
-        has_units = SinkFormat.PARQUET in {
+        by_offsets = TABLES & {
             None if self.window else self.sink.format,
             self.dead_letters and self.dead_letters.format,
         }
-        if has_units and self.source.get("failOnDataLoss") == "false":
+        if by_offsets and self.source.get("failOnDataLoss") == "false":
             raise ConfigError(
-                "failOnDataLoss=false: parquet could not tell a topic from one that was made anew under its"
+                "failOnDataLoss=false: a table could not tell a topic from one that was made anew under its"
                 " name; after a loss, begin with a new checkpoint and another path"
             )
         if self.window and self.sink.format in TABLES:
