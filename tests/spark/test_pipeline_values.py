@@ -36,7 +36,8 @@ def avro(schema: Any, row: Any) -> bytes:
 
 def table(path: Path) -> list[dict[str, Any]]:
     rows = ds.dataset(path, partitioning="hive").to_table().to_pylist()
-    assert len(duckdb.sql(f"select * from '{path}/*.parquet'").fetchall()) == len(rows)
+    read = duckdb.sql(f"select max(columns(*))::text, count(*) from '{path}/*.parquet'").fetchall()
+    assert read[0][-1] == len(rows)
     return sorted(rows, key=lambda row: row["offset"])
 
 
