@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from ottla.producer.producer import Producer
     from ottla.query.scan import Scan, scan
     from ottla.query.sql import sql
+    from ottla.schemas.decoded import Undecodable
+    from ottla.schemas.registry import RegistryFailed, SchemaNotFound
     from ottla.zookeeper.zookeeper_errors import (
         AccessDenied,
         BadVersion,
@@ -127,6 +129,10 @@ _LOADED_AT_FIRST_USE = {
     "replay": "ottla.consumer.partition.replay",
     "scan": "ottla.query.scan",
     "sql": "ottla.query.sql",
+    # errors of values with schemas
+    "RegistryFailed": "ottla.schemas.registry",
+    "SchemaNotFound": "ottla.schemas.registry",
+    "Undecodable": "ottla.schemas.decoded",
     # ZooKeeper's errors
     "AccessDenied": "ottla.zookeeper.zookeeper_errors",
     "BadVersion": "ottla.zookeeper.zookeeper_errors",
@@ -234,6 +240,10 @@ __all__ = [
     "ZnodeError",
     "ZooKeeperConnectionLost",
     "ZooKeeperError",
+    # errors of values with schemas
+    "RegistryFailed",
+    "SchemaNotFound",
+    "Undecodable",
 ]
 
 

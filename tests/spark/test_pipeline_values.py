@@ -36,7 +36,8 @@ def avro(schema: Any, row: Any) -> bytes:
 
 def table(path: Path) -> list[dict[str, Any]]:
     rows = ds.dataset(path, partitioning="hive").to_table().to_pylist()
-    read = duckdb.sql(f"select max(columns(*))::text, count(*) from '{path}/*.parquet'").fetchall()
+    query = f"select max(columns(*))::text, count(*) from '{path}/*.parquet'"
+    read = duckdb.connect().execute(query).fetchall()
     assert read[0][-1] == len(rows)
     return sorted(rows, key=lambda row: row["offset"])
 
