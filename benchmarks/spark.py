@@ -165,6 +165,7 @@ def _queries(at: Place, effort: Effort) -> Iterator[Case]:
         yield from _by_both_clocks(name, contenders, effort.process_rounds)
     yield from _by_both_clocks("to parquet, raw", _landing(at, log), effort.process_rounds)
     yield from _by_both_clocks("topic to topic", _copying(at, log), effort.process_rounds)
+    yield from _by_both_clocks("topic to topic, exactly once", _copying_once(at, log), effort.process_rounds)
 
 
 @dataclass(frozen=True)
@@ -243,29 +244,42 @@ def _landing(at: Place, log: Log) -> list[Contender]:
 
 
 def _copying(at: Place, log: Log) -> list[Contender]:
-    def copy(session: Session | None, name: str) -> Callable[[], Answer] | None:
-        if session is None:
-            return None
-
-        def run() -> Answer:
-            copied = f"copy-{uuid.uuid4().hex[:12]}"
-            sink = {
-                "format": name,
-                "options": {"kafka.bootstrap.servers": log.bootstrap, "topic": copied},
-            }
-            with Admin(bootstrap_servers=log.bootstrap) as admin:
-                admin.create_topics([NewTopic(copied, log.partitions)])
-                try:
-                    return session.ask("topic", source={"format": name, "options": at.kafka(log)}, sink=sink)
-                finally:
-                    admin.delete_topics([copied])
-
-        return run
-
     return [
-        Contender("ottla", "", copy(at.ours, "ottla"), log.records),
-        Contender(CONNECTOR, SPARK_KAFKA, copy(at.theirs, "kafka"), log.records, 1, at.why_not),
+        Contender("ottla", "", _copy(at, log, at.ours, "ottla"), log.records),
+        Contender(CONNECTOR, SPARK_KAFKA, _copy(at, log, at.theirs, "kafka"), log.records, 1, at.why_not),
     ]
+
+
+def _copying_once(at: Place, log: Log) -> list[Contender]:
+    """Beside the same sink without transactions."""
+    once = _copy(at, log, at.ours, "ottla", exactlyOnce="true")
+    return [
+        Contender("ottla, exactlyOnce", "", once, log.records),
+        Contender("ottla, at least once", "", _copy(at, log, at.ours, "ottla"), log.records, 0.8),
+    ]
+
+
+def _copy(
+    at: Place, log: Log, session: Session | None, name: str, **options: str
+) -> Callable[[], Answer] | None:
+    """Write the topic into a new one, which is deleted then."""
+    if session is None:
+        return None
+
+    def run() -> Answer:
+        copied = f"copy-{uuid.uuid4().hex[:12]}"
+        sink = {
+            "format": name,
+            "options": {"kafka.bootstrap.servers": log.bootstrap, "topic": copied, **options},
+        }
+        with Admin(bootstrap_servers=log.bootstrap) as admin:
+            admin.create_topics([NewTopic(copied, log.partitions)])
+            try:
+                return session.ask("topic", source={"format": name, "options": at.kafka(log)}, sink=sink)
+            finally:
+                admin.delete_topics([copied])
+
+    return run
 
 
 def _growth(at: Place, effort: Effort) -> Iterator[Case]:

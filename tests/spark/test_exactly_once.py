@@ -259,6 +259,7 @@ def test_a_decision_is_kept_until_its_write_has_a_newer_one(sink: Sink) -> None:
     [
         ({"kafka.transactional.id": "mine"}, "set transactionalIdPrefix"),
         ({"exactlyOnce": "false"}, "writeId is for exactlyOnce and rowIdentity"),
+        ({"kafka.acks": "1"}, "acks"),
     ],
 )
 def test_what_contradicts_it_is_told(options: dict[str, str], words: str) -> None:

@@ -6,13 +6,9 @@
 from __future__ import annotations
 
 import json
-import random
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -22,63 +18,10 @@ from ottla import EmbeddedBroker
 from tests.scale import seeded, sized
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
-from tests.spark.process_tree import below, children, kill, kill_with_all_below
+from tests.spark.killing import newest_batch, reaches, running
 
 KILLS = sized(3, 30)
 DEADLINE_S = 480 + 30 * KILLS
-LOOK_S = 0.01
-
-
-class Driver:
-    """The process of a driver."""
-
-    def __init__(self, command: list[str], chance: random.Random, said: Path) -> None:
-        self._chance = chance
-        with said.open("wb") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=out)
-
-    def kill(self) -> None:
-        """Its Java or its Python, and wait until it has ended."""
-        java = [pid for pid, command in below(self.process.pid).items() if "SparkSubmit" in command]
-        kill(self._chance.choice([self.process.pid, *java[:1]]))
-        self.process.wait()
-
-    def kill_worker(self) -> bool:
-        """One of the processes that tasks run in, if there is one."""
-        tree = below(self.process.pid)
-        daemons = [pid for pid, command in tree.items() if "pyspark.daemon pyspark.worker" in command]
-        workers = [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
-        if not workers:
-            return False
-        kill(self._chance.choice(sorted(workers)))
-        return True
-
-
-@contextmanager
-def running(command: list[str], chance: random.Random, said: Path) -> Iterator[Driver]:
-    driver = Driver(command, chance, said)
-    try:
-        yield driver
-    finally:
-        kill_with_all_below(driver.process.pid)
-        driver.process.wait()
-
-
-def newest_batch(checkpoint: Path) -> int:
-    """The number of the batch that is being done."""
-    return max(
-        (int(path.name) for path in checkpoint.glob("offsets/[0-9]*") if path.name.isdecimal()), default=-1
-    )
-
-
-def reaches(driver: Driver, checkpoint: Path, batch: int, deadline: float) -> bool:
-    """Wait until the batch is being done; whether the driver lives by then."""
-    while newest_batch(checkpoint) < batch:
-        if driver.process.poll() is not None:
-            return False
-        assert time.monotonic() < deadline, f"batch {batch} of {checkpoint} never came"
-        time.sleep(LOOK_S)
-    return True
 
 
 @pytest.mark.timeout(DEADLINE_S + 60)

@@ -288,3 +288,44 @@ def test_topics_take_rows_totals_and_dead_letters(
     headers = {one["key"]: one["value"] for one in bad[0]["headers"]}
     assert headers["ottla-topic"] == topic.encode()
     assert headers["ottla-reason"].startswith(b"not JSON")
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize(
+    ("given", "reading", "is_written_again"),
+    [
+        ({}, {"kafka.isolation.level": "read_committed"}, False),
+        ({"rowIdentity": True}, {"dropRepeatedRows": "true"}, True),
+    ],
+    ids=["transactions", "row-identity"],
+)
+def test_repeated_batches_give_topics_totals_and_dead_letters_once(
+    spark: Any,
+    broker: EmbeddedBroker,
+    topic: str,
+    send: Send,
+    tmp_path: Path,
+    read: Any,
+    given: dict[str, Any],
+    reading: dict[str, str],
+    is_written_again: bool,
+) -> None:
+    """Updates of windows and dead letters, after a driver that died before its last batch counted as done."""
+    send(range(30))
+    names = [f"{topic}-totals", f"{topic}-bad"]
+    for name in names:
+        broker.create_topic(name, 2, config={"retention.ms": "-1"})
+    more = {"transform": {"sql": "select value.*, timestamp from records"}, "window": WINDOW}
+    letters = {"topic": names[1], "options": given}
+    pipeline = form(broker, topic, tmp_path, "topic", dead_letters=letters, **more)
+    pipeline["sink"] = {"format": "topic", "options": {"topic": names[0], **given}}
+    run_online(spark, Pipeline.of(pipeline), tmp_path / "state")
+    for state in (tmp_path / "state", tmp_path / "state" / "refused"):
+        forget_last_batch(state)
+    run_online(spark, Pipeline.of(pipeline), tmp_path / "state")
+    totals, bad = ([row for task in read(subscribe=name, **reading) for row in task] for name in names)
+    assert len({row["key"] for row in totals}) == len(totals) > 0
+    assert sum(json.loads(row["value"])["events"] for row in totals) == 28
+    assert [row["value"] for row in bad] == [b"{broken"] * 2
+    written = [sum(map(len, read(subscribe=name))) for name in names]
+    assert written == [(1 + is_written_again) * len(totals), (1 + is_written_again) * len(bad)]

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of two workers, from the same pip install; one of its executors is killed."""
+"""A Spark standalone cluster of two workers, from the same pip install; its executors are killed."""
 
 from __future__ import annotations
 
@@ -99,22 +99,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.timeout(DEADLINE_S + 40)
-def test_a_program_goes_on_when_an_executor_is_killed(
+def test_a_program_goes_on_when_executors_are_killed(
     cluster: Cluster, broker: EmbeddedBroker, topic: str, fill: Filled, read: Reads, tmp_path: Path
 ) -> None:
     fill(topic, range(RECORDS))
-    broker.create_topic("copy", 2)
-    program = cluster.submit(cluster_program.__file__, broker.bootstrap, topic, "copy", str(tmp_path))
+    for name in ("copy", "once"):
+        broker.create_topic(name, 2)
+    program = cluster.submit(cluster_program.__file__, broker.bootstrap, topic, "copy", "once", str(tmp_path))
     deadline = time.monotonic() + DEADLINE_S
-    third = tmp_path / "state" / "offsets" / "3"
-    wait_for(lambda: program.poll() is not None or third.exists(), cluster.said, DEADLINE_S)
-    assert program.poll() is None, cluster.said()
-    executors = cluster.executors()
-    assert len(executors) == 2
-    kill(executors[0])
+    for stream in ("state", "once"):
+        third = tmp_path / stream / "offsets" / "3"
+        wait_for(lambda third=third: program.poll() is not None or third.exists(), cluster.said, DEADLINE_S)
+        assert program.poll() is None, cluster.said()
+        kill(wait_for(cluster.executors)[0])
     assert program.wait(deadline - time.monotonic()) == 0, cluster.said()
     wanted = Counter(range(RECORDS))
     assert Counter(values(read(subscribe="copy"))) == wanted
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert Counter(values(read(subscribe="once", **committed))) == wanted
     landed = ds.dataset(tmp_path / "landed", partitioning="hive").to_table(columns=["value"])
     assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
 

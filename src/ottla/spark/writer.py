@@ -78,7 +78,8 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, is_stream: b
     given = parse_options(SINK_OPTIONS, options)
     properties = client_properties(given.kafka)
     once = exactly_once(given, properties, is_stream=is_stream)
-    ProducerConfig.from_properties(properties)  # raises for what is wrong, here and not in the executors
+    own = {"transactional.id": once.prefix} if once is not None else {}
+    ProducerConfig.from_properties({**properties, **own})  # raises here, and not in the executors
     topic = given.values["topic"]
     known = _TYPES.keys() - (set() if given.values["includeTimestamp"] else {"timestamp"})
     written = [field for field in schema.fields if field.name in known]

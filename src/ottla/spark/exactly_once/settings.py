@@ -49,6 +49,8 @@ def exactly_once(given: Given, properties: dict[str, object], *, is_stream: bool
             "kafka.transactional.id cannot be set with exactlyOnce: every task has its own; set"
             " transactionalIdPrefix"
         )
+    if is_stream and given.is_given("batchId"):
+        raise ConfigError("batchId is for foreachBatch: Spark counts the batches of a stream; leave it out")
     properties.setdefault(TIMEOUT, str(TIMEOUT_MS))
     return ExactlyOnce(
         values["transactionalIdPrefix"],

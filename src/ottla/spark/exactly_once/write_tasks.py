@@ -59,7 +59,11 @@ class _Process:
 
 
 _PROCESS = _Process()
-close_producers = _PROCESS.close
+
+
+def close_producers() -> None:
+    """Close what this process has kept."""
+    _PROCESS.close()
 
 
 def prepare(

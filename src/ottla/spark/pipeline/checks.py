@@ -25,7 +25,7 @@ from ottla.spark.pipeline.decode_form import Decode
 from ottla.spark.pipeline.decoding import schema_now
 from ottla.spark.pipeline.form import PipelineForm, SinkForm, SinkFormat
 from ottla.spark.pipeline.functions import loaded
-from ottla.spark.pipeline.sinks import topic_options
+from ottla.spark.pipeline.guarantee import topic_options
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
 from ottla.spark.pipeline.steps import all_steps

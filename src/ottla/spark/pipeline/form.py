@@ -43,6 +43,7 @@ options = { topic = "totals" }        of topic: those of format("ottla"). Of lan
 [dead_letters]                        where records go that cannot be decoded, with the reason
 path = "tables/orders-bad"            a table of the sink's kind, or parquet
 topic = "orders-bad"                  or a topic
+options = { rowIdentity = true }      of topic: those of format("ottla")
 """
 
 from __future__ import annotations
@@ -297,7 +298,10 @@ def _dead_letters(given: Section, sink: SinkForm) -> SinkForm:
     path, topic = given.text("path"), given.text("topic")
     if bool(path) == bool(topic):
         raise ConfigError("[dead_letters] needs a path or a topic, one of them")
+    options = texts(given.section("options").others())
     if topic:
-        return SinkForm(SinkFormat.TOPIC, options={"topic": topic})
+        return SinkForm(SinkFormat.TOPIC, options={"topic": topic, **options})
+    if options:
+        raise ConfigError("[dead_letters] options are for a topic: leave them out")
     kind = sink.format if sink.format in TABLES else SinkFormat.PARQUET
     return SinkForm(kind, path, compact_after=sink.compact_after)

@@ -29,9 +29,10 @@ from ottla.spark.pipeline.checks import Analysed, analysed, check_sink_topics, p
 from ottla.spark.pipeline.decoding import with_schema
 from ottla.spark.pipeline.delta import records_predicate
 from ottla.spark.pipeline.form import Emit, PipelineForm, SinkFormat
+from ottla.spark.pipeline.guarantee import guaranteed, topic_options
 from ottla.spark.pipeline.ranges import ending, starting
 from ottla.spark.pipeline.run import PipelineRun, Recorder
-from ottla.spark.pipeline.sinks import RowSink, as_records, letter_sink, row_sink, topic_options, totals_sink
+from ottla.spark.pipeline.sinks import RowSink, as_records, letter_sink, row_sink, totals_sink
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
 from ottla.spark.pipeline.status import PipelineStatus, status_of
@@ -127,7 +128,7 @@ class Pipeline:
         if state is None:
             raise ConfigError("a stream needs a checkpoint, the directory that it goes on from: give one")
         check_sink_topics(self.form)
-        stream = _Stream(self.form, spark, state, trigger)
+        stream = _Stream(guaranteed(self.form), spark, state, trigger)
         recorder = Recorder(stream.name, state)
         spark.streams.addListener(recorder)
         try:
@@ -152,12 +153,12 @@ class Pipeline:
         `start` and `end` are a time, "earliest", "latest" or offsets as JSON (see `ranges`); `bounds` are
         options such as startingOffsets.
         """
-        form = self.form
+        form = guaranteed(self.form)
         bounds |= starting(start, "start") if start else {}
         bounds |= ending(end, "end") if end else {}
         check_sink_topics(form)
         if form.window:
-            return self._offline_windows(spark, checkpoint, bounds)
+            return self._offline_windows(form, spark, checkpoint, bounds)
         reach = offsets.of_range(form.source, bounds)
         if not reach:
             log.info("there is nothing to read")
@@ -182,9 +183,12 @@ class Pipeline:
         return spark.read.format("ottla").options(**offsets.exactly(self.form.source, spans)).load()
 
     def _offline_windows(
-        self, spark: SparkSession, checkpoint: str | Path | None, bounds: Mapping[str, str]
+        self,
+        form: PipelineForm,
+        spark: SparkSession,
+        checkpoint: str | Path | None,
+        bounds: Mapping[str, str],
     ) -> Spans:
-        form = self.form
         assert form.window is not None
         times = times_of(bounds)
         # Rows of a window may come long after its end: only the beginning of what is read is bounded.
@@ -324,8 +328,6 @@ class _Stream:
         mode = "update" if window.emit is Emit.UPDATES else "append"
         if form.sink.format is SinkFormat.TOPIC:
             totals = as_records(totals, keys_of(window))
-            if window.emit is Emit.CLOSED:
-                return self._sent(totals)
         sink = totals_sink(form.sink, form.source, window)
 
         def write(changed: DataFrame, number: int) -> None:

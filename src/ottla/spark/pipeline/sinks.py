@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from ottla.spark.pipeline.aggregates import Times, TotalsTable
 from ottla.spark.pipeline.delta import DeltaLakeTable
 from ottla.spark.pipeline.form import SinkForm, SinkFormat, Window
+from ottla.spark.pipeline.guarantee import named, topic_options
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.tables import ParquetTable, TableBatch
 from ottla.spark.pipeline.windows import keys_of
@@ -58,28 +59,32 @@ class _Forgetful:
 
 
 class TopicSink(_Forgetful):
-    """A topic. Rows that are written twice are stored twice."""
+    """A topic. A batch that is repeated is recognised, if the options say how (`guarantee`)."""
+
+    KIND = "rows"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
-    def append(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002 - a topic keeps no number
-        """Send the rows."""
-        self._send(rows)
+    def append(self, rows: DataFrame, batch: TableBatch) -> None:
+        """Send the rows of a batch."""
+        self._send(rows, named(self._options, f"{batch.query_id}-{self.KIND}", batch.number))
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
         """Send the rows again: a topic keeps the old ones."""
-        self._send(rows)
+        self._send(rows, self._options)
 
-    def _send(self, rows: DataFrame) -> None:
-        as_records(rows).write.format("ottla").mode("append").options(**self._options).save()
+    def _send(self, rows: DataFrame, options: Mapping[str, str]) -> None:
+        as_records(rows).write.format("ottla").mode("append").options(**options).save()
 
 
 class LetterSink(TopicSink):
     """A topic of refused records."""
 
-    def _send(self, rows: DataFrame) -> None:
-        super()._send(as_letters(rows))
+    KIND = "letters"
+
+    def _send(self, rows: DataFrame, options: Mapping[str, str]) -> None:
+        super()._send(as_letters(rows), options)
 
 
 class ConsoleSink(_Forgetful):
@@ -131,8 +136,8 @@ class SentTotals:
         self._sink = sink
 
     def merge(self, rows: DataFrame, batch: TableBatch) -> None:
-        """Write the rows that a batch has changed."""
-        self._sink.append(rows, batch)
+        """Write the rows that a batch has changed, in an order that is the same if it is repeated."""
+        self._sink.append(rows.sortWithinPartitions("key") if "key" in rows.columns else rows, batch)
 
     def replace(self, rows: DataFrame, times: Times) -> None:  # noqa: ARG002
         """Send or print all rows."""
@@ -162,11 +167,6 @@ def totals_sink(sink: SinkForm, source: Mapping[str, str], window: Window) -> To
     return (
         DeltaTotals(sink, window) if sink.format is SinkFormat.DELTA else SentTotals(row_sink(sink, source))
     )
-
-
-def topic_options(sink: SinkForm, source: Mapping[str, str]) -> dict[str, str]:
-    """Options of format("ottla"): the source's cluster, unless the sink names another one."""
-    return {name: value for name, value in source.items() if name.startswith("kafka.")} | dict(sink.options)
 
 
 def as_letters(rows: DataFrame) -> DataFrame:
