@@ -1,7 +1,7 @@
 """Run pytest, and run the few tests that failed once more, alone: what `make test` does.
 
 A test that fails beside others and passes alone is named as unstable at the end. It does not fail the run, so
-that a busy machine does not decide what lands; it is a defect to be cured (decision 16). A test that fails
+that a busy machine does not decide what lands; it is a defect to be cured (decision 19). A test that fails
 twice, or more than AGAIN_MAX failures, fail the run.
 """
 

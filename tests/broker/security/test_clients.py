@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -20,7 +20,7 @@ MODULES = "org.apache.kafka.common.security"
 LOGIN = f'required username="{USER}" password="{PASSWORD}";'
 
 
-def topics(broker: EmbeddedBroker, listener: str, settings: dict[str, object]) -> tuple[str, ...]:
+def topics(broker: EmbeddedBroker, listener: str, settings: Mapping[str, object]) -> tuple[str, ...]:
     where = {"bootstrap.servers": broker.bootstrap_at(listener), "security.protocol": listener}
     with Admin({**where, **settings}) as admin:
         return admin.list_topics()
