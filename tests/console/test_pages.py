@@ -192,7 +192,7 @@ def test_groups_of_all_kinds_are_side_by_side(shown: Shown, visitor: Visitor) ->
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[tuple[EmbeddedBroker, ConsoleServer]]:
-    """200 topics with 2,000 partitions, 60 groups.""" ""
+    """200 topics with 2,000 partitions, 60 groups."""
     with EmbeddedBroker() as broker:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topics([NewTopic(f"topic-{number:03d}", 10) for number in range(200)])

@@ -26,7 +26,7 @@ from ottla.spark.pipeline.state import PipelineState
 from tests.scale import REPLAY, SOAK, seeded, sized
 from tests.spark import exactly_once_driver
 from tests.spark.killing import newest_batch, reaches, running
-from tests.spark.test_exactly_once import Sink, bootstrap, task
+from tests.spark.sink_steps import Sink, bootstrap, task
 from tests.transactions.checker import History, Outcome, Transaction, anomalies
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka

@@ -126,4 +126,15 @@ def refuse(request: FetchRequest, error: Code, version: int) -> FetchResponse:
     )
 
 
-HANDLER = Handler(FetchRequest, VersionRange(0, 18), handle, refuse)
+def fail(inquiry: Inquiry, request: FetchRequest, error: Code) -> FetchResponse:
+    """Answer a fault: the error is for every partition of the session, which goes on."""
+    if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH) or error in SESSION_ERRORS:
+        return refuse(request, error, inquiry.version)
+    broker, uses_ids = inquiry.broker, inquiry.version >= IDS_SINCE
+    session = broker.sessions.go_on(request, uses_ids=uses_ids, now_ms=broker.runtime.now_ms())
+    if isinstance(session, Code):
+        return FetchResponse(error_code=session)
+    return session.news(refuse(FetchRequest(topics=session.topics()), error, inquiry.version))
+
+
+HANDLER = Handler(FetchRequest, VersionRange(0, 18), handle, refuse, fail=fail)
