@@ -97,7 +97,7 @@ def test_an_api_has_a_name_a_key_and_a_class(
     [
         ("ListGroup", r"; did you mean ListGroups\?$"),
         (999, "; there are: Produce, Fetch"),
-        ("UnregisterBroker", "; there are: Produce, Fetch"),
+        ("Quaffle", "; there are: Produce, Fetch"),
     ],
 )
 def test_an_api_that_is_not_served_is_refused(broker: EmbeddedBroker, api: Any, hint: str) -> None:
