@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from ottla.model.errors import OttlaError
 
 REGEX_LENGTH_MAX = 4096
@@ -51,6 +48,9 @@ def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
 
     RE2 needs time in proportion to a name's length, whatever the expression is.
     """
+    import pyarrow as pa  # here, since they take 50 ms to load, and few groups have a pattern
+    import pyarrow.compute as pc
+
     if len(pattern) > REGEX_LENGTH_MAX:
         raise RegexError(f"it has {len(pattern)} characters; at most {REGEX_LENGTH_MAX} are served")
     all_names = pa.array(sorted(names), pa.string())
