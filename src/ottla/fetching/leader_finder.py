@@ -191,6 +191,8 @@ class LeaderFinder:
         except Exception as error:
             if not isinstance(error, OttlaError):
                 log.exception("the search for leaders failed")
+            if self._is_stopped:
+                return  # the search was interrupted: that is no error of a partition
             self._retry_later([(cursor, error) for cursor in cursors])
         else:
             self._assign(cursors, view or self._metadata.view)
