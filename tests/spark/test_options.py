@@ -148,7 +148,7 @@ def test_sizes_and_durations() -> None:
         ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
         ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "group.id"),
         ({"subscribe": "t", "kafka.value.deserializer": "x"}, "cast the column"),
-        ({"subscribe": "t", "kafka.sasl.jaas.config": "x"}, "class of a login module"),
+        ({"subscribe": "t", "kafka.sasl.jaas.config": "x"}, "only PlainLoginModule"),
         ({"subscribe": "t", "dropRepeatedRows": "true", "minPartitions": "2"}, "minPartitions"),
     ],
 )
