@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ottla import EmbeddedBroker, replay
-from ottla.broker.groups.coordinator.records import OffsetKey, OffsetValue, Record, read
+from ottla.broker.coordination.effects import Record
+from ottla.broker.groups.coordinator.records import OffsetKey, OffsetValue, read
 from ottla.client.client_config import ClientConfig
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.coordination import topic_records
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.groups import group_log
-from ottla.broker.groups.coordinator import Caller
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord
 from ottla.wire.api.join_group import JoinGroupRequest
@@ -534,7 +534,7 @@ def test_a_log_of_offsets_that_cannot_be_read_does_not_stop_the_broker(
             raise CorruptRecord("planted")
 
         with monkeypatch.context() as patch:
-            patch.setattr(group_log, "batches_of", damaged)
+            patch.setattr(topic_records, "batches_of", damaged)
             broker.start()
         with Client.of(broker.bootstrap) as client:
             assert clients_wait(client, "g")

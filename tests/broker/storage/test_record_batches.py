@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.groups.group_log import GroupRecords
+from ottla.broker.coordination.topic_records import TopicRecords
 from ottla.broker.storage.record_batches import StoredRecord, batch_of, batches_of
 from ottla.log.batch_header import header_at
 from ottla.log.partition_log import PartitionLog
@@ -97,7 +97,7 @@ def append_raw(log: PartitionLog, data: bytearray) -> None:
 
 
 def loaded(log: PartitionLog, end: int | None = None) -> list[tuple[bytes | None, bytes | None]]:
-    records = GroupRecords(log.start_offset, log.high_watermark if end is None else end)
+    records = TopicRecords(log.start_offset, log.high_watermark if end is None else end)
     while piece := records.piece(log):
         records.take(piece)
     return [(one.key, one.value) for one in records.in_order()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla import EmbeddedBroker, Producer
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC
 from tests.waiting import PATIENCE_S
 from tools.peer_cache import KAFKA_4, Unavailable, kafka_libs, program

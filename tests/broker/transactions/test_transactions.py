@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from ottla import EmbeddedBroker
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC
 from ottla.wire.api.describe_transactions import DescribedTransaction, DescribeTransactionsRequest

@@ -10,7 +10,7 @@ import pytest
 
 from ottla import Admin, ConfigError, KafkaError, Producer, ProducerFenced, TopicAndPartition, replay
 from ottla.admin import PartitionProducer
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.cli.kafka.transaction_records import FORMATTER
 from tests.cli.kafka.conftest import Era, created, ours
 

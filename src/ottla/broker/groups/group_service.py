@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
+from ottla.broker.coordination.effects import Append, Caller
+from ottla.broker.coordination.loading import PartitionLoads
+from ottla.broker.coordination.topic_writer import TopicWriter
 from ottla.broker.groups.cluster_topics import ClusterTopics
-from ottla.broker.groups.coordinator import Append, Caller, Decision, GroupCoordinator, Timer
-from ottla.broker.groups.loading import PartitionLoads
+from ottla.broker.groups.coordinator import Decision, GroupCoordinator, Timer
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.memory import SMALL_BYTES, Share
 from ottla.broker.storage.partition import Partition
-from ottla.broker.storage.record_batches import batch_of
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
-from ottla.broker.storage.turn import Failures
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import OFFSETS_TOPIC
 from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -37,8 +37,7 @@ class GroupService:
     def __init__(
         self, broker_id: int, store: TopicStore, runtime: Runtime, memory: Share, appender: Appender
     ) -> None:
-        self._broker_id = broker_id
-        self._appender = appender
+        self._writer = TopicWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
         appender.marker_listeners.append(self._transaction_ended)
         self._memory = memory
         self._member_bytes = 0  # what `memory` knows of our groups
@@ -116,23 +115,9 @@ class GroupService:
             self._perform(self.coordinator.on_timer(timer, now_ms))
 
     def _append(self, append: Append) -> None:
-        now_ms = self._runtime.now_ms()
-        try:
-            partition = self._store.partition(OFFSETS_TOPIC, append.partition)
-            records = batch_of(append.records, now_ms, append.producer)
-            if append.producer is None:
-                group_log = partition.led_log(self._broker_id)
-                group_log.append(records, now_ms, partition.leader_epoch)
-            else:
-                self._appender.append_own(partition, records)
-        except (KafkaError, StorageError) as error:
-            self._appended(append, Code.of(error.code))
-        else:
-            self._runtime.turn.stage(partition)
-            self._runtime.turn.then(lambda failures: self._settle(append, partition, failures))
-
-    def _settle(self, append: Append, partition: Partition, failures: Failures) -> None:
-        self._appended(append, Code.KAFKA_STORAGE_ERROR if partition in failures else Code.NONE)
+        self._writer.append(
+            append.partition, append.records, partial(self._appended, append), append.producer
+        )
 
     def _appended(self, append: Append, error: Code) -> None:
         self._perform(self.coordinator.on_append_result(append.append_id, error, self._runtime.now_ms()))

@@ -8,7 +8,7 @@ Behaviour: it is the leader of the group's partition of `__consumer_offsets`, or
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.serving.division import Division
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.storage.partition import NO_LEADER

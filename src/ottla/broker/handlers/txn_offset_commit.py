@@ -9,7 +9,7 @@ group's partition of the offsets topic, and the group coordinator decides, see
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.groups.coordinator.transactional_offsets import refused
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.storage.open_transactions import Refusals, TransactionClaim

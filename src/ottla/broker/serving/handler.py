@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from ottla.broker.groups.coordinator import Caller
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.security.principal import Principal
 from ottla.broker.serving.division import Division
 from ottla.broker.serving.doorkeeper import Doorkeeper

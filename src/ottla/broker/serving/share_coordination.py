@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.serving.handler import Inquiry
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError

@@ -7,23 +7,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ottla.broker.groups.coordinator.records import Record
-from ottla.broker.groups.loading import PartitionLoads
+from ottla.broker.coordination.effects import Record
+from ottla.broker.coordination.loading import PartitionLoads
+from ottla.broker.coordination.topic_writer import TopicWriter, Written
 from ottla.broker.share_groups.core.records import ShareKey, ShareState, partition_for, read
 from ottla.broker.storage.partition import Partition
-from ottla.broker.storage.record_batches import batch_of
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_changes import TopicChanges
 from ottla.broker.storage.topic_store import TopicStore
-from ottla.broker.storage.turn import Failures
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import SHARE_STATE_TOPIC
 
 log = logging.getLogger(__name__)
-
-Written = Callable[[Code], None]
-"""Called when what was noted is in the log, or with the error."""
 
 
 class ShareLog:
@@ -41,7 +37,7 @@ class ShareLog:
         replay: Callable[[ShareKey, ShareState | None], None],
         snapshot: Callable[[ShareKey], Record],
     ) -> None:
-        self._store = store
+        self._writer = TopicWriter(SHARE_STATE_TOPIC, store, runtime)
         self._runtime = runtime
         self._topics = topics
         self._replay_state = replay
@@ -103,7 +99,7 @@ class ShareLog:
         try:
             count = self._topics.find_or_create(SHARE_STATE_TOPIC).partition_count
         except (KafkaError, StorageError) as error:
-            self._failed(changed, Code.of(error.code))
+            self._settle(changed, Code.of(error.code))
             return
         by_partition: dict[int, list[ShareKey]] = defaultdict(list)
         for key in changed:
@@ -112,30 +108,16 @@ class ShareLog:
             self._append(index, {key: changed[key] for key in keys})
 
     def _append(self, index: int, changed: dict[ShareKey, list[Written]]) -> None:
-        now_ms = self._runtime.now_ms()
         try:
-            partition = self._store.partition(SHARE_STATE_TOPIC, index)
-            stored = partition.led_log(partition.leader)
             records = [self._snapshot(key) for key in changed]
-            stored.append(batch_of(records, now_ms), now_ms, partition.leader_epoch)
         except (KafkaError, StorageError) as error:
-            self._failed(changed, Code.of(error.code))
+            self._settle(changed, Code.of(error.code))
         else:
-            self._runtime.turn.stage(partition)
-            self._runtime.turn.then(lambda failures: self._settle(changed, partition, failures))
+            self._writer.append(index, records, partial(self._settle, changed))
 
-    def _settle(
-        self, changed: dict[ShareKey, list[Written]], partition: Partition, failures: Failures
-    ) -> None:
-        if partition in failures:
-            self._failed(changed, Code.KAFKA_STORAGE_ERROR)
-            return
-        for waiting in changed.values():
-            for then in waiting:
-                then(Code.NONE)
-
-    def _failed(self, changed: dict[ShareKey, list[Written]], error: Code) -> None:
-        log.error("the state of %d share partitions is not stored: %s", len(changed), error.text)
+    def _settle(self, changed: dict[ShareKey, list[Written]], error: Code) -> None:
+        if error:
+            log.error("the state of %d share partitions is not stored: %s", len(changed), error.text)
         for waiting in changed.values():
             for then in waiting:
                 then(error)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Record
 from ottla.broker.settings.group_table import group_settings
 from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange
 from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareMember, TopicInfo

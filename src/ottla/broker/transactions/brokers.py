@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.coordinator import Caller, partition_for
+from ottla.broker.coordination.effects import Caller
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.open_transactions import Refusals, TransactionClaim
 from ottla.broker.storage.partition import NO_LEADER, Partition

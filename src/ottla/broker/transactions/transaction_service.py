@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
-from ottla.broker.groups.coordinator import Append, Caller, Record
-from ottla.broker.groups.loading import PartitionLoads
+from ottla.broker.coordination.effects import Append, Caller, Record
+from ottla.broker.coordination.loading import PartitionLoads
+from ottla.broker.coordination.topic_writer import TopicWriter
 from ottla.broker.storage.partition import Partition
-from ottla.broker.storage.record_batches import batch_of
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.turn import Failures
@@ -37,11 +38,11 @@ class MarkerWriter(Protocol):
 class TransactionService:
     """The transactional ids that a broker coordinates. Owned by the loop."""
 
-    def __init__(self, broker_id: int, store: TopicStore, runtime: Runtime, writer: MarkerWriter) -> None:
-        self._broker_id = broker_id
+    def __init__(self, broker_id: int, store: TopicStore, runtime: Runtime, markers: MarkerWriter) -> None:
+        self._log_writer = TopicWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
         self._store = store
         self._runtime = runtime
-        self._writer = writer
+        self._markers = markers
         config = store.config
         self.coordinator = TransactionCoordinator(
             config.transactions, config.groups.offsets_partition_count, self._new_producer_id
@@ -85,19 +86,7 @@ class TransactionService:
     # --- records of the transaction log
 
     def _append(self, append: Append) -> None:
-        now_ms = self._runtime.now_ms()
-        try:
-            partition = self._store.partition(TRANSACTIONS_TOPIC, append.partition)
-            log = partition.led_log(self._broker_id)
-            log.append(batch_of(append.records, now_ms), now_ms, partition.leader_epoch)
-        except (KafkaError, StorageError) as error:
-            self._appended(append, Code.of(error.code))
-        else:
-            self._runtime.turn.stage(partition)
-            self._runtime.turn.then(lambda failures: self._settle(append, partition, failures))
-
-    def _settle(self, append: Append, partition: Partition, failures: Failures) -> None:
-        self._appended(append, Code.KAFKA_STORAGE_ERROR if partition in failures else Code.NONE)
+        self._log_writer.append(append.partition, append.records, partial(self._appended, append))
 
     def _appended(self, append: Append, error: Code) -> None:
         self._perform(self.coordinator.on_append_result(append.append_id, error, self._runtime.now_ms()))
@@ -114,7 +103,7 @@ class TransactionService:
         for item in end.partitions:
             try:
                 partition = self._store.partition(*item)
-                self._writer.end_transaction(partition, marker)
+                self._markers.end_transaction(partition, marker)
             except (KafkaError, StorageError) as error:
                 errors[item] = Code.of(error.code)
             else:

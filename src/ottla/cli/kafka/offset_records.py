@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.records import (
     GroupKey,
     GroupValue,
@@ -18,7 +19,6 @@ from ottla.broker.groups.coordinator.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
-    Record,
     read,
     read_key,
 )

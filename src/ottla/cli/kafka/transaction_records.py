@@ -4,7 +4,7 @@ the transaction log decoder of kafka-dump-log.
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Record
 from ottla.broker.transactions.coordinator.records import TransactionValue, read_parts
 from ottla.cli.kafka.offset_records import compact
 from ottla.model.errors import OttlaError

@@ -11,15 +11,8 @@ from collections import deque
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from ottla.broker.groups.coordinator import (
-    Append,
-    Caller,
-    Decision,
-    GroupConfig,
-    GroupCoordinator,
-    Record,
-    Timer,
-)
+from ottla.broker.coordination.effects import Append, Caller, Record
+from ottla.broker.groups.coordinator import Decision, GroupConfig, GroupCoordinator, Timer
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse

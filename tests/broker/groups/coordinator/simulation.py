@@ -13,7 +13,8 @@ import struct
 from collections import Counter
 from typing import Any
 
-from ottla.broker.groups.coordinator import GroupConfig, Record
+from ottla.broker.coordination.effects import Record
+from ottla.broker.groups.coordinator import GroupConfig
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.coordinator import Caller, GroupConfig, GroupCoordinator
+from ottla.broker.coordination.effects import Caller
+from ottla.broker.groups.coordinator import GroupConfig, GroupCoordinator
 from ottla.broker.groups.coordinator.state import TRANSITIONS, GroupState
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, LocalProtocolError

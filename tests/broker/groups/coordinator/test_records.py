@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.effects import Record
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.groups.coordinator.records import (
     GroupKey,
     GroupValue,
     MemberValue,
     OffsetKey,
     OffsetValue,
-    Record,
     group_record,
     group_tombstone,
     offset_record,

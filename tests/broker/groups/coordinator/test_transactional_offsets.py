@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.coordinator import partition_for
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.model.error_codes import Code
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.offset_fetch import OffsetFetchGroup, OffsetFetchRequest

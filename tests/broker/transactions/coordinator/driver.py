@@ -11,7 +11,7 @@ from collections import deque
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from ottla.broker.groups.coordinator import Append, Caller, Record
+from ottla.broker.coordination.effects import Append, Caller, Record
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import (
     Decision,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.groups.coordinator import Record
+from ottla.broker.coordination.effects import Record
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import Transaction
 from ottla.broker.transactions.coordinator.records import read, tombstone, transaction_record

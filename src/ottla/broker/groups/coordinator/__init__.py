@@ -5,18 +5,12 @@ reading at `coordinator`, then `state` (theory of operation), `rebalance` and `o
 """
 
 from ottla.broker.groups.coordinator.coordinator import GroupCoordinator
-from ottla.broker.groups.coordinator.decision import Append, Caller, Decision, Reply, Timer
-from ottla.broker.groups.coordinator.records import Record, partition_for
+from ottla.broker.groups.coordinator.decision import Decision, Timer
 from ottla.broker.settings.group_config import GroupConfig
 
 __all__ = [
     "GroupCoordinator",
     "GroupConfig",
-    "Caller",
     "Decision",
-    "Reply",
-    "Append",
     "Timer",
-    "Record",
-    "partition_for",
 ]

@@ -21,13 +21,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.coordination.effects import Caller, Record
 from ottla.broker.groups.coordinator import joining, membership, offsets, transactional_offsets
 from ottla.broker.groups.coordinator.consumer_groups import offsets as consumer_offsets
 from ottla.broker.groups.coordinator.consumer_groups.classic_requests import ClassicRequests
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import GroupOverrides, refusal
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, Decision, Timer, TimerKind
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, Decision, Timer, TimerKind
 from ottla.broker.groups.coordinator.expiry import expired_consumer_records, expired_records, is_idle
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.in_flight import offset_tombstones, unstable_partitions
@@ -36,7 +37,6 @@ from ottla.broker.groups.coordinator.rebalance import (
     session_timed_out,
     sync_phase_timed_out,
 )
-from ottla.broker.groups.coordinator.records import Record
 from ottla.broker.groups.coordinator.registry import GroupRegistry
 from ottla.broker.groups.coordinator.tool_requests import ToolRequests
 from ottla.broker.settings.group_config import GroupConfig
@@ -172,10 +172,8 @@ class GroupCoordinator:
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """A marker was written to a partition: its groups' offsets in that transaction count, or are gone."""
-        of_group = self._partitions.of_group
-        self._store.end_transaction(
-            producer_id, lambda name: of_group(name) == partition, is_commit=is_commit
-        )
+        of = self._partitions.of
+        self._store.end_transaction(producer_id, lambda name: of(name) == partition, is_commit=is_commit)
 
     def on_timer(self, timer: Timer, now_ms: int) -> Decision:
         """A timer of an earlier decision has fired. A late or repeated call does no harm."""

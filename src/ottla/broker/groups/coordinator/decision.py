@@ -13,45 +13,14 @@ The coordinator does nothing itself. Each call (a request, a timer, the result o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Append, Caller, Record, Reply, client_error
 from ottla.broker.settings.group_config import GroupConfig
 from ottla.model.error_codes import Code
 from ottla.wire.schema import Response
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The client of a request: the ticket that its reply must carry, the API version, its id and address."""
-
-    ticket: Hashable
-    version: int
-    client_id: str = ""
-    client_host: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to the request that came with this ticket."""
-
-    ticket: Hashable
-    response: Response
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Records for one partition of the offsets topic: all of them or none.
-
-    With a producer's id and epoch they are part of its transaction, and count when that is committed.
-    """
-
-    append_id: int
-    partition: int
-    records: tuple[Record, ...]
-    producer: tuple[int, int] | None = None
 
 
 class TimerKind(StrEnum):
@@ -129,31 +98,14 @@ class CoordinatorStep:
         self.pending_appends.append(PendingAppend(group_id, tuple(records), then, producer))
 
 
-# The error that a client gets if its group's records could not be appended, by the log's own error. Retriable
-# ones make it find the coordinator again, or retry. Codes that are not listed are passed on.
-_GROUP_ERRORS = {
-    Code.UNKNOWN_TOPIC_OR_PARTITION: Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_ENOUGH_REPLICAS: Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Code.COORDINATOR_NOT_AVAILABLE,
-    Code.REQUEST_TIMED_OUT: Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_LEADER_OR_FOLLOWER: Code.NOT_COORDINATOR,
-    Code.KAFKA_STORAGE_ERROR: Code.NOT_COORDINATOR,
-    Code.MESSAGE_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
-    Code.RECORD_LIST_TOO_LARGE: Code.UNKNOWN_SERVER_ERROR,
-    Code.INVALID_FETCH_SIZE: Code.UNKNOWN_SERVER_ERROR,
-}
-_OFFSET_ERRORS = _GROUP_ERRORS | {
+# As `client_error`, but for commits that are too large.
+_OFFSET_ERRORS = {
     Code.MESSAGE_TOO_LARGE: Code.INVALID_COMMIT_OFFSET_SIZE,
     Code.RECORD_LIST_TOO_LARGE: Code.INVALID_COMMIT_OFFSET_SIZE,
     Code.INVALID_FETCH_SIZE: Code.INVALID_COMMIT_OFFSET_SIZE,
 }
 
 
-def group_error(append_error: Code) -> Code:
-    """Return the error of a join or sync whose records could not be stored."""
-    return _GROUP_ERRORS.get(append_error, append_error)
-
-
 def offset_error(append_error: Code) -> Code:
     """Return the error of a commit or delete whose records could not be stored."""
-    return _OFFSET_ERRORS.get(append_error, append_error)
+    return _OFFSET_ERRORS.get(append_error, client_error(append_error))

@@ -13,13 +13,13 @@ type. An empty group without offsets goes too.
 
 from __future__ import annotations
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.records import (
     NO_TIMESTAMP,
     OffsetKey,
     OffsetValue,
-    Record,
     group_tombstone,
     offset_tombstone,
 )

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ottla.broker.coordination.effects import Caller, Record
 from ottla.broker.groups.coordinator.deadlines import TimedGroup, session_key
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep
-from ottla.broker.groups.coordinator.records import GroupValue, MemberValue, Record, group_record
+from ottla.broker.groups.coordinator.decision import CoordinatorStep
+from ottla.broker.groups.coordinator.records import GroupValue, MemberValue, group_record
 from ottla.broker.groups.coordinator.state import TRANSITIONS, GroupEvent, GroupState
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ottla.broker.groups.coordinator.decision import Append, PendingAppend
-from ottla.broker.groups.coordinator.records import OffsetKey, Record, offset_tombstone, read_key
+from ottla.broker.coordination.effects import Append, Record
+from ottla.broker.groups.coordinator.decision import PendingAppend
+from ottla.broker.groups.coordinator.records import OffsetKey, offset_tombstone, read_key
 from ottla.broker.groups.coordinator.store import GroupStore
 from ottla.model.topic_partition import TopicAndPartition
 

@@ -9,8 +9,9 @@ protocol as before, that happens without a rebalance.
 
 from __future__ import annotations
 
+from ottla.broker.coordination.effects import Caller, client_error
 from ottla.broker.groups.coordinator.deadlines import session_key
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, group_error
+from ottla.broker.groups.coordinator.decision import CoordinatorStep
 from ottla.broker.groups.coordinator.group import (
     CoordinatedGroup,
     CoordinatorMember,
@@ -140,7 +141,7 @@ def _replace_in_stable_group(
         if group.state is GroupState.DEAD:
             step.reply(caller, refused(Code.NOT_COORDINATOR))
         elif error:
-            step.reply(caller, refused(group_error(error)))
+            step.reply(caller, refused(client_error(error)))
         elif not unchanged:
             join(group, request, caller, step)
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator import joining
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep
+from ottla.broker.groups.coordinator.decision import CoordinatorStep
 from ottla.broker.groups.coordinator.group import CoordinatedGroup, answer_join, answer_sync
 from ottla.broker.groups.coordinator.rebalance import assign, membership_changed, sync_seen
 from ottla.broker.groups.coordinator.state import GroupEvent, GroupState

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, offset_error
+from ottla.broker.coordination.effects import Caller, Record
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, offset_error
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.records import (
     NO_TIMESTAMP,
     OffsetKey,
     OffsetValue,
-    Record,
     offset_record,
     offset_tombstone,
 )

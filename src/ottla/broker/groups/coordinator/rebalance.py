@@ -8,7 +8,8 @@ fires first, members that have not sent SyncGroup are removed and the next join 
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator.decision import CoordinatorStep, TimerKey, TimerKind, group_error
+from ottla.broker.coordination.effects import client_error
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, TimerKey, TimerKind
 from ottla.broker.groups.coordinator.group import (
     CoordinatedGroup,
     CoordinatorMember,
@@ -167,7 +168,7 @@ def assign(group: CoordinatedGroup, request: SyncGroupRequest, step: Coordinator
             return
         group.assigning = None
         if error:
-            fail_syncs(group, group_error(error), step)
+            fail_syncs(group, client_error(error), step)
             membership_changed(group, step)
         else:
             _hand_out(group, assignments, step)

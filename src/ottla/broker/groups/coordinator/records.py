@@ -15,10 +15,9 @@ retention, because only v1 has a field for it (and none for the leader epoch); g
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from ottla.model.java_hashes import java_abs, java_hash
+from ottla.broker.coordination.effects import Record
 from ottla.wire.schema import array, blob, field, int32, int64, string, value
 from ottla.wire.versioned_struct import VersionedStructs
 
@@ -32,13 +31,6 @@ _VALUE_VERSION_NEWEST = 4
 
 # Keys never became flexible; their versions tell kinds apart instead.
 _CODEC = VersionedStructs("__consumer_offsets", flexible_since=4)
-
-
-class Record(NamedTuple):
-    """A record of `__consumer_offsets`, to be appended or read."""
-
-    key: bytes
-    value: bytes | None
 
 
 @value
@@ -90,12 +82,6 @@ class GroupValue:
 
 Key: TypeAlias = OffsetKey | GroupKey
 Entry: TypeAlias = tuple[OffsetKey, OffsetValue | None] | tuple[GroupKey, GroupValue | None]
-
-
-@lru_cache(maxsize=4096)  # called for every request of a group; bounded, since clients make up group names
-def partition_for(group_id: str, partition_count: int = 50) -> int:
-    """Return the partition of `__consumer_offsets` that holds a group; its leader coordinates the group."""
-    return java_abs(java_hash(group_id)) % partition_count
 
 
 # --- writing --------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ottla.broker.coordination.effects import Record
+from ottla.broker.coordination.led_partitions import LedPartitions
 from ottla.broker.groups.coordinator import membership
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import ConsumerGroups, GroupOverrides
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
@@ -12,9 +14,7 @@ from ottla.broker.groups.coordinator.decision import CoordinatorStep
 from ottla.broker.groups.coordinator.expiry import is_idle
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.in_flight import AppendsInFlight
-from ottla.broker.groups.coordinator.partitions import OffsetsPartitions
 from ottla.broker.groups.coordinator.rebalance import begin_join_phase
-from ottla.broker.groups.coordinator.records import Record
 from ottla.broker.groups.coordinator.state import GroupEvent
 from ottla.broker.groups.coordinator.store import GroupStore
 from ottla.broker.settings.group_config import GroupConfig
@@ -30,8 +30,8 @@ class GroupRegistry:
         self, config: GroupConfig, topics: TopicsView, overrides: Callable[[str], GroupOverrides]
     ) -> None:
         self.store = GroupStore()
-        self.partitions = OffsetsPartitions(config.offsets_partition_count)
-        self.in_flight = AppendsInFlight(self.partitions.of_group)
+        self.partitions = LedPartitions(config.offsets_partition_count)
+        self.in_flight = AppendsInFlight(self.partitions.of)
         self.consumer = ConsumerGroups(topics, overrides, self)
         self.groups: dict[str, CoordinatedGroup] = {}
 
@@ -91,7 +91,7 @@ class GroupRegistry:
 
     def unload(self, partition: int, step: CoordinatorStep) -> None:
         """Forget the groups of a partition, and answer their parked requests."""
-        for group_id in [name for name in self.groups if self.partitions.of_group(name) == partition]:
+        for group_id in [name for name in self.groups if self.partitions.of(name) == partition]:
             membership.dismiss(self.groups.pop(group_id), Code.NOT_COORDINATOR, step)
         for pending in self.in_flight.take_all(partition):
             pending.then(step, Code.NOT_LEADER_OR_FOLLOWER)
@@ -102,7 +102,7 @@ class GroupRegistry:
     def _stored_in(self, partition: int) -> list[str]:
         """Return the stored groups of a partition."""
         group_ids = dict.fromkeys([*self.store.group_ids(), *self.consumer.groups])
-        return [group_id for group_id in group_ids if self.partitions.of_group(group_id) == partition]
+        return [group_id for group_id in group_ids if self.partitions.of(group_id) == partition]
 
     # --- groups end, and change their kind
 

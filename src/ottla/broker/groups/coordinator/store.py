@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.pending_offsets import PendingOffsets
-from ottla.broker.groups.coordinator.records import GroupKey, GroupValue, OffsetKey, OffsetValue, Record, read
+from ottla.broker.groups.coordinator.records import GroupKey, GroupValue, OffsetKey, OffsetValue, read
 from ottla.model.topic_partition import TopicAndPartition
 
 Offsets = Mapping[TopicAndPartition, OffsetValue]

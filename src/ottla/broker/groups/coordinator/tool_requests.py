@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.broker.coordination.effects import Caller, Record
 from ottla.broker.groups.coordinator import listing
 from ottla.broker.groups.coordinator.consumer_groups import describing
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, offset_error
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, offset_error
 from ottla.broker.groups.coordinator.in_flight import offset_tombstones
-from ottla.broker.groups.coordinator.records import Record, group_tombstone
+from ottla.broker.groups.coordinator.records import group_tombstone
 from ottla.broker.groups.coordinator.registry import Burial, GroupRegistry
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.model.error_codes import Code

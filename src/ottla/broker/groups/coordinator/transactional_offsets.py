@@ -7,8 +7,9 @@ one. A rebalance does not matter, for the transaction may have begun before it.
 
 from __future__ import annotations
 
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator import offsets
-from ottla.broker.groups.coordinator.decision import Caller, CoordinatorStep, offset_error
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, offset_error
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.model.error_codes import Code

@@ -12,7 +12,7 @@ import base64
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Record
 from ottla.broker.share_groups.core.record_state import RecordState
 from ottla.broker.share_groups.core.share_partition import StateBatch
 from ottla.model.errors import RemoteProtocolError

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.groups.coordinator.decision import Append, Caller
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Append, Caller, Record
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import listing
 from ottla.broker.transactions.coordinator.counts import TransactionCounts
@@ -199,7 +198,7 @@ class TransactionCoordinator:
         appends = []
         for pending in step.pending_appends:
             self._append_count += 1
-            partition = self._ledger.partitions.of_group(pending.transactional_id)
+            partition = self._ledger.partitions.of(pending.transactional_id)
             self._in_flight[self._append_count] = partition, pending
             appends.append(Append(self._append_count, partition, (pending.record,)))
         return Decision(tuple(step.replies), tuple(appends), tuple(step.ends), tuple(step.timers))

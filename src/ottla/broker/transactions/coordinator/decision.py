@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.broker.groups.coordinator.decision import Append, Caller, Reply
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Append, Caller, Record, Reply
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.schema import Response

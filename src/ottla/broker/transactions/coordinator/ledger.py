@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ottla.broker.groups.coordinator.partitions import OffsetsPartitions
+from ottla.broker.coordination.led_partitions import LedPartitions
 from ottla.broker.transactions.coordinator.counts import TransactionCounts
 from ottla.broker.transactions.coordinator.decision import (
     Continuation,
@@ -39,14 +39,14 @@ class TransactionLedger:
     """Owned by the coordinator. `epochs` are those in which this broker leads each partition."""
 
     def __init__(self, partition_count: int) -> None:
-        self.partitions = OffsetsPartitions(partition_count)
+        self.partitions = LedPartitions(partition_count)
         self.epochs: dict[int, int] = {}
         self.ids: dict[str, TransactionalId] = {}
         self.counts = TransactionCounts()
 
     def in_partition(self, partition: int) -> list[TransactionalId]:
         """Return the ids of a partition of `__transaction_state`."""
-        return [one for one in self.ids.values() if self.partitions.of_group(one.name) == partition]
+        return [one for one in self.ids.values() if self.partitions.of(one.name) == partition]
 
     def served(self) -> Iterator[tuple[TransactionalId, Transaction]]:
         """Yield the ids of the partitions that are loaded, with their transactions."""
@@ -138,7 +138,7 @@ class TransactionLedger:
             one.name,
             transaction.producer_id,
             transaction.producer_epoch,
-            self.epochs[self.partitions.of_group(one.name)],
+            self.epochs[self.partitions.of(one.name)],
             transaction.state is TransactionState.PREPARE_COMMIT,
             transaction.version,
             partitions,

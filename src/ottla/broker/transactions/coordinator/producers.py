@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.broker.groups.coordinator.decision import Caller, group_error
-from ottla.broker.groups.coordinator.records import partition_for
+from ottla.broker.coordination.effects import Caller, client_error
+from ottla.broker.coordination.led_partitions import partition_for
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import rules
 from ottla.broker.transactions.coordinator.decision import Continuation, TransactionStep
@@ -90,7 +90,7 @@ class ProducerRequests:
 
         def stored(step: TransactionStep, error: Code) -> None:
             if error:
-                refuse(step, group_error(error))
+                refuse(step, client_error(error))
             elif started.state is not TransactionState.EMPTY:
                 self._ledger.wait(one, again, refuse, step)  # what was open is being aborted
             else:
@@ -213,7 +213,7 @@ class ProducerRequests:
             then(step, Code.NONE)
             return
         added = transaction.with_partitions(items, version, step.now_ms)
-        self._ledger.store(one, added, step, lambda step, error: then(step, group_error(error)))
+        self._ledger.store(one, added, step, lambda step, error: then(step, client_error(error)))
 
     # --- EndTxn -----------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class ProducerRequests:
 
         def stored(step: TransactionStep, error: Code) -> None:
             if error:
-                refuse(step, group_error(error))
+                refuse(step, client_error(error))
             else:
                 complete = decided.completed(step.now_ms)
                 one.ending.append(lambda step: step.reply(caller, _ended_response(complete)))

@@ -9,7 +9,7 @@ are refused. What is written is value 1, as Kafka does from transaction.version 
 
 from __future__ import annotations
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Record
 from ottla.broker.transactions.coordinator.state import TransactionState
 from ottla.broker.transactions.coordinator.transaction import NEVER, NO_EPOCH, NO_PRODUCER, Transaction
 from ottla.model.errors import RemoteProtocolError

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.consumer_groups import records
-from ottla.broker.groups.coordinator.records import Record
 from ottla.model.errors import RemoteProtocolError
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "consumer_group_records.jsonl"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
 from ottla.broker.groups.coordinator.consumer_groups.heartbeat import known_static, replace_member, unknown
 from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberState
@@ -21,7 +22,6 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
 from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
 from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import Caller
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError
 from ottla.model.topic_partition import TopicAndPartition

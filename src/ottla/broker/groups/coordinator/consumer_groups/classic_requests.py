@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.coordination.effects import Caller, client_error
 from ottla.broker.groups.coordinator import joining
 from ottla.broker.groups.coordinator.consumer_groups import classic_members, migration
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.consumer_groups.heartbeat import known_static
 from ottla.broker.groups.coordinator.consumer_groups.rules import Refused
-from ottla.broker.groups.coordinator.decision import (
-    Caller,
-    CoordinatorStep,
-    TimerKey,
-    TimerKind,
-    group_error,
-)
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, TimerKey, TimerKind
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.api.join_group import JoinGroupRequest
@@ -78,7 +73,7 @@ class ClassicRequests:
 
         def stored(step: CoordinatorStep, error: Code) -> None:
             if error:
-                step.reply(caller, joining.refused(group_error(error), request.member_id))
+                step.reply(caller, joining.refused(client_error(error), request.member_id))
                 return
             group.seen_topics = draft.group.seen_topics
             self._consumer.settle(group, response.member_id, step)
@@ -106,7 +101,7 @@ class ClassicRequests:
 
         def changed(step: CoordinatorStep, error: Code) -> None:
             if error:
-                step.reply(caller, joining.refused(group_error(error), request.member_id))
+                step.reply(caller, joining.refused(client_error(error), request.member_id))
             else:
                 self._decide_again(request, caller, step)
 
@@ -175,7 +170,7 @@ class ClassicRequests:
 
         def stored(step: CoordinatorStep, error: Code) -> None:
             if error:
-                step.reply(caller, LeaveGroupResponse(error_code=group_error(error)))
+                step.reply(caller, LeaveGroupResponse(error_code=client_error(error)))
             elif batched:
                 step.reply(caller, LeaveGroupResponse(members=results))
             else:

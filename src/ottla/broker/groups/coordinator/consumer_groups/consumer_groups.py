@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from ottla.broker.coordination.effects import Caller, Record, client_error
 from ottla.broker.groups.coordinator.consumer_groups import heartbeat as heartbeats
 from ottla.broker.groups.coordinator.consumer_groups import migration, records
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
@@ -22,16 +23,8 @@ from ottla.broker.groups.coordinator.consumer_groups.subscribing import refresh
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.broker.groups.coordinator.consumer_groups.turns import GroupTurns
 from ottla.broker.groups.coordinator.deadlines import session_key
-from ottla.broker.groups.coordinator.decision import (
-    Caller,
-    CoordinatorStep,
-    Timer,
-    TimerKey,
-    TimerKind,
-    group_error,
-)
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, Timer, TimerKey, TimerKind
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
-from ottla.broker.groups.coordinator.records import Record
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -118,7 +111,7 @@ class ConsumerGroups:
 
         def stored(step: CoordinatorStep, error: Code) -> None:
             if error:
-                step.reply(caller, refusal(group_error(error)))
+                step.reply(caller, refusal(client_error(error)))
                 return
             if is_upgrade:
                 self._classic.upgraded(request.group_id, step)
@@ -150,7 +143,7 @@ class ConsumerGroups:
         member = heartbeats.leaving_member(group, request)
 
         def stored(step: CoordinatorStep, error: Code) -> None:
-            refused = refusal(group_error(error)) if error else None
+            refused = refusal(client_error(error)) if error else None
             step.reply(caller, refused or heartbeats.left(request))
 
         if request.member_epoch == STATIC_LEAVING_EPOCH:

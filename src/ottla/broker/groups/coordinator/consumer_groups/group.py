@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.consumer_groups import records
 from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember
 from ottla.broker.groups.coordinator.consumer_groups.records import TopicIdPartition, Value
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts, TopicsView
 from ottla.broker.groups.coordinator.deadlines import TimedGroup
-from ottla.broker.groups.coordinator.records import Record
 
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 """The states that ListGroups and ConsumerGroupDescribe show."""

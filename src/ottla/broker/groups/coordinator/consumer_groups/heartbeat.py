@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
+from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator.consumer_groups.assignors import ASSIGNORS
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
 from ottla.broker.groups.coordinator.consumer_groups.member import (
@@ -26,7 +27,6 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
 )
 from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
 from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
-from ottla.broker.groups.coordinator.decision import Caller
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.consumer_groups.classic_members import assignment_bytes
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
 from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberState
@@ -21,13 +22,7 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
 from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.broker.groups.coordinator.group import CoordinatedGroup, CoordinatorMember
-from ottla.broker.groups.coordinator.records import (
-    GroupValue,
-    MemberValue,
-    Record,
-    group_record,
-    group_tombstone,
-)
+from ottla.broker.groups.coordinator.records import GroupValue, MemberValue, group_record, group_tombstone
 from ottla.broker.groups.coordinator.state import GroupState
 from ottla.broker.settings.group_config import MigrationPolicy
 from ottla.model.error_codes import Code

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.broker.groups.coordinator.records import Record
+from ottla.broker.coordination.effects import Record
 from ottla.model.errors import RemoteProtocolError
 from ottla.wire.schema import array, blob, field, int8, int32, int64, string, uuid, value
 from ottla.wire.versioned_struct import VersionedStructs

@@ -22,7 +22,7 @@ COMMIT = b"\0\0\0\1"
 """The key of the marker that ends a transaction well: version 0, type 1."""
 
 
-class GroupRecords:
+class TopicRecords:
     """All records from `start` to `end`. Used by the loop and a thread in turn, never at the same time.
 
     Records of a transaction count if it was committed or is open. Their position is their own, not that of

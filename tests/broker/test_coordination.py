@@ -1,4 +1,4 @@
-"""Gathering a partition of the offsets topic while its log goes on living."""
+"""Gathering a partition of a coordinator's topic while its log goes on living."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from ottla.broker.groups import group_log
-from ottla.broker.groups.group_log import GroupRecords
+from ottla.broker.coordination import topic_records
+from ottla.broker.coordination.topic_records import TopicRecords
 from ottla.log.compaction import begin, finish
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
@@ -23,7 +23,7 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2000,
 
 @pytest.fixture
 def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PartitionLog]:
-    monkeypatch.setattr(group_log, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(topic_records, "PIECE_BYTES", 1000)
     log = open_log(tmp_path / "offsets-0", COMPACTED, QuickFiles())
     chance = Random(7)
     for _ in range(200):
@@ -41,7 +41,7 @@ def compact(log: PartitionLog) -> None:
 
 
 def gathered(log: PartitionLog, *, compacts_at: int = -1) -> dict[bytes | None, bytes | None]:
-    records = GroupRecords(log.start_offset, log.high_watermark)
+    records = TopicRecords(log.start_offset, log.high_watermark)
     count = 0
     while piece := records.piece(log):
         if count == compacts_at:
@@ -71,7 +71,7 @@ def test_the_cleaner_takes_no_group_from_a_load(
 
 
 def test_a_log_that_begins_later_is_gathered_from_there(commits: PartitionLog) -> None:
-    records = GroupRecords(0, commits.high_watermark)
+    records = TopicRecords(0, commits.high_watermark)
     commits.delete_records(300)
     while piece := records.piece(commits):
         records.take(piece)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.broker.groups.coordinator.records import Record
-from ottla.broker.groups.group_log import GroupRecords
+from ottla.broker.coordination.effects import Record
+from ottla.broker.coordination.topic_records import TopicRecords
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.record_batches import StoredRecord
 from ottla.broker.storage.runtime import Runtime
@@ -40,13 +40,13 @@ class PartitionLoads:
         if partition.log is None:
             return
         load = self._loads[partition.index] = object()
-        self._load(partition, load, GroupRecords(partition.log.start_offset, partition.log.high_watermark))
+        self._load(partition, load, TopicRecords(partition.log.start_offset, partition.log.high_watermark))
 
     def cancel(self, partition: Partition) -> None:
         """Another broker leads a partition now."""
         self._loads.pop(partition.index, None)
 
-    def _load(self, partition: Partition, load: object, gathered: GroupRecords) -> None:
+    def _load(self, partition: Partition, load: object, gathered: TopicRecords) -> None:
         """Read the log, one piece in each turn of the loop, then replay it."""
         if self._loads.get(partition.index) is not load or partition.log is None:
             return  # another broker leads it by now, or it went offline
@@ -67,7 +67,7 @@ class PartitionLoads:
             self._replay(partition, load, gathered.in_order(), gathered.open_producers())
 
     def _loaded(
-        self, partition: Partition, load: object, gathered: GroupRecords, error: OttlaError | None
+        self, partition: Partition, load: object, gathered: TopicRecords, error: OttlaError | None
     ) -> None:
         if error is None:
             self._load(partition, load, gathered)
@@ -97,7 +97,7 @@ class PartitionLoads:
         self._finish(partition.index)
 
 
-def _taken(gathered: GroupRecords, piece: Buffer | ColdRead) -> OttlaError | None:
+def _taken(gathered: TopicRecords, piece: Buffer | ColdRead) -> OttlaError | None:
     """Read and decode a piece in a thread. Returns the error, or None."""
     try:
         gathered.take(piece)
