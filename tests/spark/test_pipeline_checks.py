@@ -47,11 +47,11 @@ def test_everything_that_needs_no_spark_is_told_at_once(
     assert pipeline(broker, topic, tmp_path, checkpoint=str(tmp_path / "state")).problems() == []
 
 
-def test_a_location_that_is_no_directory_is_refused(
+def test_a_location_that_no_table_can_have_is_refused(
     broker: EmbeddedBroker, topic: str, tmp_path: Path
 ) -> None:
-    for given in ({"checkpoint": "s3a://bucket/state"}, {"sink": {"format": "delta", "path": "hdfs://n/t"}}):
-        with pytest.raises(ConfigError, match="give a directory"):
+    for given in ({"checkpoint": "ftp://host/state"}, {"sink": {"format": "delta", "path": "hdfs://n/t"}}):
+        with pytest.raises(ConfigError, match=r"ftp://host/state: a location is|HDFS cannot replace"):
             pipeline(broker, topic, tmp_path, **given)
 
 

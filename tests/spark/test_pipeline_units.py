@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.landing_compaction import compact_directory, is_full, outer, runs
 from ottla.spark.landing_files import LandedFile, file_of, landed_in
+from ottla.spark.locations import location
 from ottla.spark.pipeline.aggregates import Times, TotalsTable
-from ottla.spark.pipeline.spans import Spans, spans_between, united
+from ottla.spark.pipeline.spans import Spans, is_overlap, spans_between, united
+from ottla.spark.pipeline.table_files import write_files
 from ottla.spark.pipeline.units import TableUnits, Unit, extended, missing, to_compact
 
 PLACE = TopicAndPartition("orders", 0)
@@ -26,13 +28,17 @@ def spans(start: int, end: int) -> Spans:
     return {PLACE: [(start, end)]}
 
 
-def stage(units: TableUnits, name: str, values: dict[str, list[int]]) -> Path:
-    """What Spark would write: a file for each partition of the table, and an empty one."""
-    place = units.staging(name)
-    for directory, numbers in {**values, "": []}.items():
-        (place / directory).mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"id": pa.array(numbers, pa.int64())}), place / directory / "part-0.parquet")
-    return place
+def commit(units: TableUnits, name: str, records: Spans, values: dict[str, list[int]]) -> None:
+    """What a writer does: stages a file for each partition of the table, and replaces what it touches."""
+    staged = units.staging(name)
+    batches = [
+        pa.RecordBatch.from_pydict({"day": [day] * len(ids), "id": ids}) for day, ids in values.items()
+    ]
+    files = write_files(units.where, staged, ["day"], batches)
+    with units.settled():
+        units.commit(
+            name, records, staged, files, lambda there: [u for u in there if is_overlap(records, u.spans)]
+        )
 
 
 def rows(root: Path) -> list[int]:
@@ -58,7 +64,7 @@ def killed_after(calls: int, act: Callable[[], object]) -> bool:
 
         return call
 
-    names = ("replace", "unlink", "fsync")
+    names = ("replace", "unlink", "fsync", "link")
     with (
         patch.multiple(os, **dict[str, Any]({name: counted(getattr(os, name)) for name in names})),
         patch.object(Path, "unlink", counted(Path.unlink)),
@@ -74,23 +80,21 @@ def test_a_killed_commit_is_finished_or_never_was(tmp_path: Path) -> None:
     was_killed, number = True, 0
     outcomes = set()
     while was_killed:
-        units = TableUnits(tmp_path / str(number))
-        with units.locked():
-            units.commit("q-0", spans(0, 2), stage(units, "q-0", {"day=1": [0], "day=2": [1]}))
-            units.commit("q-1", spans(2, 4), stage(units, "q-1", {"day=1": [2, 3]}))
+        root = tmp_path / str(number)
+        units = TableUnits(location(root))
+        commit(units, "q-0", spans(0, 2), {"1": [0], "2": [1]})
+        commit(units, "q-1", spans(2, 4), {"1": [2, 3]})
 
         def replace(units: TableUnits = units) -> None:
-            with units.locked():
-                staged = stage(units, "both", {"day=1": [10, 12, 13], "day=2": [11]})
-                units.commit("both", spans(0, 4), staged, units.all())
+            commit(units, "both", spans(0, 4), {"1": [10, 12, 13], "2": [11]})
 
         was_killed = killed_after(number, replace)
-        with units.locked():
-            found = rows(units.root)
+        with units.settled():
+            found = rows(root)
             assert found in ([0, 1, 2, 3], [10, 11, 12, 13])
             assert united(one.spans for one in units.all()) == spans(0, 4)
             assert sorted(file for one in units.all() for file in one.files) == sorted(
-                str(path.relative_to(units.root)) for path in units.root.glob("day=*/*.parquet")
+                str(path.relative_to(root)) for path in root.glob("day=*/*.parquet")
             )
         outcomes.add(found[0])
         number += 1
@@ -161,32 +165,35 @@ def test_totals_take_the_place_of_those_with_their_keys(tmp_path: Path) -> None:
     assert not (tmp_path / "day=2" / "totals.parquet").exists()
 
 
-def land(directory: Path, start: int, end: int) -> None:
-    directory.mkdir(exist_ok=True)
+def land(root: Path, start: int, end: int) -> None:
     numbers = pa.table({"id": pa.array(range(start, end), pa.int64())})
-    pq.write_table(numbers, file_of(directory, start, end))
+    (root / "p").mkdir(exist_ok=True)
+    pq.write_table(numbers, root / file_of("p", start, end))
 
 
 def test_landed_files_in_a_row_become_one(tmp_path: Path) -> None:
     for start in range(0, 40, 10):
         land(tmp_path, start, start + 10)
     land(tmp_path, 50, 60)
-    assert not is_full(tmp_path, 6)
-    assert is_full(tmp_path, 5)
+    where = location(tmp_path)
+    assert not is_full(where, "p", 6)
+    assert is_full(where, "p", 5)
     was_killed, number = True, 0
     while was_killed:
-        was_killed = killed_after(number, lambda: compact_directory(tmp_path))
-        kept = [file.path for file in outer(landed_in(tmp_path))]
+        was_killed = killed_after(number, lambda: compact_directory(where, "p"))
+        kept = [tmp_path / file.path for file in outer(landed_in(where, "p"))]
         found = [one for path in kept for one in pq.ParquetFile(path).read()["id"].to_pylist()]
         assert sorted(found) == [*range(40), *range(50, 60)]
         number += 1
-    assert [(file.start, file.end) for file in landed_in(tmp_path)] == [(0, 40), (50, 60)]
-    assert not is_full(tmp_path, 3)
-    assert len(os.listdir(tmp_path)) == 2 + sum(name.startswith(".") for name in os.listdir(tmp_path))
+    assert [(file.start, file.end) for file in landed_in(where, "p")] == [(0, 40), (50, 60)]
+    assert not is_full(where, "p", 3)
+    names = os.listdir(tmp_path / "p")
+    assert len(names) == 2 + sum(name.startswith(".") for name in names)
 
 
 def test_runs_of_small_files_end_at_gaps_large_files_and_the_wanted_size() -> None:
     bounds = [(0, 1), (1, 2), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9)]
-    files = [LandedFile(start, end, Path(f"{start}")) for start, end in bounds]
-    found = runs(files, [1, 1, 1, 9, 4, 4, 4, 4], 8)
+    sizes = [1, 1, 1, 9, 4, 4, 4, 4]
+    files = [LandedFile(*offsets, "", size) for offsets, size in zip(bounds, sizes, strict=True)]
+    found = runs(files, 8)
     assert [[file.start for file in run] for run in found] == [[0, 1], [5, 6], [7, 8]]

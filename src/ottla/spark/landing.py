@@ -4,7 +4,8 @@
     ottla.spark.land_stream(spark, {…}, "tables/orders", "state/orders").awaitTermination()
 
 Spark plans, schedules, retries and keeps the offsets; a task returns one row for each file instead of the
-records. The files' names make it exactly once (`landing_files`). All executors must share the path.
+records. The files' names make it exactly once (`landing_files`). The path is an
+object store's, or one that all executors share.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.columns import SparkColumnMaker, chosen
 from ottla.spark.data_source import arrow_schema, struct_of
 from ottla.spark.landing_compaction import COMPACT_AFTER, compact, is_full
-from ottla.spark.landing_files import LandedFile, LandingFile, is_there, landed, within
+from ottla.spark.landing_files import LandedFile, LandingFile, directory_of, is_there, landed, within
+from ottla.spark.locations import Location, check_promises, location
 from ottla.spark.options import SOURCE_OPTIONS, parse_options
 from ottla.spark.range_planner import Task, TaskRange
 from ottla.spark.readers import TopicReader, TopicStreamReader
@@ -98,7 +100,7 @@ def landing(options: Mapping[str, str], mode: Mode) -> Landing:
     ]
     return Landing(
         source=source_options(rest, mode),
-        root=own.values["path"].removeprefix("file:"),
+        root=own.values["path"],
         compression=own.values["compression"],
         schema=arrow_schema(struct_of(columns), has_headers=has_headers),
         replaces=mode is Mode.BATCH,
@@ -155,9 +157,9 @@ class LandingStreamReader(TopicStreamReader):
 
 def land_task(task: Task | None, job: Landing) -> Iterator[pa.RecordBatch]:
     """Write the ranges of a task; yield a row for each file."""
-    root = Path(job.root)
+    where = location(job.root)
     there = {
-        offset_range.topic_partition: landed(root, offset_range.topic_partition)
+        offset_range.topic_partition: landed(where, offset_range.topic_partition)
         for offset_range in task or ()
     }
     replaced = {
@@ -170,7 +172,10 @@ def land_task(task: Task | None, job: Landing) -> Iterator[pa.RecordBatch]:
         for offset_range in task or ()
         if job.replaces or not _is_done(offset_range, there[offset_range.topic_partition])
     )
-    report = [_written(file, replaced.get(file.wanted, [])) for file in _files(wanted, job)]
+    report = [
+        _written(where, file, replaced.get(file.wanted, []), replaces=job.replaces)
+        for file in _files(where, wanted, job)
+    ]
     if report:
         yield pa.RecordBatch.from_pylist(report, schema=REPORT)
 
@@ -197,7 +202,7 @@ def _is_done(offset_range: TaskRange, files: list[LandedFile]) -> bool:
     return False
 
 
-def _files(ranges: Task, job: Landing) -> Iterator[LandingFile]:
+def _files(where: Location, ranges: Task, job: Landing) -> Iterator[LandingFile]:
     """Yield a complete but still hidden file for each range that has records."""
     from ottla.spark.range_reader import read_ranges, settle_in  # kernels: not for the driver
 
@@ -212,7 +217,7 @@ def _files(ranges: Task, job: Landing) -> Iterator[LandingFile]:
         ):
             if topic_partition not in files:
                 files[topic_partition] = LandingFile(
-                    Path(job.root), by_partition[topic_partition], job.schema, job.compression
+                    where, by_partition[topic_partition], job.schema, job.compression
                 )
             files[topic_partition].add(maker.rows(topic_partition, records))
         yield from files.values()
@@ -222,11 +227,11 @@ def _files(ranges: Task, job: Landing) -> Iterator[LandingFile]:
             file.abandon()
 
 
-def _written(file: LandingFile, replaced: list[LandedFile]) -> dict[str, object]:
-    size = file.finish()
-    for old_file in replaced:
-        if old_file.path != file.path:
-            old_file.path.unlink(missing_ok=True)
+def _written(
+    where: Location, file: LandingFile, replaced: list[LandedFile], *, replaces: bool
+) -> dict[str, object]:
+    size = file.finish(replaces=replaces)
+    where.delete([old_file.path for old_file in replaced if old_file.path != file.path])
     topic_partition, start, end, _ = file.wanted
     return {
         "topic": topic_partition.topic,
@@ -235,7 +240,7 @@ def _written(file: LandingFile, replaced: list[LandedFile]) -> dict[str, object]
         "end": end,
         "rows": file.rows,
         "bytes": size,
-        "path": str(file.path),
+        "path": f"{where.url}/{file.path}",
     }
 
 
@@ -256,6 +261,7 @@ def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> L
 
     Files that an earlier run wrote for the range are replaced, so it may be run again.
     """
+    check_promises(location(path))
     spark.dataSource.register(LandingDataSource)
     rows = spark.read.format(FORMAT).options(**options).option("path", str(path)).load().collect()
     done = Landed(
@@ -283,17 +289,17 @@ def land_stream(
     minute"} makes one file per partition and minute. After `compact_after` small files of a partition they
     are merged into one; 0 turns that off.
     """
+    where = location(path)
+    check_promises(where)
     spark.dataSource.register(LandingDataSource)
     files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
 
     def write(batch: DataFrame, number: int) -> None:
         rows = batch.collect()  # the files are written by reading
         log.info("batch %d: %d rows into %d files", number, sum(row["rows"] for row in rows), len(rows))
-        directories = sorted({str(Path(row["path"]).parent) for row in rows})
-        compact(
-            batch.sparkSession,
-            [directory for directory in directories if is_full(Path(directory), compact_after)],
-        )
+        directories = {directory_of(TopicAndPartition(row["topic"], row["partition"])) for row in rows}
+        full = [directory for directory in sorted(directories) if is_full(where, directory, compact_after)]
+        compact(batch.sparkSession, where.url, full)
 
     writer = files.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
     if name:

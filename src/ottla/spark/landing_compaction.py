@@ -7,15 +7,15 @@ files lie within the large one and hold nothing else; the next compaction remove
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.model.errors import StorageError
 from ottla.spark.landing_files import LandedFile, file_of, landed_in, parquet_writer
-from ottla.spark.whole_files import appear
+from ottla.spark.locations import Location, location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +26,10 @@ COMPACT_AFTER = 16
 TARGET_BYTES = 128 << 20
 
 
-def is_full(directory: Path, after: int, target_bytes: int = TARGET_BYTES) -> bool:
+def is_full(where: Location, directory: str, after: int, target_bytes: int = TARGET_BYTES) -> bool:
     """Whether the directory has `after` small files to merge, or files that lie within others."""
-    files = landed_in(directory)
-    small = sum(file.path.stat().st_size < target_bytes for file in files)
+    files = landed_in(where, directory)
+    small = sum(file.nbytes < target_bytes for file in files)
     return bool(after) and (small >= max(2, after) or len(outer(files)) < len(files))
 
 
@@ -42,12 +42,12 @@ def outer(files: Sequence[LandedFile]) -> list[LandedFile]:
     return kept
 
 
-def runs(files: Sequence[LandedFile], sizes: Sequence[int], target_bytes: int) -> list[list[LandedFile]]:
+def runs(files: Sequence[LandedFile], target_bytes: int) -> list[list[LandedFile]]:
     """Runs of small neighbours without a gap, each of about `target_bytes` together. Pure."""
     neighbours: list[list[LandedFile]] = []
     last_end, room = -1, 0
-    for file, size in zip(files, sizes, strict=True):
-        if size >= target_bytes:
+    for file in files:
+        if file.nbytes >= target_bytes:
             room = 0
             continue
         if room > 0 and file.start == last_end:
@@ -55,38 +55,44 @@ def runs(files: Sequence[LandedFile], sizes: Sequence[int], target_bytes: int) -
         else:
             neighbours.append([file])
             room = target_bytes
-        room, last_end = room - size, file.end
+        room, last_end = room - file.nbytes, file.end
     return [run for run in neighbours if len(run) > 1]
 
 
-def compact(spark: SparkSession, directories: Sequence[str]) -> None:
+def compact(spark: SparkSession, url: str, directories: Sequence[str]) -> None:
     """Merge small files, with one Spark task for each directory."""
     if directories:
         tasks = spark.sparkContext.parallelize(directories, len(directories))
-        tasks.foreach(lambda directory: compact_directory(Path(directory)))
+        tasks.foreach(lambda directory: compact_directory(location(url), directory))
 
 
-def compact_directory(directory: Path, target_bytes: int = TARGET_BYTES) -> None:
+def compact_directory(where: Location, directory: str, target_bytes: int = TARGET_BYTES) -> None:
     """Merge the small files of one directory. Runs in an executor."""
-    files = landed_in(directory)
+    files = landed_in(where, directory)
     kept = outer(files)
-    for file in set(files) - set(kept):
-        file.path.unlink(missing_ok=True)
-    for run in runs(kept, [file.path.stat().st_size for file in kept], target_bytes):
-        _merge(directory, run)
+    where.delete([file.path for file in set(files) - set(kept)])
+    for run in runs(kept, target_bytes):
+        _merge(where, directory, run)
 
 
-def _merge(directory: Path, run: Sequence[LandedFile]) -> None:
-    hidden = directory / f".{uuid.uuid4().hex}"
+def _merge(where: Location, directory: str, run: Sequence[LandedFile]) -> None:
+    target = file_of(directory, run[0].start, run[-1].end)
+    scratch = where.scratch(target)
     try:
-        first = pq.ParquetFile(run[0].path)
+        first = _opened(where, run[0])
         codec = first.metadata.row_group(0).column(0).compression
-        with parquet_writer(hidden, first.schema_arrow, codec) as writer:
+        with parquet_writer(scratch, first.schema_arrow, codec) as writer:
             for file in run:
-                writer.write_table(pq.ParquetFile(file.path).read())
-        appear(hidden, file_of(directory, run[0].start, run[-1].end))
+                writer.write_table(_opened(where, file).read())
+        where.put(target, scratch)
     finally:
-        hidden.unlink(missing_ok=True)
-    for file in run:
-        file.path.unlink(missing_ok=True)
-    log.info("%d files of %s are one now", len(run), directory)
+        scratch.unlink(missing_ok=True)
+    where.delete([file.path for file in run])
+    log.info("%d files of %s/%s are one now", len(run), where.url, directory)
+
+
+def _opened(where: Location, file: LandedFile) -> pq.ParquetFile:
+    stored = where.read(file.path)
+    if stored is None:
+        raise StorageError(f"{where.url}/{file.path} is gone: another process merges files of this table")
+    return pq.ParquetFile(pa.BufferReader(stored.content))

@@ -9,12 +9,8 @@ Readers of partitioned tables take the two directory levels as columns.
 
 from __future__ import annotations
 
-import os
 import re
-import time
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +19,8 @@ import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.locations import Location, remove_strays
 from ottla.spark.range_planner import TaskRange
-from ottla.spark.whole_files import appear
 
 ROW_GROUP_BYTES = 64 << 20
 ROW_GROUP_ROWS = 1 << 20
@@ -34,36 +30,36 @@ DICTIONARY = ["key", "timestampType"]
 GROWING = ["offset", "timestamp"]
 # Readers choose parts of a file by the smallest and the largest of these; of values nobody asks.
 MEASURED = ["key", "offset", "timestamp", "timestampType"]
-STRAY_S = 86_400
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
 class LandedFile(NamedTuple):
-    """A finished file with the offsets from `start` to before `end`."""
+    """A finished file with the offsets from `start` to before `end`; its path is relative to the table."""
 
     start: int
     end: int
-    path: Path
+    path: str
+    nbytes: int = 0
 
 
-def directory_of(root: Path, topic_partition: TopicAndPartition) -> Path:
+def directory_of(topic_partition: TopicAndPartition) -> str:
     """The directory of a partition's files."""
-    return root / f"topic={topic_partition.topic}" / f"partition={topic_partition.partition}"
+    return f"topic={topic_partition.topic}/partition={topic_partition.partition}"
 
 
-def landed(root: Path, topic_partition: TopicAndPartition) -> list[LandedFile]:
+def landed(where: Location, topic_partition: TopicAndPartition) -> list[LandedFile]:
     """The files of a partition, by offset."""
-    return landed_in(directory_of(root, topic_partition))
+    return landed_in(where, directory_of(topic_partition))
 
 
-def landed_in(directory: Path) -> list[LandedFile]:
+def landed_in(where: Location, directory: str) -> list[LandedFile]:
     """The files of a partition's directory, by offset."""
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    matches = ((_NAME.fullmatch(name), name) for name in names)
-    return sorted(LandedFile(int(m[1]), int(m[2]), directory / name) for m, name in matches if m is not None)
+    matches = ((_NAME.fullmatch(entry.path.rpartition("/")[2]), entry) for entry in where.list(directory))
+    return sorted(
+        LandedFile(int(name[1]), int(name[2]), entry.path, entry.size)
+        for name, entry in matches
+        if name is not None
+    )
 
 
 def is_there(files: Iterable[LandedFile], wanted: TaskRange) -> bool:
@@ -89,17 +85,9 @@ def within(files: Iterable[LandedFile], wanted: TaskRange) -> list[LandedFile]:
     return inside
 
 
-def file_of(directory: Path, start: int, end: int) -> Path:
+def file_of(directory: str, start: int, end: int) -> str:
     """The name of a file with these offsets."""
-    return directory / f"{start:020d}-{end:020d}.parquet"
-
-
-def remove_strays(directory: Path) -> None:
-    """Remove hidden files that killed tasks left behind: those that are older than a day."""
-    for path in directory.glob(".*"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > STRAY_S:
-                path.unlink()
+    return f"{directory}/{start:020d}-{end:020d}.parquet"
 
 
 def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
@@ -120,17 +108,17 @@ def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.Parque
 class LandingFile:
     """A file that is being written. It appears at `finish`. Rows are collected into large row groups."""
 
-    def __init__(self, root: Path, wanted: TaskRange, schema: pa.Schema, compression: str) -> None:
-        directory = directory_of(root, wanted.topic_partition)
-        directory.mkdir(parents=True, exist_ok=True)
-        remove_strays(directory)
+    def __init__(self, where: Location, wanted: TaskRange, schema: pa.Schema, compression: str) -> None:
+        directory = directory_of(wanted.topic_partition)
+        remove_strays(where, directory, prefix=".")
         self.wanted = wanted
         self.rows = 0
         self.path = file_of(directory, wanted.start, wanted.end)
-        self._hidden = directory / f".{self.path.name}.{uuid.uuid4().hex}"
+        self._where = where
+        self._scratch = where.scratch(self.path)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._pending_rows = 0
-        self._writer = parquet_writer(self._hidden, schema, compression)
+        self._writer = parquet_writer(self._scratch, schema, compression)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows, in the order of their offsets."""
@@ -146,13 +134,18 @@ class LandingFile:
             self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=ROW_GROUP_ROWS)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
 
-    def finish(self) -> int:
-        """Make the file appear under its name. Returns its size in bytes."""
+    def finish(self, *, replaces: bool) -> int:
+        """Make the file appear under its name; `replaces` an older one, or leaves it. Returns its bytes."""
         self._write()
         self._writer.close()
-        return appear(self._hidden, self.path)
+        nbytes = self._scratch.stat().st_size
+        if replaces:
+            self._where.put(self.path, self._scratch)
+        else:
+            self._where.create(self.path, self._scratch)
+        return nbytes
 
     def abandon(self) -> None:
-        """Remove the hidden file."""
+        """Remove what was written."""
         self._writer.close()
-        self._hidden.unlink(missing_ok=True)
+        self._scratch.unlink(missing_ok=True)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
@@ -19,6 +18,7 @@ from ottla.producer.producer_config import PRODUCER_PROPERTIES
 from ottla.spark.causes import cause
 from ottla.spark.cluster import SparkCluster
 from ottla.spark.data_source import schema_of
+from ottla.spark.locations import OWN, Directory, check_promises, location
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.decode_form import Decode
@@ -60,8 +60,11 @@ def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
     ]
 
 
-def check_sink_topics(form: PipelineForm) -> None:
-    """Raise ConfigError if a topic that is written does not exist, and brokers do not make it."""
+def check_sinks(form: PipelineForm) -> None:
+    """Raise ConfigError if a store cannot hold a table, or a topic does not exist and is not made."""
+    for table in (form.sink, form.dead_letters):
+        if table is not None and table.path:
+            check_promises(location(table.path))
     for sink in _topic_sinks(form):
         _check_exists(form, sink, creates=True)
 
@@ -101,15 +104,19 @@ def _check_files(form: PipelineForm) -> None:
 
 def _locations(form: PipelineForm, state: PipelineState | None) -> Iterator[str]:
     if state is not None:
-        yield str(state.path)
+        yield state.url
     for sink in (form.sink, form.dead_letters):
         if sink is not None and sink.path:
-            yield sink.path.removeprefix("file:")
+            yield sink.path
 
 
 def check_writable(path: str) -> None:
-    """Raise ConfigError unless the directory can be written, or made."""
-    there = Path(path).absolute()
+    """Raise ConfigError unless the directory can be written, or made; StorageError for a store in silence."""
+    where = location(path)
+    if not isinstance(where, Directory):
+        where.list(OWN)
+        return
+    there = where.root.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():

@@ -149,7 +149,7 @@ def with_schema(form: PipelineForm, spark: SparkSession, state: PipelineState | 
     schema = state.schema()
     if schema is None:
         schema = state.pin_schema(_inferred(form, spark))
-        log.info("values are %s from now on, says %s", schema, state.path)
+        log.info("values are %s from now on, says %s", schema, state.url)
     return replace(decode, schema=schema)
 
 

@@ -10,22 +10,21 @@ see all of a commit or nothing.
 from __future__ import annotations
 
 import logging
-import shutil
+import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.locations import OWN, Directory, Location, delta_settings, location, remove_strays
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
 from ottla.spark.pipeline.form import SinkForm
 from ottla.spark.pipeline.spans import Spans, is_overlap, without
-from ottla.spark.pipeline.tables import TableBatch, readable_times
-from ottla.spark.pipeline.units import OWN
+from ottla.spark.pipeline.table_files import read_file, written_by_tasks
+from ottla.spark.pipeline.tables import TableBatch, readable_times, written_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,7 +44,9 @@ class DeltaLakeTable:
         except ImportError as error:
             raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'") from error
         self._delta: Any = deltalake
-        self._path = sink.path.removeprefix("file:")
+        self._where = location(sink.path)
+        self._path = self._where.url
+        self._storage = delta_settings(self._path)
         self._partition_by = list(sink.partition_by)
         self._compact_after = sink.compact_after
         self._keys = tuple(keys)
@@ -63,7 +64,7 @@ class DeltaLakeTable:
 
     def append(self, rows: DataFrame, batch: TableBatch) -> None:
         """Add the rows of a batch."""
-        with _Staged(rows, self._path) as staged:
+        with _Staged(rows, self._where) as staged:
             self._add(staged, batch)
         self._done(batch)
 
@@ -87,8 +88,9 @@ class DeltaLakeTable:
 
     def _table(self) -> Any:
         """The table as it is now; None if there is none."""
-        is_there = self._delta.DeltaTable.is_deltatable(self._path)
-        return self._delta.DeltaTable(self._path) if is_there else None
+        if not self._delta.DeltaTable.is_deltatable(self._path, self._storage):
+            return None
+        return self._delta.DeltaTable(self._path, storage_options=self._storage)
 
     @staticmethod
     def _there(table: Any, wanted: Spans) -> Spans:
@@ -100,10 +102,11 @@ class DeltaLakeTable:
         """Replace the rows that have the same keys as rows of the batch; add the others."""
         if self._is_done(batch) or not rows.num_rows:
             return
-        if not self._delta.DeltaTable.is_deltatable(self._path):
+        table = self._table()
+        if table is None:
             self._save(rows, mode="append", batch=batch)
         else:
-            merger = self._delta.DeltaTable(self._path).merge(
+            merger = table.merge(
                 rows,
                 keys_predicate(self._keys),
                 source_alias="new",
@@ -114,9 +117,8 @@ class DeltaLakeTable:
         self._done(batch)
 
     def _is_done(self, batch: TableBatch) -> bool:
-        if not self._delta.DeltaTable.is_deltatable(self._path):
-            return False
-        last = self._delta.DeltaTable(self._path).transaction_version(batch.query_id)
+        table = self._table()
+        last = table.transaction_version(batch.query_id) if table else None
         if last is None or last < batch.number:
             return False
         log.info("batch %d is in %s already", batch.number, self._path)
@@ -125,7 +127,7 @@ class DeltaLakeTable:
     def _done(self, batch: TableBatch) -> None:
         log.info("batch %d is in %s", batch.number, self._path)
         if self._compact_after and (batch.number + 1) % self._compact_after == 0:
-            metrics = self._delta.DeltaTable(self._path).optimize.compact()
+            metrics = self._table().optimize.compact()
             log.info(
                 "%s: %d files are %d now", self._path, metrics["numFilesRemoved"], metrics["numFilesAdded"]
             )
@@ -145,7 +147,7 @@ class DeltaLakeTable:
             )
         table = self._table()
         ends = self._known_after(table, spans, is_all=is_all)
-        with _Staged(rows, self._path) as staged:
+        with _Staged(rows, self._where) as staged:
             if is_all or table is None:
                 mode = "overwrite" if table else None
                 self._save(staged.reader(), ends=ends, mode="overwrite", schema_mode=mode)
@@ -164,7 +166,7 @@ class DeltaLakeTable:
 
     def replace_windows(self, rows: pa.Table, times: Times) -> None:
         """Replace all rows of the windows that begin within `times`."""
-        if times.is_all or not self._delta.DeltaTable.is_deltatable(self._path):
+        if times.is_all or self._table() is None:
             self._save(rows, mode="overwrite")
         else:
             self._save(rows, mode="overwrite", predicate=times_predicate(times))
@@ -185,6 +187,7 @@ class DeltaLakeTable:
             data,
             partition_by=self._partition_by or None,
             commit_properties=of_range if batch is None else self._properties(batch),
+            storage_options=None if table is not None else self._storage,
             **options,
         )
 
@@ -207,24 +210,31 @@ def _app_id(where: TopicAndPartition) -> str:
 class _Staged:
     """Rows that Spark has written beside the table; removed when the block ends."""
 
-    def __init__(self, rows: DataFrame, path: str) -> None:
-        self._rows = rows
-        self._directory = Path(path) / OWN / "staging"
+    def __init__(self, rows: DataFrame, where: Location) -> None:
+        self._rows, self._where = rows, where
+        self._directory = f"{OWN}/staging/{uuid.uuid4().hex}"
+        self._files: list[str] = []
 
     def __enter__(self) -> _Staged:
-        shutil.rmtree(self._directory, ignore_errors=True)
-        with readable_times(self._rows.sparkSession):
-            self._rows.write.mode("overwrite").parquet(str(self._directory))
+        remove_strays(self._where, f"{OWN}/staging")
+        if isinstance(self._where, Directory):
+            with readable_times(self._rows.sparkSession):
+                self._rows.write.mode("overwrite").parquet(str(self._where.root / self._directory))
+            files = written_by_spark(self._where, self._directory)
+        else:
+            files = written_by_tasks(self._rows, self._where.url, self._directory, ())
+        self._files = [file.path for file in files]
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._where.delete([entry.path for entry in self._where.list(self._directory)])
 
     def reader(self) -> pa.RecordBatchReader:
         """A reader of the rows in batches, with Spark's types."""
         schema = to_arrow_schema(self._rows.schema, timezone="UTC")
-        files = sorted(str(path) for path in self._directory.glob("*.parquet"))
-        return ds.dataset(files, schema=schema, format="parquet").scanner().to_reader()
+        tables = (read_file(self._where, file).select(schema.names).cast(schema) for file in self._files)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def keys_predicate(keys: Sequence[str]) -> str:

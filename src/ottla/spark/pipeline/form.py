@@ -57,6 +57,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ottla.model.errors import ConfigError
+from ottla.spark.locations import check_scheme
 from ottla.spark.pipeline.decode_form import Decode, Decoding, decode_of
 from ottla.spark.pipeline.ranges import starting
 from ottla.spark.pipeline.sections import Section, choice, texts
@@ -162,7 +163,7 @@ class PipelineForm:
     def check(self) -> None:
         """Raise ConfigError for settings that contradict each other."""
         for path in (self.checkpoint, self.sink.path, self.dead_letters.path if self.dead_letters else ""):
-            check_location(path)
+            check_scheme(path)
         if not self.source:
             raise ConfigError("[source] is empty: give bootstrap and topics")
         if (self.sink.format in _WITH_PATH) != bool(self.sink.path):
@@ -213,16 +214,6 @@ class PipelineForm:
         lines.append(f"write    {_where(self.sink)}")
         lines += [f"refused  {_where(self.dead_letters)}"] if self.dead_letters else []
         return lines
-
-
-def check_location(path: str) -> None:
-    """Raise ConfigError for a location that is not on a file system: s3a://bucket/table."""
-    match = _SCHEME.match(path)
-    if match is not None and match[1].lower() != "file":
-        raise ConfigError(
-            f"{path}: tables and checkpoints are on a file system that driver and executors share, and"
-            f" {match[1]}: is none; give a directory"
-        )
 
 
 def _where(sink: SinkForm) -> str:

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.model.errors import ConfigError
 from ottla.spark.landing import land, land_stream
 from ottla.spark.landing_files import landed
+from ottla.spark.locations import location
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.aggregates import Times
-from ottla.spark.pipeline.checks import Analysed, analysed, check_sink_topics, problems
+from ottla.spark.pipeline.checks import Analysed, analysed, check_sinks, problems
 from ottla.spark.pipeline.decoding import with_schema
 from ottla.spark.pipeline.delta import records_predicate
 from ottla.spark.pipeline.form import Emit, PipelineForm, SinkFormat
@@ -127,7 +128,7 @@ class Pipeline:
         state = self.state(checkpoint)
         if state is None:
             raise ConfigError("a stream needs a checkpoint, the directory that it goes on from: give one")
-        check_sink_topics(self.form)
+        check_sinks(self.form)
         stream = _Stream(guaranteed(self.form), spark, state, trigger)
         recorder = Recorder(stream.name, state)
         spark.streams.addListener(recorder)
@@ -156,7 +157,7 @@ class Pipeline:
         form = guaranteed(self.form)
         bounds |= starting(start, "start") if start else {}
         bounds |= ending(end, "end") if end else {}
-        check_sink_topics(form)
+        check_sinks(form)
         if form.window:
             return self._offline_windows(form, spark, checkpoint, bounds)
         reach = offsets.of_range(form.source, bounds)
@@ -223,11 +224,9 @@ def covered_by(sinks: Sequence[RowSink], spans: Spans) -> Spans:
 
 def landed_units(path: str, spans: Spans) -> list[Unit]:
     """The landed files of these partitions as units, one per file."""
-    root = Path(path.removeprefix("file:"))
+    where = location(path)
     return [
-        Unit(str(file.path), {span: [(file.start, file.end)]})
-        for span in spans
-        for file in landed(root, span)
+        Unit(file.path, {span: [(file.start, file.end)]}) for span in spans for file in landed(where, span)
     ]
 
 
@@ -272,7 +271,7 @@ class _Stream:
                 self._spark,
                 options,
                 form.sink.path,
-                self._state.path,
+                self._state.url,
                 trigger=self._trigger,
                 name=self.name,
                 compact_after=form.sink.compact_after,
@@ -282,7 +281,7 @@ class _Stream:
         if form.window is None and form.sink.format is not SinkFormat.TOPIC:
             return [self._started(self._records(source), self._write_rows, self._state)]
         # The stream itself is transformed, so what it refuses needs a query of its own.
-        state = PipelineState(self._state.path / REFUSED)
+        state = PipelineState(f"{self._state.url}/{REFUSED}")
         rows, _ = rows_of(form, self._records(source), self._decode)
         queries = [self._totals(rows) if form.window else self._sent(rows)]
         _, bad = rows_of(form, self._records(offsets.silent(source)), self._decode)
@@ -353,7 +352,7 @@ class _Stream:
     def _triggered(self, writer: Any, state: PipelineState) -> StreamingQuery:
         if self._trigger is not None:
             writer = writer.trigger(**self._trigger)
-        query: StreamingQuery = writer.option("checkpointLocation", str(state.path)).start()
+        query: StreamingQuery = writer.option("checkpointLocation", state.url).start()
         return query
 
     @staticmethod

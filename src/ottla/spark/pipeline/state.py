@@ -14,8 +14,6 @@ It can be read while the pipeline runs in another process.
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -24,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from ottla.model.errors import ConfigError
+from ottla.spark.locations import location
 from ottla.spark.offset_json import Offsets, from_spark, start_in, to_spark
 from ottla.spark.pipeline.spans import Spans, spans_between
-from ottla.spark.whole_files import write_whole
 
 KEPT_BATCHES = 100
+_OWN, _PROGRESS = "ottla", "progress.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +61,22 @@ class PipelineState:
     """The state in one checkpoint. Keeps no file open."""
 
     def __init__(self, checkpoint: str | Path) -> None:
-        self.path = Path(str(checkpoint).removeprefix("file:"))
-        self._own = self.path / "ottla"
+        self._where = location(checkpoint)
+        self.url = self._where.url
 
     # --- Spark's files
 
     def query_id(self) -> str:
         """The query's id, the same after every restart. Raises ConfigError if there was no query yet."""
         try:
-            return str(json.loads((self.path / "metadata").read_text())["id"])
-        except (OSError, ValueError, KeyError):
-            raise ConfigError(
-                f"{self.path} is no checkpoint of a pipeline: it has no file metadata"
-            ) from None
+            return str(json.loads(self._text("metadata") or "{}")["id"])
+        except (ValueError, KeyError):
+            raise ConfigError(f"{self.url} is no checkpoint of a pipeline: it has no file metadata") from None
 
     def committed(self) -> Committed | None:
         """The last completed batch; None before the first."""
-        last = max(_numbers(self.path / "commits"), default=None)
+        names = (entry.path.rpartition("/")[2] for entry in self._where.list("commits"))
+        last = max((int(name) for name in names if name.isdecimal()), default=None)
         return None if last is None else Committed(last, from_spark(self._end_of(last)))
 
     def spans(self, batch: int) -> Spans:
@@ -90,13 +88,13 @@ class PipelineState:
         return spans_between(begin, from_spark(end))
 
     def _end_of(self, batch: int) -> dict[str, Any]:
-        path = self.path / "offsets" / str(batch)
+        path = f"offsets/{batch}"
         try:
             # A version, Spark's own settings, and a line for each source: there is one.
-            return dict(json.loads(path.read_text().splitlines()[2]))
-        except (OSError, ValueError, IndexError) as error:
+            return dict(json.loads((self._text(path) or "").splitlines()[2]))
+        except (ValueError, IndexError) as error:
             raise ConfigError(
-                f"{path} cannot be read: {error}; Spark keeps a query's offsets there"
+                f"{self.url}/{path} cannot be read: {error}; Spark keeps a query's offsets there"
             ) from None
 
     # --- ours
@@ -117,29 +115,24 @@ class PipelineState:
         """Store where the stream begins, unless that is stored. Returns what is stored."""
         return from_spark(json.loads(self._pinned("start.json", shown_offsets(begin))))
 
+    def _text(self, path: str) -> str | None:
+        stored = self._where.read(path)
+        return None if stored is None else stored.content.decode()
+
     def _stored(self, name: str) -> str | None:
-        try:
-            return (self._own / name).read_text().strip()
-        except FileNotFoundError:
-            return None
+        text = self._text(f"{_OWN}/{name}")
+        return None if text is None else text.strip()
 
     def _pinned(self, name: str, text: str) -> str:
-        self._own.mkdir(parents=True, exist_ok=True)
-        hidden = self._own / f".{name}.{uuid.uuid4().hex}"
-        hidden.write_text(f"{text}\n")
-        try:
-            os.link(hidden, self._own / name)
-        except FileExistsError:
-            return self._stored(name) or text
-        finally:
-            hidden.unlink()
-        return text
+        if self._where.create(f"{_OWN}/{name}", f"{text}\n".encode()):
+            return text
+        return self._stored(name) or text
 
     def batches(self) -> list[BatchDone]:
         """The last batches, oldest first."""
         try:
-            saved = json.loads((self._own / "progress.json").read_text())
-        except (OSError, ValueError):
+            saved = json.loads(self._stored(_PROGRESS) or "[]")
+        except ValueError:
             return []
         names = [field.name for field in fields(BatchDone)]
         return [BatchDone(**{name: row[name] for name in names}) for row in saved]
@@ -147,7 +140,8 @@ class PipelineState:
     def keep(self, done: BatchDone) -> None:
         """Add a batch; a repeated batch is stored once."""
         kept = deque((batch for batch in self.batches() if batch.batch < done.batch), KEPT_BATCHES - 1)
-        write_whole(self._own / "progress.json", json.dumps([asdict(progress) for progress in (*kept, done)]))
+        text = json.dumps([asdict(progress) for progress in (*kept, done)])
+        self._where.put(f"{_OWN}/{_PROGRESS}", text.encode())
 
 
 def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:
@@ -176,10 +170,3 @@ def seconds_behind(batches: Sequence[BatchDone], position: Offsets, now: datetim
 def shown_offsets(offsets: Offsets) -> str:
     """Offsets as JSON, as an option takes them."""
     return json.dumps(to_spark(offsets))
-
-
-def _numbers(directory: Path) -> list[int]:
-    try:
-        return [int(name) for name in os.listdir(directory) if name.isdecimal()]
-    except FileNotFoundError:
-        return []

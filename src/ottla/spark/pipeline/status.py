@@ -44,7 +44,7 @@ def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> 
     """
     done = state.committed()
     if done is None:
-        raise ConfigError(f"{state.path}: no batch is done yet")
+        raise ConfigError(f"{state.url}: no batch is done yet")
     batches = state.batches()
     latest: Offsets = from_spark(batches[-1].latest) if batches else {}
     if source is not None:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
+from ottla.spark.locations import Directory, location
 from ottla.spark.pipeline.form import SinkForm
 from ottla.spark.pipeline.spans import Spans, is_overlap, to_json, united
-from ottla.spark.pipeline.units import TableUnits, Unit, extended, missing, to_compact
+from ottla.spark.pipeline.table_files import merged, written_by_tasks
+from ottla.spark.pipeline.units import StagedFile, TableUnits, Unit, extended, missing, to_compact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,59 +42,71 @@ class ParquetTable:
     """For one thread of the driver."""
 
     def __init__(self, sink: SinkForm) -> None:
-        self._root = Path(sink.path.removeprefix("file:"))
+        self._where = location(sink.path)
         self._partition_by = sink.partition_by
         self._compact_after = sink.compact_after
-        self._units = TableUnits(self._root)
+        self._units = TableUnits(self._where)
 
     # --- online
 
     def missing(self, batch: TableBatch) -> Spans:
         """The records of a batch that are not in the table."""
-        with self._units.locked():
+        with self._units.settled():
             missing_spans = missing(self._units.all(), _name(batch), batch.spans)
         if missing_spans != batch.spans:
-            log.warning("batch %d: %s has some or all of its records already", batch.number, self._root)
+            log.warning("batch %d: %s has some or all of its records already", batch.number, self._where.url)
         return missing_spans
 
     def append(self, rows: DataFrame, batch: TableBatch) -> None:
         """Add the rows of a batch; its spans are what `missing` returned."""
         name = _name(batch)
         staged = self._units.staging(name)
-        self._write(rows, staged)
-        with self._units.locked():
-            if missing(self._units.all(), name, batch.spans) != batch.spans:
+        files = self._write(rows, staged)
+
+        def nothing_if_new(there: Sequence[Unit]) -> Sequence[Unit]:
+            if missing(there, name, batch.spans) != batch.spans:
                 raise ConfigError(
-                    f"{self._root}: a range was run over batch {batch.number} meanwhile; run again"
+                    f"{self._where.url}: another writer has written records of batch {batch.number}"
+                    " meanwhile; run one writer, or run again"
                 )
-            files = self._units.commit(name, batch.spans, staged)
-            log.info("batch %d: %d files into %s", batch.number, files, self._root)
+            return ()
+
+        with self._units.settled():
+            self._units.commit(name, batch.spans, staged, files, nothing_if_new)
+            log.info("batch %d: %d files into %s", batch.number, len(files), self._where.url)
             self._compact(rows.sparkSession)
 
     # --- offline
 
     def covered(self, spans: Spans) -> Spans:
         """The range, widened so that units are replaced as a whole."""
-        with self._units.locked():
+        with self._units.settled():
             return extended(spans, self._units.all())
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002 - Delta's
         """Replace the rows of a range that `covered` returned."""
-        with self._units.locked():
-            text = json.dumps(to_json(spans))
-            stem = f"range-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-            # A range that is run again has another name each time, so that both are never mixed up.
-            taken = {unit.name for unit in self._units.all()}
-            name = f"{stem}-b" if f"{stem}-a" in taken else f"{stem}-a"
-            staged = self._units.staging(name)
-            self._write(rows, staged)
-            old = [unit for unit in self._units.all() if is_overlap(spans, unit.spans)]
-            files = self._units.commit(name, spans, staged, old)
-            log.info("%d files into %s, instead of %d units", files, self._root, len(old))
+        text = json.dumps(to_json(spans))
+        name = f"range-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        staged = self._units.staging(name)
+        files = self._write(rows, staged)
 
-    def _write(self, rows: DataFrame, staged: Path) -> None:
+        def touched(there: Sequence[Unit]) -> Sequence[Unit]:
+            if extended(spans, there) != spans:
+                raise ConfigError(f"{self._where.url}: another writer was there meanwhile; run again")
+            return [unit for unit in there if is_overlap(spans, unit.spans)]
+
+        with self._units.settled():
+            self._units.commit(name, spans, staged, files, touched)
+        log.info("%d files into %s", len(files), self._where.url)
+
+    def _write(self, rows: DataFrame, staged: str) -> list[StagedFile]:
+        """Let Spark write the rows; in an object store through tasks of Python, which need no jar."""
+        if not isinstance(self._where, Directory):
+            return written_by_tasks(rows, self._where.url, staged, self._partition_by)
+        root = self._where.root / staged
         with readable_times(rows.sparkSession):
-            rows.write.mode("overwrite").partitionBy(*self._partition_by).parquet(str(staged))
+            rows.write.mode("overwrite").partitionBy(*self._partition_by).parquet(str(root))
+        return written_by_spark(self._where, staged)
 
     # --- few files
 
@@ -105,13 +118,21 @@ class ParquetTable:
         name = f"compact-{digest}"
         staged = self._units.staging(name)
         work = [
-            ([str(self._root / file) for file in files], str(staged / directory / "0.parquet"))
-            for directory, files in by_directory(chosen).items()
+            (self._where.url, files, f"{staged}/{number}.parquet", directory)
+            for number, (directory, files) in enumerate(by_directory(chosen).items())
         ]
-        if work:
-            spark.sparkContext.parallelize(work, len(work)).foreach(lambda files: merge_files(*files))
-        self._units.commit(name, united(unit.spans for unit in chosen), staged, chosen)
-        log.info("%d units of %s are one now, of %d files", len(chosen), self._root, len(work))
+        files = spark.sparkContext.parallelize(work, len(work)).map(merged).collect() if work else []
+
+        names = {unit.name for unit in chosen}
+
+        def still_there(there: Sequence[Unit]) -> Sequence[Unit] | None:
+            return chosen if names <= {unit.name for unit in there} else None
+
+        spans = united(unit.spans for unit in chosen)
+        if self._units.commit(name, spans, staged, [StagedFile(*file) for file in files], still_there):
+            log.info("%d units of %s are one now, of %d files", len(chosen), self._where.url, len(work))
+        else:
+            log.info("another writer has merged units of %s", self._where.url)
 
 
 def _name(batch: TableBatch) -> str:
@@ -134,14 +155,19 @@ def by_directory(units: Sequence[Unit]) -> dict[str, list[str]]:
     directories: dict[str, list[str]] = {}
     for unit in units:
         for file in unit.files:
-            directories.setdefault(str(Path(file).parent), []).append(file)
+            directories.setdefault(file.rpartition("/")[0], []).append(file)
     return directories
 
 
-def merge_files(sources: Sequence[str], target: str) -> None:
-    """Write the rows of several files into one. Runs in an executor."""
-    tables = [pq.ParquetFile(source).read() for source in sources]
-    path = Path(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    merged = pa.concat_tables(tables, promote_options="default")
-    pq.write_table(merged, path, compression="snappy")
+def written_by_spark(where: Directory, staged: str) -> list[StagedFile]:
+    """The files that Spark has written, without those that have no row."""
+    found = [
+        entry
+        for entry in where.list(staged)
+        if entry.path.endswith(".parquet") and not Path(entry.path).name.startswith((".", "_"))
+    ]
+    return [
+        StagedFile(entry.path, entry.path.removeprefix(f"{staged}/").rpartition("/")[0], entry.size)
+        for entry in found
+        if pq.read_metadata(where.root / entry.path).num_rows
+    ]

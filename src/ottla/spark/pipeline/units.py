@@ -1,32 +1,28 @@
 """The files of a parquet table, in units that know which records they hold.
 
-    PATH/date=2026-01-31/6f0c…-000000000017-00000.parquet      what readers see
-    PATH/_ottla/units/6f0c…-000000000017.json                  a unit: its records' offsets, its files
-    PATH/_ottla/staging/6f0c…-000000000017/                    what Spark is writing
+    PATH/date=2026-01-31/6f0c…-000000000017-00000-5ad0….parquet   what readers see
+    PATH/_ottla/units.json                                        all units: their offsets and files
+    PATH/_ottla/staging/6f0c…-000000000017-5ad0…/                 what is being written
 
 A unit is a batch of a stream, a range that was run offline, or several of them merged. Every record is stored
 once if no two units overlap: so a repeated batch is recognised, and a range can be replaced exactly.
 
-One rename, which makes the unit's file appear, commits the unit. That file also lists what is left to do:
-which staged files move in, and which units are replaced. If the process is killed in between, the next one
-that takes the table's lock completes it. Paths are on the driver's file system, or on one shared with the
-executors.
+The list of units is replaced as a whole, and only if nobody has changed it since it was read: that commits a
+unit, with what is left to do. Staged files move in, files of replaced units go. If the process is killed in
+between, the next writer completes it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-
+from ottla.model.errors import ConfigError
+from ottla.spark.locations import OWN, Location, remove_strays
 from ottla.spark.pipeline.spans import (
     Spans,
     from_json,
@@ -36,134 +32,139 @@ from ottla.spark.pipeline.spans import (
     united,
     without,
 )
-from ottla.spark.whole_files import write_whole
 
-OWN = "_ottla"
+_LIST = f"{OWN}/units.json"
+_STAGING = f"{OWN}/staging"
+
+
+class StagedFile(NamedTuple):
+    """A file with rows that is to become part of a unit; `directory` is its partition of the table."""
+
+    path: str
+    directory: str
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit. Files are relative to the table. `moves` (from, to) and `replaces` are still to be done."""
+    """A unit. Files are relative to the table."""
 
     name: str
     spans: Spans
     files: tuple[str, ...] = ()
     nbytes: int = 0
-    moves: tuple[tuple[str, str], ...] = ()
-    replaces: tuple[str, ...] = ()
 
-    def text(self) -> str:
+    def fields(self) -> dict[str, Any]:
         """The unit as JSON."""
-        return json.dumps(
-            {
-                "offsets": to_json(self.spans),
-                "files": self.files,
-                "bytes": self.nbytes,
-                "moves": self.moves,
-                "replaces": self.replaces,
-            }
-        )
+        return {"offsets": to_json(self.spans), "files": self.files, "bytes": self.nbytes}
 
     @classmethod
     def of(cls, name: str, fields: dict[str, Any]) -> Unit:
         """A unit from its name and JSON fields."""
-        moves = tuple((source, target) for source, target in fields["moves"])
-        return cls(
-            name,
-            from_json(fields["offsets"]),
-            tuple(fields["files"]),
-            fields["bytes"],
-            moves,
-            tuple(fields["replaces"]),
-        )
+        return cls(name, from_json(fields["offsets"]), tuple(fields["files"]), fields["bytes"])
 
 
-@contextmanager
-def table_lock(root: Path) -> Iterator[None]:
-    """Hold the table's lock: one writer at a time, across processes."""
-    path = root / OWN / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+@dataclass(frozen=True, slots=True)
+class UnitList:
+    """All units of a table, the files that still have to move (from, to), and those that still have to go."""
+
+    units: tuple[Unit, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    drops: tuple[str, ...] = ()
+
+    def content(self) -> bytes:
+        """The list as JSON."""
+        units = {unit.name: unit.fields() for unit in self.units}
+        return json.dumps({"units": units, "moves": self.moves, "drops": self.drops}).encode()
+
+    @classmethod
+    def of(cls, content: bytes) -> UnitList:
+        """The reverse."""
+        fields = json.loads(content)
+        units = tuple(Unit.of(name, unit) for name, unit in sorted(fields["units"].items()))
+        return cls(units, tuple((source, to) for source, to in fields["moves"]), tuple(fields["drops"]))
+
+    def with_unit(self, unit: Unit, moves: Sequence[tuple[str, str]], replaced: Iterable[Unit]) -> UnitList:
+        """The list after a commit."""
+        old = {one.name: one for one in replaced}
+        kept = (one for one in self.units if one.name not in old)
+        drops = (file for one in old.values() for file in one.files)
+        return UnitList((*kept, unit), (*self.moves, *moves), (*self.drops, *drops))
+
+
+Decide = Callable[[Sequence[Unit]], Sequence[Unit] | None]
+"""Gets the units of a table, returns those that a new one replaces; None, or an error, if it may not be."""
 
 
 class TableUnits:
-    """The units of one table. Keeps nothing open except the lock, while it is held."""
+    """The units of one table. Keeps nothing open except the lock of a directory, while it is held."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._units = root / OWN / "units"
-
-    def staging(self, name: str) -> Path:
-        """The empty directory for a unit's files; leftovers of an earlier attempt are removed."""
-        path = self.root / OWN / "staging" / name
-        shutil.rmtree(path, ignore_errors=True)
-        return path
+    def __init__(self, where: Location) -> None:
+        self.where = where
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock, after completing what a killed writer left unfinished."""
-        self._units.mkdir(parents=True, exist_ok=True)
-        with table_lock(self.root):
-            for unit in self.all():
-                self._finish(unit)
+    def settled(self) -> Iterator[None]:
+        """Within the block, what a killed writer left is complete, and other writers of a directory wait."""
+        with self.where.lock():
+            self._finish()
             yield
 
-    def all(self) -> list[Unit]:
+    def all(self) -> Sequence[Unit]:
         """Every unit, by name."""
-        try:
-            names = sorted(name for name in os.listdir(self._units) if name.endswith(".json"))
-        except FileNotFoundError:
-            return []
-        units = []
-        for name in names:
-            text = (self._units / name).read_text()
-            units.append(Unit.of(name.removesuffix(".json"), json.loads(text)))
-        return units
+        return self._read()[0].units
 
-    def commit(self, name: str, spans: Spans, staged: Path, replaces: Sequence[Unit] = ()) -> int:
-        """Commit the staged files as a unit that replaces others.
+    def staging(self, name: str) -> str:
+        """A new directory for the files of a unit; each attempt has its own."""
+        return f"{_STAGING}/{name}-{uuid.uuid4().hex[:12]}"
 
-        Returns the number of files. Needs the lock.
+    def commit(
+        self, name: str, spans: Spans, staged: str, files: Sequence[StagedFile], decide: Decide
+    ) -> bool:
+        """Commit the files of a directory that `staging` gave, as a unit; False if `decide` gives None.
+
+        Use it within `settled`.
         """
-        moves = tuple(self._moves(name, staged))
-        unit = Unit(
-            name,
-            spans,
-            tuple(target for _, target in moves),
-            sum((self.root / source).stat().st_size for source, _ in moves),
-            moves,
-            tuple(unit.name for unit in replaces),
-        )
-        write_whole(self._units / f"{name}.json", unit.text())
-        self._finish(unit)
-        shutil.rmtree(staged, ignore_errors=True)
-        return len(moves)
+        token = staged.rpartition("-")[2]
+        moves = [
+            (file.path, "/".join(filter(None, (file.directory, f"{name}-{number:05d}-{token}.parquet"))))
+            for number, file in enumerate(files)
+        ]
+        unit = Unit(name, spans, tuple(to for _, to in moves), sum(file.nbytes for file in files))
+        is_committed = True
+        while True:
+            there, version = self._read()
+            if unit in there.units:
+                break  # the store has taken it, but its answer was lost
+            replaced = decide(there.units)
+            if replaced is None:
+                is_committed = False
+                break
+            new = there.with_unit(unit, moves, replaced)
+            if self.where.replace(_LIST, new.content(), version):
+                break
+        self._finish()
+        self.where.delete([entry.path for entry in self.where.list(staged)])
+        remove_strays(self.where, _STAGING)
+        return is_committed
 
-    def _moves(self, name: str, staged: Path) -> Iterator[tuple[str, str]]:
-        files = sorted(path for path in staged.rglob("*.parquet") if not path.name.startswith((".", "_")))
-        # Spark writes a file without rows where there is nothing to write.
-        full = [path for path in files if pq.read_metadata(path).num_rows]
-        for number, path in enumerate(full):
-            directory = path.parent.relative_to(staged)
-            yield str(path.relative_to(self.root)), str(directory / f"{name}-{number:05d}.parquet")
+    def _read(self) -> tuple[UnitList, Any]:
+        found = self.where.read(_LIST)
+        if found is not None:
+            return UnitList.of(found.content), found.version
+        if self.where.list(f"{OWN}/units"):
+            raise ConfigError(f"{self.where.url}: an older version has written this table; use another path")
+        return UnitList(), None
 
-    def _finish(self, unit: Unit) -> None:
-        """Complete a committed unit; parts may be done already."""
-        for source, target in unit.moves:
-            target_path = self.root / target
-            target_path.parent.mkdir(parents=True, exist_ok=True)
-            if (self.root / source).exists():
-                os.replace(self.root / source, target_path)
-        for name in unit.replaces:
-            path = self._units / f"{name}.json"
-            if path.exists():
-                for file in Unit.of(name, json.loads(path.read_text())).files:
-                    (self.root / file).unlink(missing_ok=True)
-                path.unlink()
-        if unit.moves or unit.replaces:
-            write_whole(self._units / f"{unit.name}.json", replace(unit, moves=(), replaces=()).text())
+    def _finish(self) -> None:
+        """Do what commits have left to do; parts of it may be done already."""
+        while True:
+            there, version = self._read()
+            if not there.moves and not there.drops:
+                return
+            for source, target in there.moves:
+                self.where.move(source, target)
+            self.where.delete(there.drops)
+            self.where.replace(_LIST, UnitList(there.units).content(), version)
 
 
 # --- decided without a file
