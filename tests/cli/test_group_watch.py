@@ -1,4 +1,4 @@
-"""`ottla groups watch`: what differs between two looks, and a rebalance of a live group."""
+"""`ottla groups watch`: what differs between two looks, and rebalances of live groups of every kind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import subprocess
 import sys
 import threading
-from typing import IO
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any
 
-from ottla import EmbeddedBroker, GroupConsumer
+from ottla import EmbeddedBroker, GroupConsumer, ShareConsumer
 from ottla.admin import GroupDescription, GroupKind, GroupMember, TopicAndPartition
-from ottla.cli.group_watch import Change, changes
+from ottla.cli.group_watch import NOBODY, Change, changes
+from ottla.consumer.classic import ConsumerConnector
+from ottla.zookeeper.server import ZooKeeperServer
+from tests.consumer.classic.conftest import QUICK, registered_at
 from tests.waiting import wait_for
 
 PLACES = [TopicAndPartition("orders", number) for number in range(3)]
@@ -64,33 +69,74 @@ def test_a_partition_with_two_readers_names_both() -> None:
     assert first == Change("kafka", "consumer", "state", "-", "Stable")
 
 
-def test_a_live_rebalance_is_seen() -> None:
-    with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": 0}) as broker:
-        broker.create_topic("orders", 2)
-        command = [sys.executable, "-m", "ottla", "groups", "watch", "kitchen", "-b", broker.bootstrap]
-        command += ["--format", "json", "--interval", "0.05"]
-        seen: set[str] = set()
+@contextmanager
+def watching(*arguments: str) -> Iterator[list[dict[str, Any]]]:
+    """The rows that `ottla groups watch` has printed so far, in a process of its own."""
+    rows: list[dict[str, Any]] = []
+    command = [sys.executable, "-m", "ottla", "groups", "watch", *arguments]
+    command += ["--format", "json", "--interval", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def read(lines: IO[str]) -> None:
             for line in lines:
-                seen.update(
-                    row["what"] for row in json.loads(line)["rows"] if row["after"].startswith("cook")
+                rows.extend(json.loads(line)["rows"])
+
+        assert process.stdout is not None
+        reader = threading.Thread(target=read, args=(process.stdout,))
+        reader.start()
+        try:
+            yield rows
+        finally:
+            process.kill()
+            reader.join()
+
+
+def member_of(kind: str, bootstrap: str, connect: str) -> GroupConsumer | ShareConsumer | ConsumerConnector:
+    """A member of a group that is named as its kind, and reads both partitions."""
+    if kind == "zookeeper":
+        settings = {**QUICK, "zookeeper.connect": connect, "group.id": kind, "consumer_id": "cook"}
+        connector = ConsumerConnector(settings)
+        connector.create_message_streams({"orders": 1})
+        return connector
+    at = {"group_id": kind, "bootstrap_servers": bootstrap, "client_id": "cook"}
+    if kind == "share":
+        return ShareConsumer("orders", **at)
+    return GroupConsumer("orders", group_protocol=kind, **at)
+
+
+def test_rebalances_of_every_kind_are_seen_as_they_happen(zookeeper_server: ZooKeeperServer) -> None:
+    kinds = ("classic", "consumer", "share", "zookeeper")
+    connect = f"{zookeeper_server.connect}/watch"
+    properties = {"group.initial.rebalance.delay.ms": 0, **registered_at(connect)}
+    with EmbeddedBroker(properties=properties) as broker:
+        broker.create_topic("orders", 2)
+        with watching(*kinds, "-b", broker.bootstrap, "--zookeeper", connect) as rows, ExitStack() as stack:
+            members = [stack.enter_context(member_of(kind, broker.bootstrap, connect)) for kind in kinds]
+
+            def readers(group: str) -> dict[str, str]:
+                for member in members:
+                    if not isinstance(member, ConsumerConnector):
+                        member.poll(0.01)
+                return {row["what"]: row["after"] for row in rows if row["group"] == group}
+
+            for kind in kinds:
+                wait_for(
+                    lambda kind=kind: {"orders-0", "orders-1"} <= readers(kind).keys(),  # type: ignore[misc]
+                    f"the partitions of {kind} are seen with their reader",
                 )
-
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-            assert watching.stdout is not None
-            reader = threading.Thread(target=read, args=(watching.stdout,))
-            reader.start()
-            try:
-                with GroupConsumer(
-                    "orders", group_id="kitchen", bootstrap_servers=broker.bootstrap, client_id="cook"
-                ) as consumer:
-
-                    def has_both() -> bool:
-                        consumer.poll(timeout=0.01)
-                        return {"orders-0", "orders-1"} <= seen
-
-                    wait_for(has_both, "both partitions are seen with their reader")
-            finally:
-                watching.kill()
-                reader.join()
+                seen = readers(kind)
+                assert NOBODY not in (seen["orders-0"], seen["orders-1"], seen["member"])
+                assert seen["state"] == "Stable"
+            assert {row["type"] for row in rows if row["kind"] == "kafka"} == {"classic", "consumer", "share"}
+            assert {row["group"] for row in rows if row["kind"] == "zookeeper"} == {"zookeeper"}
+            stack.close()
+            for kind in kinds:
+                wait_for(
+                    lambda kind=kind: (  # type: ignore[misc]
+                        [row["after"] for row in rows if row["group"] == kind and row["what"] == "orders-0"][
+                            -1
+                        ]
+                        == NOBODY
+                    ),
+                    f"it is seen that {kind} has no reader any more",
+                )

@@ -17,12 +17,21 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla import Admin, EmbeddedBroker, GroupConsumer, OffsetLedger, Producer, TopicAndPartition
+from ottla import (
+    Admin,
+    EmbeddedBroker,
+    GroupConsumer,
+    OffsetLedger,
+    Producer,
+    ShareConsumer,
+    TopicAndPartition,
+)
 from ottla.admin import GroupKind
 from ottla.consumer.classic import ConsumerConnector
 from ottla.zookeeper.server import ZooKeeperServer
 from tests.cli.kafka.conftest import ours
 from tests.consumer.classic.conftest import QUICK, registered_at
+from tests.waiting import PATIENCE_S
 
 HEAD = "group\ttopic\tpartition\tsource\ttarget\tstep\tdone\terror\n"
 T0, T1 = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
@@ -388,3 +397,30 @@ def test_where_to_listen_is_checked(world: World) -> None:
     for seconds in ("-1", "nan"):
         with pytest.raises(SystemExit):
             ours("lag", *at, "--watch", seconds)
+
+
+def test_a_share_group_is_moved_and_begins_there(world: World) -> None:
+    group = "shared"
+    at = {"group_id": group, "bootstrap_servers": world.broker.bootstrap}
+    line = ("reset", group, "orders", *world.at, "--format", "json")
+
+    def moved(*more: str) -> list[list[object]]:
+        rows = json.loads(ours(*line, *more).printed)["rows"]
+        return [[row[name] for name in ("partition", "before", "after", "done", "error")] for row in rows]
+
+    with ShareConsumer("orders", **at) as member:  # joins at the end of the logs
+        while len(world.stored(group, GroupKind.KAFKA)) < 2:
+            member.poll(0.05)
+        refused = ours(*line, "--to", "earliest", "--execute")
+        assert (refused.code, "still has members" in refused.printed) == (1, True)
+    assert moved("--to", "earliest", "--execute") == [[0, 10, 0, True, None], [1, 10, 0, True, None]]
+    assert moved("--shift-by", "4", "--execute") == [[0, 0, 4, True, None], [1, 0, 4, True, None]]
+    assert [row["committed"] for row in told(world, "lag", group)] == [4, 4]
+    with ShareConsumer("orders", **at) as member:
+        offsets: list[int] = []
+        for message in member.messages(PATIENCE_S):
+            assert member.delivery_count(message) == 1
+            offsets.append(message.offset)
+            if len(offsets) == 12:
+                break
+    assert sorted(offsets) == sorted([*range(4, 10), *range(4, 10)])

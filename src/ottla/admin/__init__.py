@@ -25,6 +25,7 @@ from ottla.admin.group_values import (
     GroupMember,
     OffsetMove,
     PartitionLag,
+    ShareOffset,
     StoredOffset,
 )
 from ottla.admin.lag_gauges import lag_exposition
@@ -68,6 +69,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionLag",
     "PartitionProducer",
+    "ShareOffset",
     "StoredOffset",
     "TopicAndPartition",
     "TopicDescription",

@@ -17,6 +17,7 @@ from ottla.admin.group_values import (
     GroupLag,
     GroupListing,
     OffsetMove,
+    ShareOffset,
 )
 from ottla.admin.groups import GroupCalls
 from ottla.admin.lag import LagCalls
@@ -277,7 +278,10 @@ class Admin(Closing):
     def group_offsets(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> Offsets | dict[str, Offsets]:
-        """Return the committed offsets of groups; empty for a group that does not exist."""
+        """Return the committed offsets of groups; of share groups where they begin.
+
+        Empty for a group that does not exist.
+        """
         if isinstance(groups, str):
             return only(self._groups.offsets([groups], kind))
         return all_results(self._groups.offsets(groups, kind))
@@ -285,7 +289,7 @@ class Admin(Closing):
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicAndPartition, int], *, kind: GroupKind | None = None
     ) -> None:
-        """Write the next offsets of a group without members."""
+        """Write the next offsets of a group without members; a share group begins anew there."""
         checked(offsets, TopicAndPartition)
         all_results(self._groups.alter_offsets(group, offsets, kind))
 
@@ -323,6 +327,19 @@ class Admin(Closing):
     ) -> None:
         """Delete committed offsets of partitions that no member of the group reads."""
         all_results(self._groups.delete_offsets(group, many(partitions, TopicAndPartition), kind))
+
+    def share_group_offsets(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
+        """Return where a share group begins in each partition, and its lag as the coordinator counts it."""
+        return self._groups.share_offsets(group)
+
+    def alter_share_group_offsets(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
+        """Let a share group without members begin at these offsets; it is made if there is none."""
+        checked(offsets, TopicAndPartition)
+        all_results(self._groups.alter_share_offsets(group, offsets))
+
+    def delete_share_group_offsets(self, group: str, topics: Iterable[str]) -> None:
+        """Let a share group without members forget topics: it begins in them as a new group."""
+        all_results(self._groups.delete_share_offsets(group, many(topics, str)))
 
     @overload
     def group_lag(self, groups: str, *, kind: GroupKind | None = ...) -> GroupLag: ...  # type: ignore[overload-overlap]  # one name

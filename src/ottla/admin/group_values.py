@@ -105,6 +105,21 @@ class CommittedOffset:
 Offsets = Mapping[TopicAndPartition, CommittedOffset]
 
 
+class ShareOffset(NamedTuple):
+    """Where a share group begins in a partition, and how many records it has still to deal with.
+
+    >>> from ottla.admin import ShareOffset
+    >>> ShareOffset(start=3, leader_epoch=0, lag=2).lag
+    2
+
+    All are None before a member has read the partition; `lag` also on brokers before 4.2.
+    """
+
+    start: int | None
+    leader_epoch: int | None = None
+    lag: int | None = None
+
+
 class StoredOffset(NamedTuple):
     """An offset of a group in one of the stores. `is_used`: whether live members use it; None if unknown.
 

@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
-from ottla.admin.admin_errors import all_results, each, response_error
+from ottla.admin.admin_errors import all_results, each, only, response_error
 from ottla.admin.group_descriptions import described_assigned_group, described_group
 from ottla.admin.group_offsets import KafkaGroupOffsets, Offsets, group_error
-from ottla.admin.group_values import CommittedOffset, GroupDescription, GroupKind, GroupListing
+from ottla.admin.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    ShareOffset,
+)
 from ottla.admin.logs import Outcomes as PartitionOutcomes
+from ottla.admin.share_offsets import ShareGroupOffsets
 from ottla.admin.zookeeper_groups import EMPTY, ZooKeeperGroups
 from ottla.client.reactions import Action, action_for
 from ottla.model.cluster_view import BrokerNode
@@ -25,10 +32,6 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest
-from ottla.wire.api.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    ShareOffsetsWantedGroup,
-)
 from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.share_group_describe import DescribedShareGroup, ShareGroupDescribeRequest
 from ottla.zookeeper import paths
@@ -54,12 +57,19 @@ def _is_unknown(outcome: object) -> bool:
     return isinstance(outcome, KafkaError) and outcome.code == Code.GROUP_ID_NOT_FOUND
 
 
+def _check_offsets(group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
+    for topic_partition, offset in offsets.items():
+        if offset < 0:
+            raise ConfigError(f"group {group!r}, {topic_partition}: offset {offset} is negative")
+
+
 class GroupCalls:
     """Each call returns an outcome for every group, or for every partition."""
 
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
         self._offsets = KafkaGroupOffsets(access)
+        self._share = ShareGroupOffsets(access)
 
     def listings(self) -> Outcomes[tuple[GroupListing, ...]]:
         """Return the groups in ZooKeeper, and those of each broker."""
@@ -169,12 +179,24 @@ class GroupCalls:
             for consumer_group in pool.to_coordinator(group).call(consumer_request).groups:
                 if self._is_known(group, consumer_group):
                     return described_assigned_group(consumer_group, coordinator)
-        if self._access.has(ShareGroupDescribeRequest.API):
-            share_request = ShareGroupDescribeRequest(group_ids=[group])
-            for share_group in pool.to_coordinator(group).call(share_request).groups:
-                if self._is_known(group, share_group):
-                    return described_assigned_group(share_group, coordinator)
+        share_group = self._share_group(group)
+        if share_group is not None:
+            return described_assigned_group(share_group, coordinator)
         return self._known_by_offsets(group, coordinator)
+
+    def _share_group(self, group: str) -> DescribedShareGroup | None:
+        """Return the share group of this name; None if there is none."""
+        if not self._access.has(ShareGroupDescribeRequest.API):
+            return None
+        request = ShareGroupDescribeRequest(group_ids=[group])
+        (answer,) = self._access.pool.to_coordinator(group).call(request).groups
+        return answer if self._is_known(group, answer) else None
+
+    def _is_share(self, group: str) -> bool:
+        outcomes = self._access.settle(
+            [group], lambda _: {group: self._share_group(group) is not None}, is_repeatable=True
+        )
+        return only(outcomes)
 
     def _is_known(
         self, group: str, response: DescribedGroup | DescribedConsumerGroup | DescribedShareGroup
@@ -227,30 +249,49 @@ class GroupCalls:
     # --- offsets
 
     def offsets(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[Offsets]:
-        """Return the committed offsets of groups."""
+        """Return the committed offsets of groups; of share groups where they begin."""
         return self._by_kind(
-            groups, kind, lambda zookeeper, name: zookeeper.offsets(name), self.offsets_in_kafka
+            groups,
+            kind,
+            lambda zookeeper, name: zookeeper.offsets(name),
+            lambda some: self._access.settle(
+                some, lambda names: each(names, self._committed_or_start), is_repeatable=True
+            ),
         )
 
     def offsets_in_kafka(self, groups: Iterable[str]) -> Outcomes[Offsets]:
         """Return the offsets that groups committed to their coordinators."""
         return self._access.settle(groups, lambda some: each(some, self._fetched), is_repeatable=True)
 
-    def share_offsets(self, group: str) -> Offsets:
+    def _committed_or_start(self, group: str) -> Offsets:
+        offsets = self._fetched(group)
+        is_share = not offsets and self._share_group(group) is not None
+        return self.share_starts(group) if is_share else offsets
+
+    def share_starts(self, group: str) -> Offsets:
         """Return where a share group begins in its partitions: what is before is done. Raises KafkaError."""
-        request = DescribeShareGroupOffsetsRequest(
-            groups=[ShareOffsetsWantedGroup(group_id=group, topics=None)]
-        )
-        (found,) = self._access.pool.to_coordinator(group).call(request).groups
-        if found.error_code:
-            self._forget_if_moved(group, found.error_code)
-            raise response_error(found.error_code, found.error_message, f"group {group!r}")
         return {
-            TopicAndPartition(topic.topic_name, one.partition_index): CommittedOffset(one.start_offset)
-            for topic in found.topics
-            for one in topic.partitions
-            if not one.error_code and one.start_offset >= 0
+            topic_partition: CommittedOffset(found.start, leader_epoch=found.leader_epoch)
+            for topic_partition, found in sorted(self.share_offsets(group).items())
+            if found.start is not None
         }
+
+    def share_offsets(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
+        """Return what the coordinator tells of a share group's partitions."""
+        return only(
+            self._access.settle([group], lambda _: {group: self._share.fetch(group)}, is_repeatable=True)
+        )
+
+    def alter_share_offsets(
+        self, group: str, offsets: Mapping[TopicAndPartition, int]
+    ) -> PartitionOutcomes[None]:
+        """Let a share group without members begin at these offsets; the group need not exist."""
+        _check_offsets(group, offsets)
+        return self._share.alter(group, offsets)
+
+    def delete_share_offsets(self, group: str, topics: Iterable[str]) -> Outcomes[None]:
+        """Let a share group forget topics."""
+        return self._share.delete(group, topics)
 
     def _fetched(self, group: str) -> Offsets:
         try:
@@ -263,11 +304,11 @@ class GroupCalls:
         self, group: str, offsets: Mapping[TopicAndPartition, int], kind: GroupKind | None
     ) -> PartitionOutcomes[None]:
         """Write offsets of a group without members; the group need not exist."""
-        for topic_partition, offset in offsets.items():
-            if offset < 0:
-                raise ConfigError(f"group {group!r}, {topic_partition}: offset {offset} is negative")
+        _check_offsets(group, offsets)
         if self._is_classic(group, kind):
             outcomes = self._zookeeper(f"group {group!r}").write_offsets(group, offsets)
+        elif self._is_share(group):
+            outcomes = self._share.alter(group, offsets)
         else:
             outcomes = self._offsets.commit(group, offsets)
         log.info(

@@ -95,7 +95,7 @@ class LagCalls:
         name = group.group_id
         is_share = group.group_type == SHARE_TYPE
         in_kafka = (
-            self._groups.share_offsets(name)
+            self._groups.share_starts(name)
             if is_share
             else _known(self._groups.offsets_in_kafka([name])[name])
         )

@@ -75,6 +75,9 @@ KAFKAS_TOOLS = {
         "ottla.cli.kafka.producer_perf_test", "how many records a second a topic takes"
     ),
     "kafka-run-class": Command("ottla.cli.kafka.run_class", "a tool by its Java class"),
+    "kafka-share-groups": Command(
+        "ottla.cli.kafka.share_groups", "list, describe, move, delete share groups"
+    ),
     "kafka-topics": Command("ottla.cli.kafka.topics", "make, list, describe, grow and delete topics"),
     "kafka-transactions": Command("ottla.cli.kafka.transactions", "transactions, and those that hang"),
     "kafka-verifiable-consumer": Command(

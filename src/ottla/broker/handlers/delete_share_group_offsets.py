@@ -1,7 +1,8 @@
 """DeleteShareGroupOffsets, key 92: let a share group without members forget topics.
 
 Versions: 0.
-Behaviour: a group that subscribes to such a topic again begins as a new one. Answered when it is stored.
+Behaviour: a group that subscribes to such a topic again begins as a new one. A topic that the group has not
+read is an error, as in Kafka. Answered when it is stored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ottla.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
 )
 from ottla.wire.versions import VersionRange
+
+NOTHING_STORED = "There is no offset information to delete."
 
 
 def handle(
@@ -51,8 +54,13 @@ def _forgotten(inquiry: Inquiry, group_id: str, name: str) -> DeletedShareOffset
             error_code=Code.UNKNOWN_TOPIC_OR_PARTITION,
             error_message=f"there is no topic {name!r}",
         )
-    inquiry.broker.shares.forget_topic(topic.topic_id, group_id)
-    return DeletedShareOffsetsTopic(topic_name=name, topic_id=topic.topic_id)
+    answer = DeletedShareOffsetsTopic(topic_name=name, topic_id=topic.topic_id)
+    shares = inquiry.broker.shares
+    if not any(key.topic_id == topic.topic_id for key in shares.known(group_id)):
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = NOTHING_STORED
+    shares.forget_topic(topic.topic_id, group_id)
+    return answer
 
 
 def refuse(

@@ -58,16 +58,17 @@ def plan_from_file(path: str, groups: list[str]) -> dict[str, Plan]:
 
 
 class Resets:
-    """Plans the reset of one command, group by group."""
+    """Plans the reset of one command, group by group. `scenarios`: those that the tool has flags for."""
 
-    def __init__(self, admin: Admin, options: Options) -> None:
+    def __init__(self, admin: Admin, options: Options, scenarios: Iterable[str] = SCENARIOS) -> None:
         self._admin = admin
         self._options = options
+        self._scenarios = scenarios
 
     def plan(self, group: str, partitions: list[TopicAndPartition]) -> Plan:
         """The new offsets of the partitions in the given scenario."""
         options = self._options
-        (scenario,) = options.any_of(*SCENARIOS) or ("",)
+        (scenario,) = options.any_of(*self._scenarios) or ("",)
         if scenario == "to-offset":
             return self._within(dict.fromkeys(partitions, options.whole("to-offset")))
         if scenario in ("to-earliest", "to-latest"):

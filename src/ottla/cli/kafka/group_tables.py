@@ -12,9 +12,11 @@ from ottla.admin import (
     GroupListing,
     GroupMember,
     PartitionLag,
+    ShareOffset,
     TopicAndPartition,
 )
 from ottla.cli.kafka.java_order import java_partition_order
+from ottla.model.topic_partition import by_topic
 
 MISSING = "-"
 _NARROW = 15
@@ -139,11 +141,13 @@ def members_text(group: GroupDescription, *, is_verbose: bool) -> str:
     return text.replace("\n", f"{ending}\n").removeprefix(ending) + f"{ending}\n"
 
 
+def _assignment_text(member: GroupMember) -> str:
+    topics = by_topic(member.assignment)
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
+
+
 def _member_row(group: str, group_member: GroupMember) -> list[str]:
-    topics: dict[str, list[str]] = defaultdict(list)
-    for topic, partition in sorted(group_member.assignment):
-        topics[topic].append(str(partition))
-    assignment = ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+    assignment = _assignment_text(group_member)
     counted = [str(len(group_member.assignment)), MISSING, assignment or MISSING, MISSING, MISSING]
     return [
         group,
@@ -155,10 +159,14 @@ def _member_row(group: str, group_member: GroupMember) -> list[str]:
     ]
 
 
+def _coordinator_text(group: GroupDescription) -> str:
+    node = group.coordinator
+    return f"{node.host}:{node.port}  ({node.broker_id})" if node is not None else MISSING
+
+
 def state_text(group: GroupDescription, *, is_verbose: bool) -> str:
     """The state and the coordinator of a group."""
-    node = group.coordinator
-    coordinator = f"{node.host}:{node.port}  ({node.broker_id})" if node is not None else MISSING
+    coordinator = _coordinator_text(group)
     row = [
         group.group_id,
         coordinator,
@@ -187,7 +195,8 @@ def resets_text(plans: Mapping[str, Mapping[TopicAndPartition, int]]) -> str:
         for topic_partition in java_partition_order(plan)
     ]
     head = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]
-    return rows_text([head, *rows], [_width(rows, 0), _width(rows, 1), 10, 0]) + "\n"
+    width = _width([(group,) for group in plans], 0)
+    return rows_text([head, *rows], [width, _width(rows, 1), 10, 0]) + "\n"
 
 
 def deletions_text(outcomes: Mapping[TopicAndPartition, str]) -> str:
@@ -201,3 +210,65 @@ def deletions_text(outcomes: Mapping[TopicAndPartition, str]) -> str:
         for topic_partition, status in sorted(outcomes.items())
     ]
     return rows_text([["TOPIC", "PARTITION", "STATUS"], *rows], [_width(rows, 0), 10, 15]) + "\n"
+
+
+# --- share groups
+
+
+def share_listing_text(groups: Sequence[GroupListing]) -> str:
+    """Share groups with their states."""
+    width = max([_NARROW, *(len(group.group_id) for group in groups)])
+    rows = [("GROUP", "STATE"), *((group.group_id, group.state or "Unknown") for group in groups)]
+    return "\n".join(f"{name.ljust(width)} {state}" for name, state in rows)
+
+
+def share_offsets_text(
+    group: str, offsets: Mapping[TopicAndPartition, ShareOffset], *, is_verbose: bool
+) -> str:
+    """Where a share group begins in its partitions."""
+    rows = [
+        [
+            *(group, topic_partition.topic, str(topic_partition.partition)),
+            *(_cell_text(found.leader_epoch), _cell_text(found.start), _cell_text(found.lag)),
+        ]
+        for topic_partition, found in sorted(offsets.items())
+    ]
+    head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG"]
+    widths = [_width(rows, 0), _width(rows, 1), 10, 13, 13, 0]
+    return _chosen_columns([head, *rows], widths, [0, 1, 2, 3, 4, 5] if is_verbose else [0, 1, 2, 4, 5])
+
+
+def share_members_text(group: GroupDescription, *, is_verbose: bool) -> str:
+    """The members of a share group."""
+    rows = [
+        [
+            *(group.group_id, member.member_id, _host(member), member.client_id),
+            *(str(len(member.assignment)), _cell_text(member.epoch), _assignment_text(member)),
+        ]
+        for member in sorted(group.members, key=lambda member: member.member_id)
+    ]
+    head = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "MEMBER-EPOCH", "ASSIGNMENT"]
+    widths = [*(_width(rows, column) for column in range(4)), 12, 13, 0]
+    shown = [0, 1, 2, 3, 4, 5, 6] if is_verbose else [0, 1, 2, 3, 4, 6]
+    return _chosen_columns([head, *rows], widths, shown)
+
+
+def share_state_text(group: GroupDescription, *, is_verbose: bool) -> str:
+    """The state and the coordinator of a share group."""
+    coordinator = _coordinator_text(group)
+    epochs = [_cell_text(group.epoch), _cell_text(group.assignment_epoch)]
+    row = [group.group_id, coordinator, group.state, *epochs, str(len(group.members))]
+    head = ["GROUP", "COORDINATOR (ID)", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
+    widths = [max(_NARROW, len(row[0])), max(25, len(coordinator)), 15, 12, 17, 0]
+    return _chosen_columns([head, row], widths, [0, 1, 2, 3, 4, 5] if is_verbose else [0, 1, 2, 5])
+
+
+def _chosen_columns(table: Sequence[Sequence[str]], widths: Sequence[int], shown: Sequence[int]) -> str:
+    rows = [[row[column] for column in shown] for row in table]
+    return rows_text(rows, [widths[column] for column in shown]) + "\n"
+
+
+def share_deletions_text(outcomes: Mapping[str, str]) -> str:
+    """The result for each topic."""
+    rows = [["TOPIC", "STATUS"], *(list(row) for row in outcomes.items())]
+    return rows_text(rows, [_width(rows, 0), 0]) if outcomes else ""

@@ -23,6 +23,7 @@ CLASSES = {
     "ImportZkOffsets": "zookeeper_offsets:load",
     "MirrorMaker": "mirror_maker",
     "ProducerPerformance": "producer_perf_test",
+    "ShareGroupCommand": "share_groups",
     "TopicCommand": "topics",
     "TransactionsCommand": "transactions",
     "UpdateOffsetsInZK": "zookeeper_offsets:update",
