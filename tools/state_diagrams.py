@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ottla.broker.groups.coordinator import state as group_state
 from ottla.broker.groups.coordinator.consumer_groups import member as consumer_member
 from ottla.broker.security import sasl_session
+from ottla.broker.share_groups.core import record_state
 from ottla.broker.transactions.coordinator import state as coordinated_state
 from ottla.consumer.classic import gate, ownership, rebalancer
 from ottla.consumer.coordinated import broker_assigned_state, member_state
@@ -94,6 +95,13 @@ MACHINES = (
         _by_state(consumer_member.TRANSITIONS),
     ),
     Machine(
+        "A record in a share group",
+        "ottla/broker/share_groups/core/record_state.py: TRANSITIONS",
+        "From its first delivery on; acknowledged and archived records are done.",
+        record_state.RecordState.AVAILABLE,
+        _by_state(record_state.TRANSITIONS),
+    ),
+    Machine(
         "A transactional producer",
         "ottla/producer/transaction_state.py: TRANSITIONS",
         "A `Producer` with a transactional.id.",
@@ -160,7 +168,8 @@ def _section(machine: Machine) -> str:
 def _diagram(machine: Machine) -> Iterator[str]:
     yield "stateDiagram-v2"
     for state in _states(machine):
-        yield f'    state "{state.value}" as {state.name}'
+        label = state.value if isinstance(state.value, str) else state.name.lower()
+        yield f'    state "{label}" as {state.name}'
     yield f"    [*] --> {machine.start.name}"
     events: dict[tuple[Enum, Enum], list[str]] = {}
     for state, event, after in machine.steps:
