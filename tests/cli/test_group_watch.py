@@ -98,7 +98,7 @@ def member_of(kind: str, bootstrap: str, connect: str) -> GroupConsumer | ShareC
         connector = ConsumerConnector(settings)
         connector.create_message_streams({"orders": 1})
         return connector
-    at = {"group_id": kind, "bootstrap_servers": bootstrap, "client_id": "cook"}
+    at: dict[str, Any] = {"group_id": kind, "bootstrap_servers": bootstrap, "client_id": "cook"}
     if kind == "share":
         return ShareConsumer("orders", **at)
     return GroupConsumer("orders", group_protocol=kind, **at)
@@ -111,17 +111,19 @@ def test_rebalances_of_every_kind_are_seen_as_they_happen(zookeeper_server: ZooK
     with EmbeddedBroker(properties=properties) as broker:
         broker.create_topic("orders", 2)
         with watching(*kinds, "-b", broker.bootstrap, "--zookeeper", connect) as rows, ExitStack() as stack:
-            members = [stack.enter_context(member_of(kind, broker.bootstrap, connect)) for kind in kinds]
+            members = [member_of(kind, broker.bootstrap, connect) for kind in kinds]
+            for member in members:
+                stack.callback(member.close)
 
             def readers(group: str) -> dict[str, str]:
                 for member in members:
                     if not isinstance(member, ConsumerConnector):
-                        member.poll(0.01)
+                        member.poll(timeout=0.01)
                 return {row["what"]: row["after"] for row in rows if row["group"] == group}
 
             for kind in kinds:
                 wait_for(
-                    lambda kind=kind: {"orders-0", "orders-1"} <= readers(kind).keys(),  # type: ignore[misc]
+                    lambda kind=kind: {"orders-0", "orders-1"} <= readers(kind).keys(),
                     f"the partitions of {kind} are seen with their reader",
                 )
                 seen = readers(kind)
@@ -132,7 +134,7 @@ def test_rebalances_of_every_kind_are_seen_as_they_happen(zookeeper_server: ZooK
             stack.close()
             for kind in kinds:
                 wait_for(
-                    lambda kind=kind: (  # type: ignore[misc]
+                    lambda kind=kind: (
                         [row["after"] for row in rows if row["group"] == kind and row["what"] == "orders-0"][
                             -1
                         ]

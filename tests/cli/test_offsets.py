@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -401,7 +402,7 @@ def test_where_to_listen_is_checked(world: World) -> None:
 
 def test_a_share_group_is_moved_and_begins_there(world: World) -> None:
     group = "shared"
-    at = {"group_id": group, "bootstrap_servers": world.broker.bootstrap}
+    at: dict[str, Any] = {"group_id": group, "bootstrap_servers": world.broker.bootstrap}
     line = ("reset", group, "orders", *world.at, "--format", "json")
 
     def moved(*more: str) -> list[list[object]]:
