@@ -77,10 +77,8 @@ class Admin(Closing):
         self._groups = GroupCalls(self._access)
         self._lags = LagCalls(self._groups, self._logs)
         self._transactions = TransactionCalls(self._access, self._logs)
-        access = self._access
-        self._forgotten = stop_if_forgotten(
-            self, f"Admin of {self._address}", access.close, is_running=lambda: access.is_connected
-        )
+        access, what = self._access, f"Admin of {self._address}"
+        self._forgotten = stop_if_forgotten(self, what, access.close, is_running=lambda: access.is_connected)
 
     def __repr__(self) -> str:
         state = "closed" if self._access.is_closed else "connected" if self._access.is_connected else "idle"
@@ -216,7 +214,7 @@ class Admin(Closing):
             times = {topic_partition: log_time(spec, now_ms) for topic_partition, spec in partitions.items()}
         else:
             time_ms = log_time(at, now_ms)
-            topic_partitions, failed = self._expand(partitions, "offsets of logs")
+            topic_partitions, failed = self._logs.expanded(partitions, "offsets of logs")
             times = dict.fromkeys(topic_partitions, time_ms)
         return all_results(self._logs.offsets(times, committed_only=committed_only), failed)
 
@@ -232,16 +230,6 @@ class Admin(Closing):
             for topic_partition, spec in before.items()
         }
         return all_results(self._logs.delete_records(ends))
-
-    def _expand(
-        self, partitions: str | Iterable[str | TopicAndPartition], purpose: str
-    ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
-        """Return the partitions, those of topics too, and errors of missing topics."""
-        listed = [partitions] if isinstance(partitions, str) else list(partitions)
-        topics = [name for name in listed if isinstance(name, str)]
-        named = many((name for name in listed if not isinstance(name, str)), TopicAndPartition)
-        of_topics, failed = self._logs.partitions(topics, purpose)
-        return list(dict.fromkeys(named + of_topics)), failed
 
     # --- groups
 
@@ -278,13 +266,9 @@ class Admin(Closing):
     def group_offsets(
         self, groups: str | Iterable[str], *, kind: GroupKind | None = None
     ) -> Offsets | dict[str, Offsets]:
-        """Return the committed offsets of groups; of share groups where they begin.
-
-        Empty for a group that does not exist.
-        """
-        if isinstance(groups, str):
-            return only(self._groups.offsets([groups], kind))
-        return all_results(self._groups.offsets(groups, kind))
+        """Return the committed offsets of groups, of share groups where they begin; empty without a group."""
+        outcomes = self._groups.offsets([groups] if isinstance(groups, str) else groups, kind)
+        return only(outcomes) if isinstance(groups, str) else all_results(outcomes)
 
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicAndPartition, int], *, kind: GroupKind | None = None
@@ -312,7 +296,7 @@ class Admin(Closing):
         if to is None and not shift_by:
             raise ConfigError(f"group {group!r}: say where to, as in to='earliest', or give shift_by")
         target = None if to is None else parse_offset_spec(to, present_ms(), name="to")
-        topic_partitions, failed = self._expand(partitions, "resetting offsets")
+        topic_partitions, failed = self._logs.expanded(partitions, "resetting offsets")
         all_results({}, failed)
         kind = kind or self._groups.kind_of(group)
         moves = self._lags.moves(group, topic_partitions, kind, target, shift_by)
@@ -395,9 +379,9 @@ class Admin(Closing):
         broker_id: int | None = None,
     ) -> tuple[OpenTransaction, ...]:
         """Return open transactions that no coordinator will end, silent for `longer_than` seconds."""
-        topic_partitions, failed = self._expand(partitions, "finding transactions")
+        found, failed = self._logs.expanded(partitions, "finding transactions")
         all_results({}, failed)
-        return self._transactions.hanging(topic_partitions, longer_than * 1000, present_ms(), broker_id)
+        return self._transactions.hanging(found, longer_than * 1000, present_ms(), broker_id)
 
     def abort_transaction(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
         """Abort what hangs in a partition: the transaction that began at this offset, or of this producer."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
+from ottla.admin.admin_errors import many
 from ottla.client.list_offsets import API as LIST_OFFSETS
 from ottla.client.list_offsets import MAX_TIMESTAMP_SINCE, OffsetAnswer, OffsetQuestion
 from ottla.client.offset_lookup import ask_offsets
@@ -75,6 +76,16 @@ class LogCalls:
 
     def __init__(self, access: ClusterAccess) -> None:
         self.access = access
+
+    def expanded(
+        self, partitions: str | Iterable[str | TopicAndPartition], purpose: str
+    ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
+        """Return the partitions, those of topics too, and errors of missing topics."""
+        listed = [partitions] if isinstance(partitions, str) else list(partitions)
+        topics = [name for name in listed if isinstance(name, str)]
+        named = many((name for name in listed if not isinstance(name, str)), TopicAndPartition)
+        of_topics, failed = self.partitions(topics, purpose)
+        return list(dict.fromkeys(named + of_topics)), failed
 
     def partitions(
         self, topics: Iterable[str], purpose: str
