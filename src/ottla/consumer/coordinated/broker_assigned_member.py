@@ -7,43 +7,37 @@ their ids (`set_topic_names`), since assignments have ids. `broker_assigned_stat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from logging import INFO, WARNING
+from logging import INFO
 
 from ottla.client.reactions import Action, Call, action_for
 from ottla.consumer.coordinated.broker_assigned_state import TRANSITIONS
+from ottla.consumer.coordinated.group_member import GroupMember
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import ConsumerGroupRequests, MemberRequest
 from ottla.consumer.coordinated.member_state import (
-    BEATING,
     ENDS,
-    MEMBERSHIP_ERRORS,
     NO_PARTITIONS,
-    AssignmentChange,
     MemberEvent,
     MemberNotice,
     MemberState,
     PartitionSet,
     refusal,
 )
-from ottla.consumer.coordinated.member_times import MemberTimes
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets.coordinator_messages import Membership
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.wire.consumer_protocol import NO_GENERATION
 from ottla.wire.schema import Response
-from ottla.wire.transitions import advance
 
 Target = dict[bytes, tuple[int, ...]]
 """An assignment: partitions by topic id."""
 
 
-class BrokerAssignedMember:
-    """A member whose broker assigns.
+class BrokerAssignedMember(GroupMember):
+    """A member whose broker assigns. `member_id` is its own choice, and it keeps it."""
 
-    With `topics` None it does not join before `subscribe`. `pause_ms(failures)` is the pause after that many
-    failures in a row; `member_id` is its own choice, and it keeps it.
-    """
+    transitions = TRANSITIONS
 
     leader_topics = None
     """Only leaders of classic groups have some."""
@@ -55,17 +49,8 @@ class BrokerAssignedMember:
         pause_ms: Callable[[int], float],
         member_id: str,
     ) -> None:
-        self.config = config
-        self.state = MemberState.JOINING
-        self.owned = NO_PARTITIONS
-        self.change: AssignmentChange | None = None
-        self.failure: Exception | None = None
-        self.is_coordinator_doubtful = False
-        self.notices: list[MemberNotice] = []
+        super().__init__(config, topics, pause_ms)
         self._requests = ConsumerGroupRequests(config, member_id)
-        self._times = MemberTimes(config, pause_ms)
-        self._topics = frozenset(topics or ())
-        self._are_topics_known = topics is not None
         self._member_id = member_id
         self._epoch = NO_GENERATION
         self._target: Target = {}
@@ -73,8 +58,6 @@ class BrokerAssignedMember:
         self._told_owned: PartitionSet | None = None  # what the broker knows; None: tell it everything
         self._told_topics: frozenset[str] | None = None
         self._telling: tuple[PartitionSet, frozenset[str]] = (NO_PARTITIONS, frozenset())
-        self._in_flight: MemberRequest | None = None
-        self._is_evicted = False
 
     @property
     def membership(self) -> Membership:
@@ -83,52 +66,10 @@ class BrokerAssignedMember:
 
     # --- the application
 
-    def polled(self, now_ms: float) -> None:
-        """Note that the application polls, so it is alive."""
-        self._times.polled(now_ms)
-
-    @property
-    def is_polled(self) -> bool:
-        """Whether the application polls; false before the first poll and after it was too slow."""
-        return self._times.is_polled
-
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want these topics from now on; the next heartbeat says so."""
         self._topics = frozenset(topics)
         self._are_topics_known = True
-
-    def due_change(self) -> AssignmentChange | None:
-        """Return what the application has to do now, or None.
-
-        A change that it has not begun is outdated once the member is out of the group.
-        """
-        if self._is_evicted and self.change is not None:
-            self.change = None
-            self._lose()
-        return self.change
-
-    def change_done(self) -> None:
-        """Note that the application has carried out the change."""
-        change, self.change = self.change, None
-        assert change is not None
-        self.owned = (self.owned - change.revoked) | change.assigned
-        if self.state in ENDS:
-            return
-        if self._is_evicted:
-            self._lose()
-        else:
-            self._move(MemberEvent.DONE)
-            self._reconcile()
-
-    def _lose(self) -> None:
-        """All partitions are lost; join again when the application knows."""
-        if self.owned:
-            self.change = AssignmentChange(
-                self.owned, NO_PARTITIONS, is_lost=True, membership=self.membership
-            )
-            return
-        self._is_evicted = False
-        self._move(MemberEvent.DONE)
 
     # --- topics
 
@@ -152,6 +93,9 @@ class BrokerAssignedMember:
         self._names |= names
         self._reconcile()
 
+    def _change_carried_out(self) -> None:
+        self._reconcile()
+
     def _reconcile(self) -> None:
         """Have the application take the assignment, if it has something to do.
 
@@ -168,19 +112,9 @@ class BrokerAssignedMember:
         revoked, assigned = self.owned - wanted, wanted - self.owned
         if revoked or assigned:
             self._move(MemberEvent.GIVEN)
-            self.change = AssignmentChange(revoked, assigned, is_lost=False, membership=self.membership)
+            self._request_change(revoked=revoked, assigned=assigned)
 
     # --- the coordinator
-
-    def next_request(self, now_ms: float) -> MemberRequest | None:
-        """Return the request that is due, to be sent now. None if nothing is due or one is in flight."""
-        if self._in_flight is not None or self.state in ENDS:
-            return None
-        request = self._leave_if_too_slow(now_ms)
-        if request is None and now_ms >= self._times.retry_at_ms:
-            request = self._due_request(now_ms)
-        self._in_flight = request
-        return request
 
     def _due_request(self, now_ms: float) -> MemberRequest | None:
         claimed = self._claimed
@@ -226,14 +160,6 @@ class BrokerAssignedMember:
             return 0.0
         return self._times.beat_at_ms if self._beats else None
 
-    @property
-    def _may_join(self) -> bool:
-        return self.state is MemberState.JOINING and self._times.is_polled and self._are_topics_known
-
-    @property
-    def _beats(self) -> bool:
-        return self.state in BEATING and self._epoch != NO_GENERATION
-
     def answered(self, response: Response, now_ms: float) -> None:
         """Take the response to the request in flight."""
         request, self._in_flight = self._in_flight, None
@@ -242,7 +168,7 @@ class BrokerAssignedMember:
         if self.state in ENDS or request.is_leave or not isinstance(response, ConsumerGroupHeartbeatResponse):
             return
         if response.error_code:
-            self._refused(response.error_code, now_ms)
+            self._refused(response.error_code, Call.CONSUMER_GROUP_HEARTBEAT, now_ms)
             return
         if self.state is MemberState.REVOKING:
             return
@@ -257,23 +183,13 @@ class BrokerAssignedMember:
             self._target = {row.topic_id: tuple(row.partitions) for row in rows}
         self._reconcile()
 
-    def unanswered(self, now_ms: float) -> None:
-        """Note that no response will arrive: the coordinator may have performed the request or not."""
-        self._in_flight = None
-        self.is_coordinator_doubtful = True
-        self._failed(now_ms)
-
     def _failed(self, now_ms: float) -> None:
         """Try again later, and tell everything then: the broker may know another state of this member."""
         self._told_owned = self._told_topics = None
         self._times.failed(now_ms)
 
-    def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
-        """Take the error of a commit: it may say the same as the next heartbeat would."""
-        if membership == self.membership and self.state in BEATING and code in MEMBERSHIP_ERRORS:
-            self._refused(code, now_ms)
-
-    def _refused(self, code: int, now_ms: float) -> None:
+    def _refused(self, code: int, _call: Call, now_ms: float) -> None:
+        """Take an error of the coordinator; those of commits say what a heartbeat would be told."""
         action = action_for(code, Call.CONSUMER_GROUP_HEARTBEAT)
         cannot_join = code == Code.GROUP_ID_NOT_FOUND and self.state is MemberState.JOINING
         is_late = action is Action.FAIL_LATER and self._times.is_session_over(now_ms)
@@ -282,65 +198,23 @@ class BrokerAssignedMember:
         elif action is Action.FORGET_GENERATION:
             self._evict(f"{Code.of(code).name}: {Code.of(code).text}", now_ms)
         else:
-            self.is_coordinator_doubtful |= action is Action.FIND_COORDINATOR
-            self._failed(now_ms)
-            if self._times.is_failure_told:
-                text = f"is refused, and tries again: its heartbeat is answered {Code.of(code).name}"
-                self.notices.append(MemberNotice(WARNING, text))
+            self._try_again(code, action, "its heartbeat", now_ms)
 
-    def _evict(self, reason: str, now_ms: float) -> None:
+    def _evict(self, reason: str, now_ms: float, *, is_unknown: bool = False) -> None:
         if self.state is MemberState.JOINING:  # nothing to lose: join again, but not at once
             self._failed(now_ms)
-            return
-        self.notices.append(MemberNotice(WARNING, f"is out of the group: {reason}"))
+        else:
+            super()._evict(reason, now_ms, is_unknown=is_unknown)
+
+    def _forget_generation(self, *, is_unknown: bool = False) -> None:  # noqa: ARG002  it keeps its id
         self._epoch = NO_GENERATION
         self._target = {}
-        self._times.retry_at_ms = now_ms
-        self._is_evicted = True
-        self._move(MemberEvent.EVICTED)
-        if self.change is None:  # else a change is under way; what the application owns after it is lost
-            self._lose()
 
-    def _leave_if_too_slow(self, now_ms: float) -> MemberRequest | None:
-        """A member whose application does not poll leaves the group, so that others get its partitions."""
-        took_ms = self._times.too_slow_ms(now_ms) if self._beats else 0.0
-        if not took_ms:
-            return None
-        limit_ms = self.config.max_poll_interval_ms
-        text = f"{took_ms:.0f} ms since the last poll, and max.poll.interval.ms is {limit_ms}"
-        self._evict(f"{text}: process less between two polls, or raise it", now_ms)
-        return self._requests.leave()
-
-    def leave(self) -> MemberRequest | None:
-        """Leave for good. Return the request to send, or None if the coordinator need not know.
-
-        A static member says that it will be back: its partitions wait for it until its session ends.
-        """
-        is_member = self._epoch != NO_GENERATION
-        self._move(MemberEvent.LEAVE)
-        self._epoch = NO_GENERATION
-        return self._requests.leave() if is_member else None
-
-    def fail(self, error: Exception) -> None:
-        """End the membership; `failure` is raised in the application."""
-        if self.state in ENDS:
-            return
-        self.failure = error
-        self._epoch = NO_GENERATION
-        self._move(MemberEvent.REFUSED)
-
-    def retry(self) -> None:
-        """Join again, if an error ended the membership. The application has given all partitions up."""
-        if self.state is MemberState.FAILED:
-            self.failure = self.change = None
-            self.owned = NO_PARTITIONS
-            self._target = {}
-            self._is_evicted = False
-            self._times.retry_at_ms = 0.0
-            self._move(MemberEvent.RETRIED)
+    def _leave_request(self, leaver: Membership) -> MemberRequest | None:
+        """A static member says that it will be back: its partitions wait for it until its session ends."""
+        return self._requests.leave() if leaver.generation != NO_GENERATION else None
 
     def _move(self, event: MemberEvent) -> None:
-        before = self.state
-        self.state = advance(TRANSITIONS, before, event)
+        super()._move(event)
         if event is MemberEvent.JOINED:
             self.notices.append(MemberNotice(INFO, f"is in the group, in epoch {self._epoch}"))

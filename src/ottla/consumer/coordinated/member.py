@@ -1,40 +1,30 @@
-"""GroupConsumerMember: one member of a group as a state machine, without a socket, a thread or a clock.
+"""GroupConsumerMember: a member of a classic group as a state machine, without a socket, a thread or a clock.
 
-The thread that owns it repeats three steps:
-
-    request = member.next_request(now_ms)        # to send to the coordinator, if one is due
-    member.answered(response, now_ms)            # or member.unanswered(now_ms)
-    member.due_change()                          # what the application has to do; then member.change_done()
-
-It also reports how many partitions the topics have (`set_partition_counts`), which a leader needs to assign.
-`member_state` has the theory and the tables, `leadership` the work of a leader.
+The thread that owns it (see `group_member`) also reports how many partitions the topics have
+(`set_partition_counts`), which a leader needs to assign. `member_state` has the theory and the tables,
+`leadership` the work of a leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from logging import INFO, WARNING
+from logging import INFO
 
 from ottla.client.reactions import Action, Call, action_for
 from ottla.consumer.coordinated.assignors import LastAssignment
+from ottla.consumer.coordinated.group_member import GroupMember
 from ottla.consumer.coordinated.leadership import Leadership
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import GroupRequests, MemberRequest, subscriptions
 from ottla.consumer.coordinated.member_state import (
-    BEATING,
     ENDS,
-    MEMBERSHIP_ERRORS,
-    NO_PARTITIONS,
     PLANNED,
     TRANSITIONS,
-    AssignmentChange,
     MemberEvent,
     MemberNotice,
     MemberState,
-    PartitionSet,
     refusal,
 )
-from ottla.consumer.coordinated.member_times import MemberTimes
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError
 from ottla.offsets.coordinator_messages import Membership
@@ -47,40 +37,26 @@ from ottla.wire.consumer_protocol import (
     decode_assignment,
 )
 from ottla.wire.schema import Response
-from ottla.wire.transitions import advance
 
 
-class GroupConsumerMember:
-    """A member of a coordinator's group.
+class GroupConsumerMember(GroupMember):
+    """A member of a group whose leader assigns."""
 
-    With `topics` None it does not join before `subscribe`. `pause_ms(failures)` is the pause after that many
-    failures in a row.
-    """
+    transitions = TRANSITIONS
 
     def __init__(
         self, config: MemberConfig, topics: Iterable[str] | None, pause_ms: Callable[[int], float]
     ) -> None:
-        self.config = config
-        self.state = MemberState.JOINING
-        self.owned = NO_PARTITIONS
-        self.change: AssignmentChange | None = None
-        self.failure: Exception | None = None
-        self.is_coordinator_doubtful = False
-        self.notices: list[MemberNotice] = []
+        super().__init__(config, topics, pause_ms)
         self._requests = GroupRequests(
             config.group_id, config.session_timeout_ms, config.max_poll_interval_ms
         )
-        self._times = MemberTimes(config, pause_ms)
-        self._topics = frozenset(topics or ())
-        self._are_topics_known = topics is not None
         self._membership = Membership(instance_id=config.instance_id)
         self._protocol = ""
         self._last_assignment = LastAssignment()
         self._leadership: Leadership | None = None
         self._plan: dict[str, bytes] = {}
-        self._in_flight: MemberRequest | None = None
         self._rejoin_reason = ""
-        self._is_evicted = False
 
     @property
     def membership(self) -> Membership:
@@ -99,15 +75,6 @@ class GroupConsumerMember:
 
     # --- the application
 
-    def polled(self, now_ms: float) -> None:
-        """Note that the application polls, so it is alive."""
-        self._times.polled(now_ms)
-
-    @property
-    def is_polled(self) -> bool:
-        """Whether the application polls; false before the first poll and after it was too slow."""
-        return self._times.is_polled
-
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want these topics from now on; joins again if they differ."""
         wanted = frozenset(topics)
@@ -116,56 +83,11 @@ class GroupConsumerMember:
             self._topics = wanted
             self._wish_to_rejoin("its subscription changed")
 
-    def due_change(self) -> AssignmentChange | None:
-        """Return what the application has to do now, or None.
-
-        A change that the application has not begun is outdated once the member is out of the group: it is
-        replaced by one that says that all partitions are lost.
-        """
-        if self._is_evicted and self.change is not None:
-            self.change = None
-            self._proceed()
-        return self.change
-
-    def change_done(self) -> None:
-        """Note that the application has carried out the change."""
-        change, self.change = self.change, None
-        assert change is not None
-        self.owned = (self.owned - change.revoked) | change.assigned
-        if self.state not in ENDS:
-            self._proceed()
-
-    def _proceed(self) -> None:
-        """Continue after a change."""
-        if self._is_evicted:
-            if self.owned:
-                self._request_change(revoked=self.owned, is_lost=True)
-                return
-            self._is_evicted = False
-        self._move(MemberEvent.DONE)
+    def _change_carried_out(self) -> None:
         if self.state is MemberState.STABLE and self._rejoin_reason:
             self._rebalance(self._rejoin_reason)
 
-    def _request_change(
-        self,
-        *,
-        revoked: PartitionSet = NO_PARTITIONS,
-        assigned: PartitionSet = NO_PARTITIONS,
-        is_lost: bool = False,
-    ) -> None:
-        self.change = AssignmentChange(revoked, assigned, is_lost, self._membership)
-
     # --- the coordinator
-
-    def next_request(self, now_ms: float) -> MemberRequest | None:
-        """Return the request that is due, to be sent now. None if nothing is due or one is in flight."""
-        if self._in_flight is not None or self.state in ENDS:
-            return None
-        request = self._leave_if_too_slow(now_ms)
-        if request is None and now_ms >= self._times.retry_at_ms:
-            request = self._due_request(now_ms)
-        self._in_flight = request
-        return request
 
     def _due_request(self, now_ms: float) -> MemberRequest | None:
         if self._may_join:
@@ -193,14 +115,6 @@ class GroupConsumerMember:
             return self._times.plan_by_ms
         return self._times.beat_at_ms if self._beats else None
 
-    @property
-    def _may_join(self) -> bool:
-        return self.state is MemberState.JOINING and self._times.is_polled and self._are_topics_known
-
-    @property
-    def _beats(self) -> bool:
-        return self.state in BEATING and self._membership.generation != NO_GENERATION
-
     def answered(self, response: Response, now_ms: float) -> None:
         """Take the response to the request in flight."""
         request, self._in_flight = self._in_flight, None
@@ -225,18 +139,10 @@ class GroupConsumerMember:
         elif isinstance(response, SyncGroupResponse) and self.state is MemberState.SYNCING:
             self._synced(decode_assignment(response.assignment))  # else it is from before a `retry`
 
-    def unanswered(self, now_ms: float) -> None:
-        """Note that no response will arrive: the coordinator may have performed the request or not."""
-        self._in_flight = None
-        self.is_coordinator_doubtful = True
+    def _failed(self, now_ms: float) -> None:
         if self.state is MemberState.SYNCING:
             self._move(MemberEvent.SENT_BACK)
         self._times.failed(now_ms)
-
-    def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
-        """Take the error of a commit: it may say the same as the next heartbeat would."""
-        if membership == self._membership and self.state in BEATING and code in MEMBERSHIP_ERRORS:
-            self._refused(code, Call.OFFSET_COMMIT, now_ms)
 
     def _refused(self, code: int, call: Call, now_ms: float, member_id: str = "") -> None:
         action = action_for(code, call)
@@ -247,15 +153,10 @@ class GroupConsumerMember:
         elif action is Action.REJOIN:
             self._sent_back(now_ms)
         elif action in {Action.FORGET_GENERATION, Action.FORGET_MEMBER}:
-            self._evict(action, f"{Code.of(code).name}: {Code.of(code).text}", now_ms)
+            reason = f"{Code.of(code).name}: {Code.of(code).text}"
+            self._evict(reason, now_ms, is_unknown=action is Action.FORGET_MEMBER)
         else:
-            self.is_coordinator_doubtful |= action is Action.FIND_COORDINATOR
-            if self.state is MemberState.SYNCING:
-                self._move(MemberEvent.SENT_BACK)
-            self._times.failed(now_ms)
-            if self._times.is_failure_told:
-                text = f"is refused, and tries again: {call.value} is answered {Code.of(code).name}"
-                self.notices.append(MemberNotice(WARNING, text))
+            self._try_again(code, action, call.value, now_ms)
 
     def _sent_back(self, now_ms: float) -> None:
         if self.state is MemberState.SYNCING:
@@ -342,56 +243,12 @@ class GroupConsumerMember:
         else:
             self._move(MemberEvent.DONE)
 
-    def _evict(self, action: Action, reason: str, now_ms: float) -> None:
-        self.notices.append(MemberNotice(WARNING, f"is out of the group: {reason}"))
-        member_id = "" if action is Action.FORGET_MEMBER else self._membership.member_id
+    def _forget_generation(self, *, is_unknown: bool = False) -> None:
+        member_id = "" if is_unknown else self._membership.member_id
         self._membership = self._membership._replace(member_id=member_id, generation=NO_GENERATION)
         self._rejoin_reason = ""
         self._leadership = None
-        self._times.retry_at_ms = now_ms
-        self._is_evicted = True
-        self._move(MemberEvent.EVICTED)
-        if self.change is None:  # else a change is under way; what the application owns after it is lost
-            self._proceed()
 
-    def _leave_if_too_slow(self, now_ms: float) -> MemberRequest | None:
-        """A member whose application does not poll leaves the group, so that others get its partitions."""
-        took_ms = self._times.too_slow_ms(now_ms) if self._beats else 0.0
-        if not took_ms:
-            return None
-        leaver = self._membership
-        self._evict(
-            Action.FORGET_MEMBER,
-            f"{took_ms:.0f} ms since the last poll, and max.poll.interval.ms is "
-            f"{self.config.max_poll_interval_ms}: process less between two polls, or raise it",
-            now_ms,
-        )
-        # A static member stays in the group until its session ends.
-        return None if leaver.instance_id is not None else self._requests.leave(leaver)
-
-    def leave(self) -> MemberRequest | None:
-        """Leave for good. Return the request to send, or None if the coordinator need not know."""
-        leaver = self._membership
-        self._move(MemberEvent.LEAVE)
-        self._membership = self._membership._replace(generation=NO_GENERATION)
+    def _leave_request(self, leaver: Membership) -> MemberRequest | None:
+        """A static member stays in the group until its session ends."""
         return self._requests.leave(leaver) if leaver.member_id and leaver.instance_id is None else None
-
-    def fail(self, error: Exception) -> None:
-        """End the membership; `failure` is raised in the application."""
-        if self.state in ENDS:
-            return
-        self.failure = error
-        self._membership = self._membership._replace(generation=NO_GENERATION)
-        self._move(MemberEvent.REFUSED)
-
-    def retry(self) -> None:
-        """Join again, if an error ended the membership. The application has given all partitions up."""
-        if self.state is MemberState.FAILED:
-            self.failure = self.change = None
-            self.owned = NO_PARTITIONS
-            self._is_evicted = False
-            self._times.retry_at_ms = 0.0
-            self._move(MemberEvent.RETRIED)
-
-    def _move(self, event: MemberEvent) -> None:
-        self.state = advance(TRANSITIONS, self.state, event)
