@@ -5,6 +5,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
+# Tests start hundreds of Python processes: without bytecode files each would compile ottla again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
 
 help:
