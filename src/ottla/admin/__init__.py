@@ -1,9 +1,9 @@
-"""Administration of a cluster: topics, settings, records, groups of both kinds, transactions.
+"""Administration of a cluster: topics, settings, records, groups of both kinds, transactions, ACLs and users.
 
 Applications use `Admin`. Behind it: `access` (brokers, ZooKeeper, retries); `topic_admin`, `configs`,
-`logs`, `groups`, `lag` and `transactions`, whose calls return an outcome for every name; `zookeeper_topics`
-and `zookeeper_groups` for brokers that have no such calls; `*_values`, which users give and get. Pure are
-`replica_assignment`, `old_topic_configs` and `lag_gauges`.
+`logs`, `groups`, `lag` and `transactions`, whose calls return an outcome for every name; `security_admin`
+(ACLs, passwords, quotas); `zookeeper_topics` and `zookeeper_groups` for brokers that have no such calls;
+`*_values`, which users give and get. Pure are `replica_assignment`, `old_topic_configs` and `lag_gauges`.
 """
 
 from ottla.admin.admin import Admin
@@ -30,6 +30,7 @@ from ottla.admin.group_values import (
 )
 from ottla.admin.lag_gauges import lag_exposition
 from ottla.admin.logs import MAX_TIMESTAMP, LogOffset
+from ottla.admin.security_values import DEFAULT_ENTITY, QuotaEntity, ScramPassword, ScramRemoval
 from ottla.admin.topic_values import (
     ClusterDescription,
     NewPartitions,
@@ -44,9 +45,21 @@ from ottla.admin.transaction_values import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.model.acls import Acl, AclFilter, PatternType, Permission, ResourceType
+from ottla.model.permissions import Operation
 from ottla.model.topic_partition import TopicAndPartition
 
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "PatternType",
+    "Permission",
+    "ResourceType",
+    "Operation",
+    "DEFAULT_ENTITY",
+    "QuotaEntity",
+    "ScramPassword",
+    "ScramRemoval",
     "MAX_TIMESTAMP",
     "Admin",
     "ClusterDescription",

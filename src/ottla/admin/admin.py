@@ -22,6 +22,7 @@ from ottla.admin.group_values import (
 from ottla.admin.groups import GroupCalls
 from ottla.admin.lag import LagCalls
 from ottla.admin.logs import LogCalls, LogOffset, log_time, present_ms
+from ottla.admin.security_admin import SecurityAdmin
 from ottla.admin.topic_admin import TopicCalls
 from ottla.admin.topic_values import (
     ClusterDescription,
@@ -49,7 +50,7 @@ from ottla.model.topic_partition import TopicAndPartition
 Offsets = dict[TopicAndPartition, CommittedOffset]
 
 
-class Admin(Closing):
+class Admin(SecurityAdmin, Closing):
     """Manages topics, settings, records and groups of a cluster. Connects with the first call.
 
         >>> from ottla import Admin, EmbeddedBroker

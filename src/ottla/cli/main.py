@@ -30,6 +30,7 @@ class Command(NamedTuple):
 
 FOR_PEOPLE = {
     "up": Command("ottla.cli.up", "run ZooKeeper and a Kafka broker"),
+    "acls": Command("ottla.cli.acls", "list, add and remove rules about who may do what"),
     "bench": Command("ottla.cli.bench", "measure how fast a cluster takes records, and gives them back"),
     "broker": Command("ottla.cli.broker", "run a Kafka broker"),
     "completion": Command("ottla.cli.completion", "print a script that completes commands in your shell"),
@@ -51,6 +52,7 @@ FOR_PEOPLE = {
     "zookeeper": Command("ottla.cli.zookeeper", "run a ZooKeeper server"),
 }
 KAFKAS_TOOLS = {
+    "kafka-acls": Command("ottla.cli.kafka.acls", "who may do what"),
     "kafka-broker-api-versions": Command(
         "ottla.cli.kafka.broker_api_versions", "which calls brokers answer, in which versions"
     ),

@@ -10,8 +10,10 @@ from enum import IntEnum
 
 
 class Operation(IntEnum):
-    """An operation of Kafka's ACLs; its value is the number of its bit."""
+    """An operation of Kafka's ACLs; its value is the number of its bit. ANY is for filters, ALL for rules."""
 
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -22,6 +24,9 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 def bits(*operations: Operation) -> int:

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from ottla.broker.security.acls import PatternType, Permission, ResourceType
+from ottla.model.acls import PatternType, Permission, ResourceType
 from ottla.model.error_codes import Code
 from ottla.model.permissions import Operation
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest

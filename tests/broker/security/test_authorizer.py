@@ -8,11 +8,11 @@ import pytest
 
 from ottla.broker.handlers.registry import handlers
 from ottla.broker.security.access_table import ACCESS
-from ottla.broker.security.acls import Acl, AclFilter, PatternType, Permission, ResourceType
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.principal import ANONYMOUS, CertificateNames, Principal
 from ottla.broker.settings.security_settings import AuthorizerSettings
 from ottla.broker.storage.catalog import Catalog
+from ottla.model.acls import Acl, AclFilter, PatternType, Permission, ResourceType
 from ottla.model.errors import ConfigError
 from ottla.model.permissions import Operation
 

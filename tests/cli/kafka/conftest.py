@@ -66,10 +66,10 @@ def created(era: Era, topic: str) -> str:
     return topic
 
 
-def _era(version: str, options: list[str]) -> Iterator[Era]:
+def _era(version: str, options: list[str], properties: dict[str, str] | None = None) -> Iterator[Era]:
     try:
         classes = f"{java_classes(RUNNER, version)}{os.pathsep}{kafka_libs(version)}{os.sep}*"
-        with RealKafka(version) as kafka:
+        with RealKafka(version, properties=properties) as kafka:
             java = ToolProcess([program("java"), *JAVA, *options, "-cp", classes])
             try:
                 yield Era(kafka, java)
@@ -81,8 +81,9 @@ def _era(version: str, options: list[str]) -> Iterator[Era]:
 
 @pytest.fixture(scope="package")
 def new() -> Iterator[Era]:
-    """Kafka 4."""
-    yield from _era(KAFKA_4, [])
+    """Kafka 4, with an authorizer that lets everybody do everything."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    yield from _era(KAFKA_4, [], {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"})
 
 
 @pytest.fixture(scope="package")

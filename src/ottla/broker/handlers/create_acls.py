@@ -6,8 +6,8 @@ SECURITY_DISABLED.
 
 from __future__ import annotations
 
-from ottla.broker.security.acls import Acl, refusal
 from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.model.acls import Acl, refusal
 from ottla.model.error_codes import Code
 from ottla.wire.api.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.versions import VersionRange

@@ -6,8 +6,8 @@ Without an authorizer the answer is SECURITY_DISABLED.
 
 from __future__ import annotations
 
-from ottla.broker.security.acls import Acl, AclFilter
 from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.model.acls import Acl, AclFilter
 from ottla.model.error_codes import Code
 from ottla.wire.api.delete_acls import (
     DeleteAclsFilter,

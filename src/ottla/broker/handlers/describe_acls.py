@@ -5,8 +5,8 @@ Versions: 1 to 3. Without an authorizer the answer is SECURITY_DISABLED.
 
 from __future__ import annotations
 
-from ottla.broker.security.acls import AclFilter
 from ottla.broker.serving.handler import Handler, Inquiry
+from ottla.model.acls import AclFilter
 from ottla.model.error_codes import Code
 from ottla.wire.api.describe_acls import (
     AclDescription,

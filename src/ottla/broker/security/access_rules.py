@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.broker.security.acls import CLUSTER_NAME, ResourceType
+from ottla.model.acls import CLUSTER_NAME, ResourceType
 from ottla.model.error_codes import Code
 from ottla.model.permissions import (
     CLUSTER_OPERATIONS,

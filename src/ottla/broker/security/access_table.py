@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.security.access_rules import ERRORS, Access, Allowed, Asker, Each, Shown, Whole
-from ottla.broker.security.acls import CLUSTER_NAME, ResourceType
+from ottla.model.acls import CLUSTER_NAME, ResourceType
 from ottla.model.error_codes import Code
 from ottla.model.permissions import Operation
 from ottla.wire.declared_class import replaced

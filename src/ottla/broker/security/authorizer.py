@@ -11,8 +11,10 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla.broker.security.acls import (
-    ALL_OPERATIONS,
+from ottla.broker.security.principal import Principal
+from ottla.broker.settings.security_settings import AuthorizerSettings
+from ottla.broker.storage.catalog import Catalog
+from ottla.model.acls import (
     ANY_USER,
     OPERATIONS,
     WILDCARD,
@@ -22,9 +24,6 @@ from ottla.broker.security.acls import (
     Permission,
     ResourceType,
 )
-from ottla.broker.security.principal import Principal
-from ottla.broker.settings.security_settings import AuthorizerSettings
-from ottla.broker.storage.catalog import Catalog
 from ottla.model.permissions import Operation
 
 audit = logging.getLogger("ottla.audit")
@@ -143,7 +142,7 @@ class Authorizer:
 def _concerns(acl: Acl, principal: str, host: str, operation: int) -> bool:
     if acl.principal not in (principal, ANY_USER) or acl.host not in (host, WILDCARD):
         return False
-    if acl.operation in (ALL_OPERATIONS, operation):
+    if acl.operation in (Operation.ALL, operation):
         return True
     return acl.permission == Permission.ALLOW and acl.operation in _IMPLIED.get(Operation(operation), ())
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from ottla.broker.security.access_rules import Access, Each
 from ottla.broker.security.access_table import ACCESS, CLOSED
-from ottla.broker.security.acls import CLUSTER_NAME, ResourceType
 from ottla.broker.security.authorizer import Authorizer, log_admin, log_denied
 from ottla.broker.serving.express_lane import ExpressLane
 from ottla.broker.serving.handler import DropConnection, Handler, Inquiry, PartInquiry
+from ottla.model.acls import CLUSTER_NAME, ResourceType
 from ottla.model.error_codes import Code
 from ottla.model.permissions import Operation
 from ottla.wire.declared_class import replaced

@@ -9,6 +9,7 @@ from ottla.cli.kafka.tool import show
 from ottla.model.did_you_mean import did_you_mean
 
 CLASSES = {
+    "AclCommand": "acls",
     "BrokerApiVersionsCommand": "broker_api_versions",
     "ConfigCommand": "configs",
     "ConsoleConsumer": "console_consumer",

@@ -9,8 +9,7 @@ from ottla.model.permissions import Operation
 
 WILDCARD = "*"
 ANY_USER = "User:*"
-ALL_OPERATIONS = 2
-OPERATIONS = {1: "ANY", ALL_OPERATIONS: "ALL", **{operation.value: operation.name for operation in Operation}}
+OPERATIONS = {operation.value: operation.name for operation in Operation}
 
 
 class ResourceType(IntEnum):
@@ -46,7 +45,13 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Acl(NamedTuple):
-    """One rule: a principal from a host may, or may not, do an operation on resources."""
+    """One rule: a principal from a host may, or may not, do an operation on resources.
+
+    >>> from ottla.admin import Acl, Operation, PatternType, Permission, ResourceType
+    >>> orders = (ResourceType.TOPIC, "orders", PatternType.LITERAL)
+    >>> Acl(*orders, "User:ann", "*", Operation.READ, Permission.ALLOW).principal
+    'User:ann'
+    """
 
     resource_type: int
     name: str
@@ -58,15 +63,20 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None and ANY stand for all."""
+    """Which ACLs are meant; None and ANY stand for all.
 
-    resource_type: int
-    name: str | None
-    pattern: int
-    principal: str | None
-    host: str | None
-    operation: int
-    permission: int
+    >>> from ottla.admin import AclFilter, ResourceType
+    >>> AclFilter(ResourceType.TOPIC, "orders").principal is None
+    True
+    """
+
+    resource_type: int = ResourceType.ANY
+    name: str | None = None
+    pattern: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
 
     def meets(self, acl: Acl) -> bool:
         """Whether an ACL is meant."""
