@@ -216,7 +216,7 @@ def test_a_broker_that_stays_away_is_told_once(
     with EmbeddedBroker() as gone:
         dead = gone.bootstrap
     metadata = clients.metadata(dead)
-    with caplog.at_level(logging.INFO, "ottla.client.metadata_source"):
+    with caplog.at_level(logging.INFO, "ottla.client.metadata_search"):
         for _ in range(3):
             with pytest.raises(BrokerUnreachable):
                 metadata.refresh([topic])

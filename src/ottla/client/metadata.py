@@ -21,15 +21,15 @@ from ottla.client.attempts import attempts, telling
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, SIGNAL_CHECK_S, Clock, Deadline, wait_for
 from ottla.client.interruption import Interruption
+from ottla.client.known_cluster import KnownCluster, sound_leader, sound_topic
 from ottla.client.metadata_source import MetadataSource
 from ottla.client.network_errors import CLUSTER, NetworkErrors
-from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.closing import Closing
 from ottla.model.cluster_view import (
-    EMPTY,
     BrokerNode,
     ClusterView,
     LeaderHint,
@@ -37,7 +37,6 @@ from ottla.model.cluster_view import (
     PartitionView,
     TopicView,
 )
-from ottla.model.error_codes import Code
 from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
 
 log = logging.getLogger(__name__)
@@ -73,9 +72,7 @@ class ClusterMetadata(Closing):
             config, clock, self._chance, self.memory, self.errors, self._interruption
         )
         self._turn = threading.Condition()  # guards all below; not held while a request is in flight
-        self._view = EMPTY
-        self._requested_at_ms: dict[str, float] = {}  # of topics that were requested by name
-        self._stale: dict[tuple[str, int], int] = {}  # partition → the request that must be done first
+        self._known = KnownCluster(config.metadata_max_age_ms)
         self._wants = _NextRequest(set(), is_whole=False, reasons=set())
         self._is_asking = False
         self._requests_begun = 0
@@ -87,7 +84,7 @@ class ClusterMetadata(Closing):
     @property
     def view(self) -> ClusterView:
         """What is known now; sends nothing."""
-        return self._view
+        return self._known.view
 
     # --- asking
 
@@ -101,7 +98,7 @@ class ClusterMetadata(Closing):
         threads took all the time, AuthenticationFailed, ConnectionLost (interrupted).
         """
         with self._turn:
-            names = set(self._requested_at_ms if topics is None else topics)
+            names = self._known.requested if topics is None else set(topics)
         return self._ask(_NextRequest(names, is_whole=False, reasons={reason}), deadline)
 
     def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
@@ -111,7 +108,7 @@ class ClusterMetadata(Closing):
     def refresh_if_old(self) -> None:
         """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view stays as it is."""
         with self._turn:
-            old = [name for name, at_ms in self._requested_at_ms.items() if self._is_old(at_ms)]
+            old = self._known.old_topics(self._clock.now_ms())
         if old:
             self._refresh_leniently(old)
 
@@ -123,8 +120,7 @@ class ClusterMetadata(Closing):
     def forget(self, topics: Iterable[str]) -> None:
         """These topics are not used any more: `refresh` without names leaves them out."""
         with self._turn:
-            for name in topics:
-                self._requested_at_ms.pop(name, None)
+            self._known.forget(topics)
 
     def _ask(self, wants: _NextRequest, deadline: Deadline | None) -> ClusterView:
         deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
@@ -164,7 +160,7 @@ class ClusterMetadata(Closing):
         try:
             received = self._source.ask(
                 None if wanted.is_whole else sorted(wanted.topics),
-                self._view,
+                self._known.view,
                 ", ".join(sorted(filter(None, wanted.reasons))) or "refresh",
                 deadline,
             )
@@ -180,7 +176,7 @@ class ClusterMetadata(Closing):
                 self.errors.failed(CLUSTER, failure, began_ms)
             raise failure
         self.errors.answered(CLUSTER)
-        return self._view
+        return self._known.view
 
     def _finish(
         self, number: int, wanted: _NextRequest, received: ClusterView | None, failure: OttlaError | None
@@ -189,29 +185,15 @@ class ClusterMetadata(Closing):
         self._requests_done = number
         self._failure = failure
         if received is not None:
-            self._adopt(received, wanted.topics, number)
+            self._known.adopt(received, wanted.topics, number)
         self._turn.notify_all()
         if self._is_closed:
             self._release()
 
-    def _adopt(self, received: ClusterView, names: Iterable[str], number: int) -> None:
-        before, self._view = self._view, self._view.updated(received)
-        if before.cluster_id and before.cluster_id != self._view.cluster_id:
-            log.warning("cluster %s is gone: another cluster answers at its addresses", before.cluster_id)
-        if before.brokers != self._view.brokers or before.cluster_id != self._view.cluster_id:
-            nodes = ", ".join(f"{node.broker_id}={node.address}" for node in self._view.brokers.values())
-            log.info("cluster %s: brokers %s", self._view.cluster_id or "(unnamed)", nodes)
-        self._requested_at_ms.update(dict.fromkeys(names, received.fetched_at_ms))
-        self._stale = {
-            (topic, partition): needed
-            for (topic, partition), needed in self._stale.items()
-            if needed > number or topic not in received.topics
-        }
-
     def _outcome(self) -> ClusterView:
         if self._failure is not None:
             raise self._failure
-        return self._view
+        return self._known.view
 
     # --- what is known, waited for
 
@@ -221,7 +203,7 @@ class ClusterMetadata(Closing):
         The default deadline is request.timeout.ms from now. Raises KafkaError with the last error, or as
         `refresh`.
         """
-        return self._awaited(name, None, deadline, lambda view: _sound_topic(view, name))
+        return self._awaited(name, None, deadline, lambda view: sound_topic(view, name))
 
     def partitions(self, topic: str, deadline: Deadline | None = None) -> tuple[PartitionView, ...]:
         """The partitions of a topic; as `topic`."""
@@ -229,7 +211,7 @@ class ClusterMetadata(Closing):
 
     def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
         """The leader of a partition; waits while one is elected or the topic is created. As `topic`."""
-        return self._awaited(topic, partition, deadline, lambda view: _sound_leader(view, topic, partition))
+        return self._awaited(topic, partition, deadline, lambda view: sound_leader(view, topic, partition))
 
     def _awaited(
         self,
@@ -242,7 +224,7 @@ class ClusterMetadata(Closing):
         problem = self._outdated(topic, partition)
         if not problem:
             try:
-                return lookup(self._view)
+                return lookup(self._known.view)
             except KafkaError as error:
                 problem = f"{error.error.name}"
         deadline = deadline or Deadline(self._clock, self._config.request_timeout_ms)
@@ -258,17 +240,13 @@ class ClusterMetadata(Closing):
         raise failure
 
     def _outdated(self, topic: str, partition: int | None) -> str:
-        """Why the view must be refreshed for this topic; "" if it need not."""
+        """Why the view must be refreshed for this topic; "" if it need not. Refreshes if it is old."""
         with self._turn:
-            requested_at_ms = self._requested_at_ms.get(topic)
-            if partition is not None and (topic, partition) in self._stale:
-                return f"the leader of partition {partition} is gone"
-            if requested_at_ms is None and topic not in self._view.topics:
-                return "not known yet"
-            is_old = self._is_old(self._view.fetched_at_ms if requested_at_ms is None else requested_at_ms)
+            problem = self._known.outdated(topic, partition)
+            is_old = not problem and self._known.is_old(topic, self._clock.now_ms())
         if is_old:
             self._refresh_leniently([topic])
-        return ""
+        return problem
 
     def _refresh_leniently(self, topics: list[str]) -> None:
         try:
@@ -277,29 +255,21 @@ class ClusterMetadata(Closing):
             self._interruption.check()
             log.warning("metadata stay as they are, older than metadata.max.age.ms: %s", error)
 
-    def _is_old(self, at_ms: float) -> bool:
-        return self._clock.now_ms() - at_ms >= self._config.metadata_max_age_ms
-
     # --- what other requests reveal
 
     def invalidate(self, topic: str, partition: int) -> None:
         """The known leader is wrong: the next call of `leader` refreshes first."""
         with self._turn:
-            self._stale[topic, partition] = self._requests_begun + 1
+            self._known.invalidate(topic, partition, self._requests_begun + 1)
 
     def bootstrap_at(self, addresses: Iterable[Address]) -> None:
         """Replace the bootstrap addresses, which are asked if no known broker answers."""
-        self._source.bootstrap = tuple(addresses)
+        self._source.bootstrap_at(addresses)
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
         """Take over the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
-        hints = tuple(hints)
         with self._turn:
-            before, self._view = self._view, self._view.hinted(hints, nodes)
-            for hint in hints:
-                if before.leader_of(*hint[:2]) != self._view.leader_of(*hint[:2]):
-                    self._stale.pop((hint.topic, hint.partition), None)
-            return self._view
+            return self._known.learn(hints, nodes)
 
     # --- the end
 
@@ -321,32 +291,3 @@ class ClusterMetadata(Closing):
     def _release(self) -> None:
         self._source.close()
         self._interruption.close()
-
-
-def _sound_topic(view: ClusterView, name: str) -> TopicView:
-    topic = view.topics.get(name)
-    if topic is None:
-        raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
-    if topic.error:
-        raise KafkaError(topic.error, f"topic {name!r}")
-    if not topic.partitions:
-        raise KafkaError(Code.LEADER_NOT_AVAILABLE, f"topic {name!r} has no partitions yet")
-    return topic
-
-
-def _sound_leader(view: ClusterView, name: str, index: int) -> PartitionLeader:
-    topic = _sound_topic(view, name)
-    partition = topic.partition(index)
-    if partition is None:
-        raise KafkaError(
-            Code.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {name!r} has {len(topic.partitions)} partitions, and none with number {index}",
-        )
-    leader = view.leader_of(name, index)
-    if leader is None:
-        code = partition.error or Code.LEADER_NOT_AVAILABLE
-        raise KafkaError(
-            code if action_for(code, Call.METADATA) is not Action.NONE else Code.LEADER_NOT_AVAILABLE,
-            f"topic {name!r}, partition {index}, replicas {list(partition.replicas)}",
-        )
-    return leader

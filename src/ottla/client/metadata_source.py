@@ -1,48 +1,24 @@
 """Asks brokers for metadata, one after the other until one answers, and makes a ClusterView of the response.
 
-Used by the thread that refreshes at the time. It keeps one connection. The order of brokers: the broker of
-that connection, then known brokers, then the bootstrap addresses; those that failed recently come last.
-The time is divided among them: one that is silent must not use up the time of the others.
+Used by the thread that refreshes at the time. It keeps one connection. `metadata_search` decides whom to ask.
 """
 
 from __future__ import annotations
 
-import logging
-import math
 import random
-from collections.abc import Collection
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Collection, Iterable
 
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock, Deadline
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
+from ottla.client.metadata_search import TRY_NEXT_BROKER, MetadataSearch
 from ottla.client.network_errors import NetworkErrors
-from ottla.client.reactions import Action, Call, action_for
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
-from ottla.model.cluster_view import BrokerNode, ClusterView, PartitionView, TopicView
-from ottla.model.error_codes import Code
-from ottla.model.errors import (
-    AuthenticationFailed,
-    BrokerUnreachable,
-    ConnectionLost,
-    KafkaError,
-    OttlaError,
-    RemoteProtocolError,
-    RequestTimedOut,
-)
-from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataTopic, MetadataTopicResponse
-
-log = logging.getLogger(__name__)
-
-_NONE_IS_ALL_SINCE = 1  # in version 0 an empty list requests all topics
-_AUTO_CREATION_SINCE = 4
-
-_SILENCES = 2  # of a peer before it is given up (`opening`): each broker gets at least the time for that
-
-_TRY_NEXT_BROKER = (ConnectionLost, RequestTimedOut, RemoteProtocolError, AuthenticationFailed, KafkaError)
+from ottla.model.cluster_view import ClusterView
+from ottla.model.errors import OttlaError
+from ottla.wire.api.metadata import MetadataRequest
 
 
 class MetadataSource:
@@ -57,80 +33,50 @@ class MetadataSource:
         errors: NetworkErrors,
         interruption: Interruption,
     ) -> None:
-        self.bootstrap = config.bootstrap
-        """May be replaced by any thread."""
         self._config = config
         self._clock = clock
-        self._chance = chance
         self._memory = memory
         self._errors = errors
         self._interruption = interruption
+        self._search = MetadataSearch(config, clock, chance)
         self._connection: Connection | None = None
-        self._failed_at_ms: dict[Address, float] = {}
+
+    def bootstrap_at(self, addresses: Iterable[Address]) -> None:
+        """Replace the bootstrap addresses. From any thread."""
+        self._search.bootstrap = tuple(addresses)
 
     def ask(
         self, topics: Collection[str] | None, known: ClusterView, reason: str, deadline: Deadline
     ) -> ClusterView:
         """The view of the first broker that answers, with these topics; with `topics=None` with all.
 
-        If no broker answers, raises AuthenticationFailed if any broker refused us, else BrokerUnreachable.
+        Raises as `MetadataSearch.asking`.
         """
-        failures: list[OttlaError] = []
-        candidates = self._candidates(known)
-        for number, (address, broker_id) in enumerate(candidates):
-            if failures and deadline.passed:
-                break
-            patience = self._patience(deadline, len(candidates) - number)
-            try:
-                view = self._answer(self._connected(address, broker_id, patience), topics, patience)
-            except _TRY_NEXT_BROKER as error:
-                self._interruption.check()
-                if _is_final(error):
-                    raise
-                self.close()
-                # One line each time that a broker goes away, not for each request.
-                level = logging.DEBUG if address in self._failed_at_ms else logging.INFO
-                self._failed_at_ms[address] = self._clock.now_ms()
-                log.log(level, "no metadata (%s) from %s: %s", reason, address, error)
-                failures.append(error)
-            else:
-                self._failed_at_ms.pop(address, None)
-                return view
-        for failure in failures:
-            if isinstance(failure, AuthenticationFailed):
-                raise failure
-        why = "; ".join(f"{failure}" for failure in failures)
-        unasked = len(candidates) - len(failures)
-        if unasked:
-            why = f"{why}; {unasked} more were not asked in {deadline.timeout_ms:.0f} ms"
-        raise BrokerUnreachable(f"none of {len(failures)} brokers describes the cluster: {why}")
-
-    def _patience(self, deadline: Deadline, count: int) -> Deadline:
-        """How long the next of `count` brokers may take."""
-        left_ms = deadline.left_ms()
-        share_ms = math.inf if left_ms is None else left_ms / count
-        return deadline.for_try(max(share_ms, _SILENCES * self._config.discovery_timeout_ms))
+        current = self._connection
+        is_usable = current is not None and current.is_usable()
+        peer = (current.address, current.broker_id) if current is not None and is_usable else None
+        search = self._search.asking(known, peer, reason, deadline)
+        try:
+            chosen = next(search)
+            while True:
+                outcome: ClusterView | OttlaError
+                try:
+                    connection = self._connected(*chosen)
+                    outcome = self._answer(connection, topics, chosen.deadline)
+                except TRY_NEXT_BROKER as error:
+                    self._interruption.check()
+                    self.close()
+                    outcome = error
+                chosen = search.send(outcome)
+        except StopIteration as end:
+            view: ClusterView = end.value
+            return view
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _candidates(self, known: ClusterView) -> list[tuple[Address, int | None]]:
-        candidates: dict[Address, int | None] = {}
-        current = self._connection
-        if current is not None and current.is_usable():
-            candidates[current.address] = current.broker_id
-        for group in (
-            [(node.address, node.broker_id) for node in known.brokers.values()],
-            [(address, None) for address in self.bootstrap],
-        ):
-            self._chance.shuffle(group)
-            group.sort(key=lambda candidate: self._failed_at_ms.get(candidate[0], 0.0))
-            for address, broker_id in group:
-                candidates.setdefault(address, broker_id)
-        return list(candidates.items())
 
     def _connected(self, address: Address, broker_id: int | None, deadline: Deadline) -> Connection:
         current = self._connection
@@ -153,72 +99,7 @@ class MetadataSource:
         self, connection: Connection, topics: Collection[str] | None, deadline: Deadline
     ) -> ClusterView:
         version = connection.version_for(MetadataRequest.API)
-        if topics and version < _AUTO_CREATION_SINCE and not self._config.allow_auto_create_topics:
-            # It would create the topics that are requested by name.
-            return _only(topics, self._answer(connection, None, deadline))
-        request = MetadataRequest(topics=_requested(topics, version))
-        if version >= _AUTO_CREATION_SINCE:
-            request.allow_auto_topic_creation = self._config.allow_auto_create_topics
         timeout_ms = deadline.capped_ms(self._config.request_timeout_ms)
+        request = self._search.request(topics, version)
         response = connection.call(request, version=version, timeout_ms=timeout_ms)
-        if response.error_code:
-            raise KafkaError(response.error_code, f"{connection.address}: Metadata")
-        if not response.brokers:
-            raise ConnectionLost(f"{connection.address} knows no brokers yet: it is still starting")
-        is_whole = topics is None or (not topics and version < _NONE_IS_ALL_SINCE)
-        return view_of(response, self._clock.now_ms(), is_whole=is_whole)
-
-
-def _is_final(error: OttlaError) -> bool:
-    """Whether other brokers would answer the same. REBOOTSTRAP_REQUIRED only means to leave this broker."""
-    if not isinstance(error, KafkaError) or error.code == Code.REBOOTSTRAP_REQUIRED:
-        return False
-    return action_for(error.code, Call.METADATA) is Action.FAIL
-
-
-def _requested(topics: Collection[str] | None, version: int) -> list[MetadataTopic] | None:
-    if topics is None:
-        return None if version >= _NONE_IS_ALL_SINCE else []
-    return [MetadataTopic(name=name) for name in topics]
-
-
-def _only(topics: Collection[str], view: ClusterView) -> ClusterView:
-    """The part of a whole view that a request for these topics would have returned."""
-    found = {
-        name: view.topics.get(name) or TopicView(name, error=Code.UNKNOWN_TOPIC_OR_PARTITION)
-        for name in topics
-    }
-    return replace(view, topics=MappingProxyType(found), is_whole=False)
-
-
-def view_of(response: MetadataResponse, now_ms: float, *, is_whole: bool) -> ClusterView:
-    """The response as a view."""
-    brokers = {
-        broker.node_id: BrokerNode(broker.node_id, broker.host, broker.port, broker.rack)
-        for broker in response.brokers
-    }
-    topics = {topic.name: _topic(topic, topic.name) for topic in response.topics if topic.name is not None}
-    return ClusterView(
-        brokers=MappingProxyType(brokers),
-        topics=MappingProxyType(topics),
-        controller_id=response.controller_id,
-        cluster_id=response.cluster_id,
-        fetched_at_ms=now_ms,
-        is_whole=is_whole,
-    )
-
-
-def _topic(response: MetadataTopicResponse, name: str) -> TopicView:
-    partitions = [
-        PartitionView(
-            partition.partition_index,
-            partition.leader_id,
-            partition.leader_epoch,
-            tuple(partition.replica_nodes),
-            tuple(partition.isr_nodes),
-            partition.error_code,
-        )
-        for partition in response.partitions
-    ]
-    partitions.sort(key=lambda partition: partition.index)
-    return TopicView(name, response.topic_id, tuple(partitions), response.error_code, response.is_internal)
+        return self._search.view(response, topics, version, connection.address)

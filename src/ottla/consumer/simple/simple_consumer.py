@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.client.clock import MONOTONIC
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption, acquired
-from ottla.client.metadata_source import view_of
+from ottla.client.metadata_search import view_of
 from ottla.client.version_memory import VersionMemory
 from ottla.consumer.simple.fetch_request import FetchRequest
 from ottla.consumer.simple.fetch_response import FetchResponse

@@ -1,0 +1,101 @@
+"""What is said at the opening of a connection: the versions of the broker, errors with remedies. Pure.
+
+`VersionTalk` adds to `ottla.wire.negotiation` what both drivers need: the name of the peer, and patience.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ottla.model.address import Address
+from ottla.model.errors import BrokerUnreachable, KafkaError, RemoteProtocolError
+from ottla.model.version import VERSION
+from ottla.wire.negotiation import Discovery, Plan, Question
+from ottla.wire.schema import Response
+from ottla.wire.versions import PeerVersions, VersionsOrigin
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 64 * 1024
+"""The first receive buffer of a connection."""
+
+SILENCES_MAX = 2
+"""0.9 does not answer ApiVersions, but then answers other requests. A peer that is silent twice in a row is
+no broker, or is stuck; all other probes would take four more timeouts."""
+
+
+def peer_name(address: Address, broker_id: int | None) -> str:
+    """The name of the broker in messages."""
+    return f"{address}" if broker_id is None else f"broker {broker_id} at {address}"
+
+
+def unreachable(address: Address, broker_id: int | None, error: OSError) -> BrokerUnreachable:
+    """The error for an address that takes no connection."""
+    cause = error.strerror or f"{error}" or "no answer"
+    if type(error).__name__ == "gaierror":  # a socket.gaierror, without a socket
+        cause = f"its name cannot be resolved ({cause})"
+    if broker_id is None:
+        return BrokerUnreachable(
+            f"{address} cannot be reached: {cause}. Check the address, and that a broker runs there"
+        )
+    return BrokerUnreachable(
+        f"broker {broker_id} advertises {address}, which cannot be reached from here: {cause}. "
+        "It may be down; else its advertised.listeners must name an address that this machine can reach"
+    )
+
+
+class VersionTalk:
+    """One broker's version discovery. Ask `plan` while it is a Question, and report what came of it."""
+
+    def __init__(self, peer: str, pin: str | None) -> None:
+        self._peer = peer
+        self._discovery = Discovery(software_version=VERSION, pin=pin)
+        self._silences = 0
+        self.plan: Plan = self._discovery.start()
+
+    def answered(self, message: Response) -> None:
+        """The broker answered. Raises RemoteProtocolError, KafkaError."""
+        self._silences = 0
+        self.plan = self._named(partial(self._discovery.answered, message))
+
+    def closed(self) -> None:
+        """The broker closed the connection. Raises RemoteProtocolError."""
+        self._silences = 0
+        self.plan = self._named(self._discovery.closed)
+
+    def silent(self, patience_ms: float, *, is_over: bool) -> None:
+        """No answer came in `patience_ms`. Raises BrokerUnreachable if that happens again, or `is_over`."""
+        self._silences += 1
+        if self._silences >= SILENCES_MAX or is_over:
+            raise BrokerUnreachable(
+                f"{self._peer} takes connections and answers nothing ({self._silences} requests, "
+                f"{patience_ms:.0f} ms each). It is stuck, or no Kafka broker: check the port, and "
+                "whether it wants TLS (security.protocol)"
+            )
+        self.plan = self._named(self._discovery.silent)
+
+    @property
+    def versions(self) -> PeerVersions:
+        """What was found out."""
+        assert not isinstance(self.plan, Question)
+        versions = self.plan.versions
+        if versions.origin is VersionsOrigin.PROBED:
+            log.warning(
+                "%s does not tell its versions and looks like Kafka %s; broker.version=%s saves asking. "
+                "If it is a newer one, it was too slow to answer (api.version.request.timeout.ms)",
+                self._peer,
+                versions.generation,
+                versions.generation,
+            )
+        return versions
+
+    def _named(self, decide: Callable[[], Plan]) -> Plan:
+        """What the discovery decides; if it gives up, the error names the peer."""
+        try:
+            return decide()
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self._peer}: {error}") from error
+        except KafkaError as error:
+            raise KafkaError(error.code, f"{self._peer} refused to list its versions") from error
