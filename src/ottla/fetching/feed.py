@@ -11,7 +11,7 @@ from dataclasses import replace
 from ottla.client.clock import MONOTONIC, Clock, wait_for
 from ottla.fetching.chunk_queue import ChunkQueue, FetchedDataChunk
 from ottla.fetching.error_channel import ErrorChannel
-from ottla.fetching.feed_interface import BY_RESET_POLICY, WANT_BY_ROOM, Attendant, Want, Wanted
+from ottla.fetching.feed_interface import BY_RESET_POLICY, NOBODY, WANT_BY_ROOM, Attendant, Want, Wanted
 from ottla.fetching.fetch_errors import PartitionError, Reaction
 from ottla.fetching.inbox import Inbox
 from ottla.fetching.partition_info import BrokerAndInitialOffset, PartitionTopicInfo
@@ -23,19 +23,6 @@ TROUBLE_MS = 10_000.0
 """How long all tries may fail before a partition counts as stopped: elections and restarts take seconds."""
 _DONE = {Reaction.SKIP, Reaction.RESET}
 """These end the trouble."""
-
-
-class Nobody:
-    """No thread fetches the partition at present. The next thread looks at the reader's orders first."""
-
-    def room_was_made(self) -> None:
-        """Nothing waits for it."""
-
-    def orders_changed(self) -> None:
-        """Nothing waits for it."""
-
-
-NOBODY = Nobody()
 
 
 class PartitionFeed:

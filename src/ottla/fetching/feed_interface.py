@@ -45,6 +45,19 @@ class Attendant(Protocol):
         """The reader paused, resumed, made a seek or closed the feed."""
 
 
+class Nobody:
+    """Nobody fetches the partition at present. Whoever does next looks at the reader's orders first."""
+
+    def room_was_made(self) -> None:
+        """Nothing waits for it."""
+
+    def orders_changed(self) -> None:
+        """Nothing waits for it."""
+
+
+NOBODY = Nobody()
+
+
 class Feed(Protocol):
     """The fetcher's side of a PartitionFeed. What is reported for an older generation is ignored."""
 

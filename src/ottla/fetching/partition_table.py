@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
 from ottla.client.reactions import Call
 from ottla.client.retry import Backoff
 from ottla.fetching.budget import FetchBudget
-from ottla.fetching.collector import collect, glance
+from ottla.fetching.collector import Collected, collect, glance
 from ottla.fetching.cursor import CHUNK_BYTES_MAX, CHUNK_BYTES_TIGHT, Cursor
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Want
 from ottla.fetching.fetch_config import DamagePolicy, FetchConfig, OffsetReset
@@ -260,11 +261,15 @@ class PartitionTable:
 
     def deliver(self, records: ReceivedRecords) -> None:
         """Decode records and queue them."""
+        if self._awaits(records.request):
+            self.queue(records, self.decoding(records)())
+
+    def decoding(self, records: ReceivedRecords) -> Callable[[], Collected]:
+        """A function that decodes records. It may run in another thread: it touches nothing of the table."""
         request, answer = records
-        if not self._awaits(request):
-            return
         cursor = request.cursor
-        collected = collect(
+        return partial(
+            collect,
             cursor.feed.topic_partition,
             request.offset,
             answer,
@@ -272,6 +277,13 @@ class PartitionTable:
             self._pool,
             bytes_max=self._chunk_bytes_max(cursor),
         )
+
+    def queue(self, records: ReceivedRecords, collected: Collected) -> None:
+        """Queue what was decoded, unless the reader has gone elsewhere meanwhile."""
+        request, answer = records
+        if not self._awaits(request):
+            return
+        cursor = request.cursor
         cursor.pending_bytes = 0
         for chunk in collected.chunks:
             cursor.feed.deliver(request.generation, chunk)
