@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 SIGNAL_CHECK_S = 0.25
 """The longest wait without a look at signals: how late a Ctrl-C may be in the worst case."""
@@ -23,6 +23,22 @@ class Clock(Protocol):
 
     def pause(self, duration_ms: float, until: threading.Event | None = None) -> bool:
         """Wait for `duration_ms`, or until the event is set; returns whether it is set."""
+
+
+class Condition(Protocol):
+    """The part of threading.Condition that is shared with other kinds of waiting."""
+
+    def __enter__(self) -> object:
+        """Lock it."""
+
+    def __exit__(self, *error: Any) -> object:
+        """Unlock it."""
+
+    def notify_all(self) -> None:
+        """Whatever is waited for may be true now."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until `predicate` is true, at most `timeout` seconds; returns whether it is."""
 
 
 class MonotonicClock:
@@ -80,7 +96,7 @@ class Deadline:
         return Deadline(self.clock, min(most_ms, max(left_ms, TRY_MS)))
 
 
-def wait_for(condition: threading.Condition, predicate: Callable[[], bool], timeout: float | None) -> bool:
+def wait_for(condition: Condition, predicate: Callable[[], bool], timeout: float | None) -> bool:
     """Wait until `predicate` is true, at most `timeout` seconds; returns whether it is. None waits for ever.
 
     The caller holds the condition. A wait in one piece can miss a Ctrl-C: a signal that arrives after Python

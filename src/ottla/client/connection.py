@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
+from ottla.client.first_contact import SESSION_SHARE, unanswered
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.network_errors import NetworkErrors, broker
@@ -31,9 +32,6 @@ from ottla.wire.schema import Api, Request, Response
 from ottla.wire.versions import PeerVersions
 
 R = TypeVar("R", bound=Response)
-
-SESSION_SHARE = 0.85
-"""The share of a login's lifetime in which requests are sent; the rest is for their responses."""
 
 
 class Sent(NamedTuple):
@@ -255,10 +253,7 @@ class Connection(Closing):
         security = self._config.security.protocol
         if self._link.answers > self._answers_at_opening or security.has_sasl or self._interruption.is_set:
             return error
-        return ConnectionLost(
-            f"{error}. It has told its versions and answered nothing else: if this goes on, the listener may "
-            f"want a login (security.protocol is {security} here, not SASL_PLAINTEXT or SASL_SSL)"
-        )
+        return unanswered(error, security)
 
     def fileno(self) -> int:
         """The descriptor for select and poll; -1 when the connection is closed."""

@@ -7,7 +7,7 @@ from enum import IntEnum
 from ottla.client.connection import Connection
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import KafkaError, RemoteProtocolError
-from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _KINDS_SINCE = 1
 _LISTS_SINCE = 4
@@ -28,6 +28,13 @@ def find_coordinator(
     Raises KafkaError, for example COORDINATOR_NOT_AVAILABLE while there is none yet.
     """
     version = connection.version_for(FindCoordinatorRequest.API)
+    request = coordinator_request(key, kind, version)
+    answer = connection.call(request, version=version, timeout_ms=timeout_ms)
+    return coordinator_of(answer, key, kind, version)
+
+
+def coordinator_request(key: str, kind: CoordinatorKind, version: int) -> FindCoordinatorRequest:
+    """The request for one coordinator."""
     request = FindCoordinatorRequest()
     if version >= _LISTS_SINCE:
         request.coordinator_keys = [key]
@@ -35,7 +42,13 @@ def find_coordinator(
         request.key = key
     if version >= _KINDS_SINCE or kind is not CoordinatorKind.GROUP:
         request.key_type = int(kind)
-    answer = connection.call(request, version=version, timeout_ms=timeout_ms)
+    return request
+
+
+def coordinator_of(
+    answer: FindCoordinatorResponse, key: str, kind: CoordinatorKind, version: int
+) -> BrokerNode:
+    """The coordinator in an answer. Raises KafkaError, RemoteProtocolError."""
     if version < _LISTS_SINCE:
         _check(answer.error_code, answer.error_message, key, kind)
         return BrokerNode(answer.node_id, answer.host, answer.port)
@@ -43,7 +56,7 @@ def find_coordinator(
         if coordinator.key == key:
             _check(coordinator.error_code, coordinator.error_message, key, kind)
             return BrokerNode(coordinator.node_id, coordinator.host, coordinator.port)
-    raise RemoteProtocolError(f"{connection.address}: the FindCoordinator response does not have {key!r}")
+    raise RemoteProtocolError(f"the FindCoordinator response does not have {key!r}")
 
 
 def _check(code: int, message: str | None, key: str, kind: CoordinatorKind) -> None:

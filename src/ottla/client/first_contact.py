@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.model.address import Address
-from ottla.model.errors import BrokerUnreachable, KafkaError, RemoteProtocolError
+from ottla.model.errors import BrokerUnreachable, ConnectionLost, KafkaError, RemoteProtocolError
 from ottla.model.version import VERSION
 from ottla.wire.negotiation import Discovery, Plan, Question
 from ottla.wire.schema import Response
@@ -24,6 +24,9 @@ CHUNK_BYTES = 64 * 1024
 SILENCES_MAX = 2
 """0.9 does not answer ApiVersions, but then answers other requests. A peer that is silent twice in a row is
 no broker, or is stuck; all other probes would take four more timeouts."""
+
+SESSION_SHARE = 0.85
+"""The share of a login's lifetime in which requests are sent; the rest is for their responses."""
 
 
 def peer_name(address: Address, broker_id: int | None) -> str:
@@ -43,6 +46,14 @@ def unreachable(address: Address, broker_id: int | None, error: OSError) -> Brok
     return BrokerUnreachable(
         f"broker {broker_id} advertises {address}, which cannot be reached from here: {cause}. "
         "It may be down; else its advertised.listeners must name an address that this machine can reach"
+    )
+
+
+def unanswered(error: ConnectionLost, security: str) -> ConnectionLost:
+    """The error for a connection without a login that broke before its first answer."""
+    return ConnectionLost(
+        f"{error}. It has told its versions and answered nothing else: if this goes on, the listener may "
+        f"want a login (security.protocol is {security} here, not SASL_PLAINTEXT or SASL_SSL)"
     )
 
 

@@ -9,35 +9,34 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from ottla.client import offset_questions
 from ottla.client.attempts import attempts
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption, acquired
-from ottla.client.list_offsets import (
-    API,
-    TIMES_SINCE,
-    LogEnds,
-    OffsetAnswer,
-    OffsetQuestion,
-    list_offsets_request,
-    offset_answers,
-)
+from ottla.client.list_offsets import API, LogEnds, OffsetAnswer, OffsetQuestion
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.offset_questions import (
+    Asking,
+    LeaderAnswers,
+    LeaderQuestions,
+    Offsets,
+    Times,
+    judged,
+    split_by_ability,
+)
 from ottla.client.pool import ConnectionPool
-from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, NoTimestamps, OttlaError
-from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET, OffsetSpec, parse_offset_spec
+from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.offset_spec import OffsetSpec
 from ottla.model.topic_partition import TopicAndPartition
 
-Times = Mapping[TopicAndPartition, int]
-"""Milliseconds since 1970, EARLIEST or LATEST."""
-
-Offsets = dict[TopicAndPartition, int | None]
-"""UNKNOWN_OFFSET: no record is of that time or later. None: the broker cannot look up times."""
+T = TypeVar("T")
 
 
 def ask_offsets(
@@ -54,17 +53,8 @@ def ask_offsets(
     raises.
     """
     version = connection.version_for(API)
-    request = list_offsets_request(questions, version, isolation_level=isolation_level, timeout_ms=timeout_ms)
-    answers = {
-        question.topic_partition: OffsetAnswer(
-            question.topic_partition, Code.UNKNOWN_SERVER_ERROR, UNKNOWN_OFFSET
-        )
-        for question in questions
-    }
-    response = connection.call(request, version=version, timeout_ms=wait_ms)
-    for answer in offset_answers(response, version):
-        answers[answer.topic_partition] = answer
-    return list(answers.values())
+    asked = LeaderQuestions(questions, version, isolation_level, timeout_ms)
+    return asked.answers(connection.call(asked.request(), version=version, timeout_ms=wait_ms))
 
 
 class OffsetLookup:
@@ -98,28 +88,14 @@ class OffsetLookup:
         self, topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
     ) -> dict[TopicAndPartition, LogEnds]:
         """Where each log begins and ends, and the offsets of all these times in it. Raises OttlaError."""
-        partitions, moments = list(topic_partitions), [EARLIEST, LATEST, *times]
-        answers = self._ask_all([dict.fromkeys(partitions, moment) for moment in moments])
-        by_time = dict(zip(moments, answers, strict=True))
-        return {
-            partition: LogEnds(
-                earliest=max(0, by_time[EARLIEST][partition] or 0),
-                latest=max(0, by_time[LATEST][partition] or 0),
-                by_time={moment: offsets[partition] for moment, offsets in by_time.items()},
-            )
-            for partition in partitions
-        }
+        return self._answered(offset_questions.ends(topic_partitions, times))
 
     def start(self, topic_partition: TopicAndPartition, spec: OffsetSpec) -> int:
         """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
 
         Raises ConfigError, and NoTimestamps if the broker cannot look up times.
         """
-        parsed = parse_offset_spec(spec, _now_ms())
-        if parsed.start is not None:
-            return parsed.start
-        offset = self.known_offsets_at({topic_partition: parsed.time})[topic_partition]
-        return LATEST if offset == UNKNOWN_OFFSET else offset
+        return self._answered(offset_questions.start(topic_partition, spec, _now_ms()))
 
     def for_times(self, times: Mapping[TopicAndPartition, OffsetSpec]) -> Offsets:
         """For each partition, the offset of the first record at that time or later; None if there is none.
@@ -127,35 +103,24 @@ class OffsetLookup:
         "earliest" and "latest" are the log's ends. Raises ConfigError for a number, NoTimestamps if a broker
         cannot look up times, OttlaError.
         """
-        now_ms = _now_ms()
-        parsed: dict[TopicAndPartition, int] = {}
-        for partition, spec in times.items():
-            offset, moment = parse_offset_spec(spec, now_ms, name="time")
-            if offset is not None:
-                raise ConfigError(
-                    f"time={spec!r}: give a datetime with a time zone, or a timedelta before now"
-                )
-            parsed[partition] = moment
-        return {
-            partition: None if offset == UNKNOWN_OFFSET else offset
-            for partition, offset in self.known_offsets_at(parsed).items()
-        }
+        return self._answered(offset_questions.for_times(times, _now_ms()))
 
     def known_offsets_at(self, times: Times) -> dict[TopicAndPartition, int]:
         """As `offsets_at`, but raises NoTimestamps if a broker cannot look up times."""
-        offsets: dict[TopicAndPartition, int] = {}
-        for partition, offset in self.offsets_at(times).items():
-            if offset is None:
-                raise NoTimestamps(f"{partition}: the broker cannot look up times; it is older than 0.10.1")
-            offsets[partition] = offset
-        return offsets
+        return self._answered(offset_questions.known_offsets_at(times))
 
     def tail(self, topic_partitions: Iterable[TopicAndPartition], count: int) -> dict[TopicAndPartition, int]:
         """For each partition, the offset `count` before its end, but not before its beginning."""
-        if count < 0:
-            raise ConfigError(f"tail({count}): give 0 or more")
-        ends = self.ends(topic_partitions)
-        return {partition: max(log.earliest, log.latest - count) for partition, log in ends.items()}
+        return self._answered(offset_questions.tail(topic_partitions, count))
+
+    def _answered(self, asking: Asking[T]) -> T:
+        try:
+            times = next(asking)
+            while True:
+                times = asking.send(self._ask_all(times))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
 
     # --- the end
 
@@ -224,24 +189,13 @@ class OffsetLookup:
 
     def _answers(
         self, connection: Connection, questions: list[OffsetQuestion], wait_ms: float | None
-    ) -> dict[TopicAndPartition, int | KafkaError | None]:
+    ) -> LeaderAnswers:
         """What a broker answers; errors that another try may cure are returned, others raised."""
-        answers: dict[TopicAndPartition, int | KafkaError | None] = {}
-        if connection.version_for(API) < TIMES_SINCE:
-            answers = {question.topic_partition: None for question in questions if question.time >= 0}
-            questions = [question for question in questions if question.time < 0]
-        if not questions:
-            return answers
-        found = ask_offsets(connection, questions, isolation_level=self._isolation_level, wait_ms=wait_ms)
-        for answer in found:
-            if answer.error_code == Code.NONE:
-                answers[answer.topic_partition] = answer.offset
-                continue
-            error = KafkaError(answer.error_code, f"offsets of {answer.topic_partition}")
-            if action_for(answer.error_code, Call.LIST_OFFSETS) is Action.FAIL:
-                raise error
-            answers[answer.topic_partition] = error
-        return answers
+        unable, left = split_by_ability(questions, connection.version_for(API))
+        if not left:
+            return unable
+        found = ask_offsets(connection, left, isolation_level=self._isolation_level, wait_ms=wait_ms)
+        return unable | judged(found)
 
 
 def _now_ms() -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import math
 import random
-from typing import NamedTuple
 
 from ottla.client.attempts import attempts, telling
 from ottla.client.client_config import ClientConfig
@@ -24,19 +23,13 @@ from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
+from ottla.client.setbacks import Setbacks
 from ottla.model.closing import Closing
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import BrokerUnreachable, ConnectionLost, OttlaError, RequestTimedOut
 from ottla.wire.frames import Allocator
 
 log = logging.getLogger(__name__)
-
-
-class _Setback(NamedTuple):
-    """A broker that could not be reached: failures in a row, and when it may be tried again."""
-
-    failures: int
-    until_ms: float
 
 
 class ConnectionPool(Closing):
@@ -60,9 +53,9 @@ class ConnectionPool(Closing):
         self._owns_interruption = interruption is None
         self._chance = chance or random.Random()
         self._retrying = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._reconnecting = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._connections: dict[int, Connection] = {}
-        self._setbacks: dict[int, _Setback] = {}
+        reconnecting = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._setbacks = Setbacks(reconnecting, clock.now_ms, self._chance)
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerNode] = {}
 
     # --- brokers
@@ -77,8 +70,7 @@ class ConnectionPool(Closing):
 
     def pause_left_ms(self, broker_id: int) -> float:
         """How long `to` would wait before it connects."""
-        setback = self._setbacks.get(broker_id)
-        return max(0.0, setback.until_ms - self._clock.now_ms()) if setback is not None else 0.0
+        return self._setbacks.left_ms(broker_id)
 
     def to_any(self, deadline: Deadline | None = None) -> Connection:
         """A connection to some broker: an open one if there is one, else the first that can be opened."""
@@ -153,16 +145,10 @@ class ConnectionPool(Closing):
                 deadline=None if deadline is None else deadline.for_try(math.inf),
             )
         except OttlaError:
-            self._set_back(node.broker_id)
+            self._setbacks.failed(node.broker_id)
             raise
-        self._setbacks.pop(node.broker_id, None)
+        self._setbacks.reached(node.broker_id)
         return connection
-
-    def _set_back(self, broker_id: int) -> None:
-        before = self._setbacks.get(broker_id)
-        failures = before.failures + 1 if before is not None else 1
-        pause_ms = self._reconnecting.pause_ms(failures, self._chance)
-        self._setbacks[broker_id] = _Setback(failures, self._clock.now_ms() + pause_ms)
 
     # --- coordinators
 
@@ -207,7 +193,7 @@ class ConnectionPool(Closing):
                 known = find_coordinator(connection, key, kind, timeout_ms)
             except RequestTimedOut:
                 if connection.broker_id is not None:
-                    self._set_back(connection.broker_id)  # it is stuck: try others first
+                    self._setbacks.failed(connection.broker_id)  # it is stuck: try others first
                 raise
             self._coordinators[kind, key] = known
             log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)

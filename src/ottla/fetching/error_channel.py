@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from dataclasses import replace
 
-from ottla.client.clock import wait_for
+from ottla.client.clock import Condition, wait_for
 from ottla.fetching.fetch_errors import PartitionError
 
 REPORTS_MAX = 256
@@ -19,8 +19,9 @@ class ErrorChannel:
     the oldest reports are dropped, and counted in `lost`.
     """
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+    def __init__(self, changed: Condition | None = None) -> None:
+        """`changed` guards the reports; by default a condition for threads."""
+        self._changed: Condition = changed or threading.Condition(threading.Lock())
         self._reports: deque[PartitionError] = deque()
         self._is_closed = False
         self.lost = 0
@@ -50,8 +51,12 @@ class ErrorChannel:
         """Take the oldest report; None if none comes within `timeout_ms` (None: for ever), or when closed."""
         with self._changed:
             seconds = None if timeout_ms is None else timeout_ms / 1000
-            wait_for(self._changed, lambda: bool(self._reports) or self._is_closed, seconds)
+            wait_for(self._changed, self.is_ready, seconds)
             return self._reports.popleft() if self._reports else None
+
+    def is_ready(self) -> bool:
+        """Whether `poll` would return at once. Called under the lock."""
+        return bool(self._reports) or self._is_closed
 
     def close(self) -> None:
         """No more reports will come."""

@@ -38,8 +38,8 @@ class PartitionFeed:
         clock: Clock = MONOTONIC,
     ) -> None:
         self.topic_partition = topic_partition
-        self.errors = ErrorChannel()
         self._inbox = inbox or Inbox()
+        self.errors = ErrorChannel(self._inbox.new_condition())
         self._changed = self._inbox.changed
         self._queue = queue
         self._clock = clock
@@ -79,9 +79,11 @@ class PartitionFeed:
 
     def _wait(self, timeout_ms: float | None) -> bool:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        return wait_for(
-            self._changed, lambda: bool(self._queue) or self._failure is not None or self._is_closed, seconds
-        )
+        return wait_for(self._changed, self.is_ready, seconds)
+
+    def is_ready(self) -> bool:
+        """Whether `poll` would return at once. Called under the lock."""
+        return bool(self._queue) or self._failure is not None or self._is_closed
 
     @property
     def position(self) -> int:

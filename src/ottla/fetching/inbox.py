@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Protocol
 
-from ottla.client.clock import wait_for
+from ottla.client.clock import Condition, wait_for
 from ottla.fetching.chunk_queue import FetchedDataChunk
 
 
@@ -31,11 +31,16 @@ class Inbox:
     reason.
     """
 
-    def __init__(self) -> None:
-        self.changed = threading.Condition(threading.Lock())
+    def __init__(self, changed: Condition | None = None) -> None:
+        """`changed` guards the inbox and its feeds; by default a condition for threads."""
+        self.changed: Condition = changed or threading.Condition(threading.Lock())
         self._listed: deque[Listed] = deque()
         self._is_woken = False
         self._is_closed = False
+
+    def new_condition(self) -> Condition:
+        """A condition of the same kind, for something that is waited for apart from the inbox."""
+        return threading.Condition(threading.Lock())
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
         """Take the next chunk; None after `timeout_ms`, or when woken or closed. None waits for ever.
@@ -75,11 +80,13 @@ class Inbox:
 
     def _wait(self, timeout_ms: float | None) -> bool:
         seconds = None if timeout_ms is None else timeout_ms / 1000
-        has_ended = wait_for(
-            self.changed, lambda: self._has_news() or self._is_woken or self._is_closed, seconds
-        )
+        has_ended = wait_for(self.changed, self.has_reason, seconds)
         self._is_woken = False
         return has_ended
+
+    def has_reason(self) -> bool:
+        """Whether a wait ends now. Called under the lock."""
+        return self._has_news() or self._is_woken or self._is_closed
 
     def _has_news(self) -> bool:
         """Whether a feed has something to take. Feeds that were emptied meanwhile are removed."""

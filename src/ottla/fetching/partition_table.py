@@ -261,12 +261,15 @@ class PartitionTable:
 
     def deliver(self, records: ReceivedRecords) -> None:
         """Decode records and queue them."""
-        if self._awaits(records.request):
-            self.queue(records, self.decoding(records)())
+        decode = self.decoding(records)
+        if decode is not None:
+            self.queue(records, decode())
 
-    def decoding(self, records: ReceivedRecords) -> Callable[[], Collected]:
-        """A function that decodes records. It may run in another thread: it touches nothing of the table."""
+    def decoding(self, records: ReceivedRecords) -> Callable[[], Collected] | None:
+        """A function that decodes records, in any thread; None if nobody waits for them any more."""
         request, answer = records
+        if not self._awaits(request):
+            return None
         cursor = request.cursor
         return partial(
             collect,

@@ -230,10 +230,10 @@ def test_a_loop_over_all_may_read_single_partitions_in_between(
 
 @pytest.mark.parametrize("source", ["reader", "consumer"])
 def test_ctrl_c_between_taking_and_holding_a_chunk_loses_nothing(
-    topic: str, writer: Writer, consumers: Consumers, source: str, monkeypatch: pytest.MonkeyPatch
+    topic: str, writer: Writer, thread_consumers: Consumers, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write(places(topic)[0], 200, at_once=20)
-    consumer = consumers(fetch_message_max_bytes=1000)
+    consumer = thread_consumers(fetch_message_max_bytes=1000)
     reader = consumer.consume_partition(topic, 0, 0)
     read = reader.messages if source == "reader" else consumer.messages
     assert offsets(read(), 30) == [*range(30)]
@@ -400,11 +400,11 @@ def test_a_topic_that_is_not_there_is_reported_and_waited_for(consumers: Consume
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_random_walk_never_loses_or_repeats_a_record(
-    topic: str, writer: Writer, consumers: Consumers, seed: int
+    topic: str, writer: Writer, thread_consumers: Consumers, seed: int
 ) -> None:
     chance, count = random.Random(seed), 2000
     writer.write(places(topic)[0], count, size=100, at_once=50)
-    consumer = consumers(fetch_message_max_bytes=20_000, fetch_wait_max_ms=5)
+    consumer = thread_consumers(fetch_message_max_bytes=20_000, fetch_wait_max_ms=5)
     reader, expected = consumer.consume_partition(topic, 0, 0), 0
     for _ in range(300):
         wanted = min(chance.randrange(150), count - expected)

@@ -10,23 +10,22 @@ from typing import Any
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.consumer.partition.partition_config import PartitionConfig, checked_partition
 from ottla.consumer.partition.partition_connections import PartitionConnections
+from ottla.consumer.partition.partition_faces import ConsumerFace
 from ottla.consumer.partition.partition_reader import PartitionReader
-from ottla.consumer.reading.health import Health
-from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
-from ottla.consumer.reading.reader_state import ReaderMetrics, Stopped, retry_all
+from ottla.consumer.reading.held_chunks import HeldChunk, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.inbox import Inbox
 from ottla.model.closing import Closing
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.errors import OttlaError
 from ottla.model.forgotten import stop_if_forgotten
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.messages import MessageAndMetadata
-from ottla.records.rows import Deserializer, RowMaker
+from ottla.records.rows import Deserializer
 
 
-class PartitionConsumer(Closing):
+class PartitionConsumer(ConsumerFace[PartitionReader], Closing):
     """Reads partitions that you name, without a group. Connects at the first need; ends with `close`.
 
         >>> from ottla import EmbeddedBroker, PartitionConsumer, Producer
@@ -53,26 +52,17 @@ class PartitionConsumer(Closing):
         value_deserializer: Deserializer | None = None,
         **settings: object,
     ) -> None:
-        self._config = PartitionConfig.from_properties(merged(properties, settings))
-        self._deserializers = key_deserializer, value_deserializer
-        self._servers = ", ".join(map(str, self._config.client.bootstrap))
-        self._connections = connections = PartitionConnections(self._config)
-        self._engine, self._lookup = connections.engine, connections.lookup
+        config = PartitionConfig.from_properties(merged(properties, settings))
         self._inbox = Inbox()
-        self._held = HeldChunks()
-        self._lock = self._held.lock
-        self._readers: dict[TopicAndPartition, PartitionReader] = {}
+        super().__init__(config, key_deserializer, value_deserializer, self._inbox)
+        self._connections = connections = PartitionConnections(config)
+        self._engine, self._lookup = connections.engine, connections.lookup
         self._forgotten = stop_if_forgotten(
             self,
             f"PartitionConsumer of {self._servers}",
             connections.close,
             is_running=lambda: connections.engine.is_running,
         )
-
-    def __repr__(self) -> str:
-        reads = ", ".join(f"{partition} at {reader.position}" for partition, reader in self.readers.items())
-        state = "closed" if self._inbox.is_closed else reads or "nothing is read"
-        return f"<PartitionConsumer of {self._servers}: {state}>"
 
     # --- partitions
 
@@ -96,31 +86,18 @@ class PartitionConsumer(Closing):
         """
         wanted = checked_partition(topic, partition)
         start = self._lookup.start(wanted, offset)
-        key, value = self._deserializers
-        maker = RowMaker(topic, partition, key_deserializer or key, value_deserializer or value)
-        with self._lock:
-            if self._inbox.is_closed:
-                raise ConfigError(f"{wanted}: this consumer is closed; make another")
-            if wanted in self._readers:
-                raise ConfigError(f"{wanted} is being read already: seek() its reader, or close() it first")
-            feed = self._engine.add(wanted, start, inbox=self._inbox)
-            position = ReadingPosition(feed, start, maker)
-            self._held.add(position)
-            reader = self._readers[wanted] = PartitionReader(
-                position, self._held, self._lookup, remove=self._remove, timeout_ms=self._config.timeout_ms
-            )
-        return reader
+        return self._opened(
+            wanted,
+            start,
+            self._maker(wanted, key_deserializer, value_deserializer),
+            self._new_reader,
+            self._connections.engine.add,
+        )
 
-    @property
-    def readers(self) -> dict[TopicAndPartition, PartitionReader]:
-        """The readers that are not closed, by partition."""
-        with self._lock:
-            return dict(self._readers)
-
-    def _remove(self, topic_partition: TopicAndPartition) -> None:
-        self._engine.remove(topic_partition)
-        self._held.remove(topic_partition)
-        self._readers.pop(topic_partition, None)
+    def _new_reader(self, position: ReadingPosition) -> PartitionReader:
+        return PartitionReader(
+            position, self._held, self._lookup, remove=self._remove, timeout_ms=self._config.timeout_ms
+        )
 
     # --- reading all of them
 
@@ -153,14 +130,9 @@ class PartitionConsumer(Closing):
         """The chunk to hand out next; None after `timeout_ms` and when the consumer is closed."""
         deadline = Deadline(MONOTONIC, timeout_ms)
         while not self._inbox.is_closed:
-            with self._lock:
-                chunk = self._held.next()
-                if chunk is not None:
-                    return chunk
-                position = self._held.take(lambda: self._inbox.poll(0))
-                if position is not None:
-                    self._readers[position.topic_partition]._remove_if_done()
-                    continue
+            chunk = self._taken()
+            if chunk is not None:
+                return chunk
             if not self._inbox.wait(deadline.left_ms()):
                 return None
         return None
@@ -170,14 +142,6 @@ class PartitionConsumer(Closing):
     def seek(self, topic_partition: TopicAndPartition, offset: OffsetSpec) -> None:
         """Continue at `offset` in a partition that is read, as `PartitionReader.seek`. Raises ConfigError."""
         self._reader(topic_partition).seek(offset)
-
-    def skip(self, topic_partition: TopicAndPartition) -> int:
-        """Continue after damaged or too large records, as `PartitionReader.skip`. Raises ConfigError."""
-        return self._reader(topic_partition).skip()
-
-    def retry(self, *partitions: TopicAndPartition) -> None:
-        """Fetch now where errors stopped these partitions, or all if none is named. Raises ConfigError."""
-        retry_all(self._engine.feeds, partitions)
 
     def tail(self, count: int) -> None:
         """Continue at the last `count` offsets of each partition that is read. Asks the leaders."""
@@ -195,29 +159,7 @@ class PartitionConsumer(Closing):
         """
         return self._lookup.for_times(times)
 
-    def _reader(self, topic_partition: TopicAndPartition) -> PartitionReader:
-        reader = self.readers.get(topic_partition)
-        if reader is None:
-            raise ConfigError(f"{topic_partition} is not read: consume_partition() it first")
-        return reader
-
     # --- state
-
-    @property
-    def stopped(self) -> Stopped:
-        """The partitions that cannot be read at present, and why: `skip`, `seek` or `retry` them."""
-        return self._engine.stopped
-
-    @property
-    def health(self) -> Health:
-        """STABLE, DEGRADED if a partition cannot be read, or CLOSED."""
-        if self._inbox.is_closed:
-            return Health.CLOSED
-        return Health.DEGRADED if self.stopped else Health.STABLE
-
-    def metrics(self) -> ReaderMetrics:
-        """Return lag, queue sizes, and which partitions cannot be read."""
-        return ReaderMetrics.of(self.health, self._engine)
 
     def check_brokers(self, timeout: float | None = None) -> None:
         """Ask a broker to describe the cluster, and return when one has.
@@ -236,9 +178,6 @@ class PartitionConsumer(Closing):
 
     def close(self) -> None:
         """End all readers and threads now, from any thread. May be called twice."""
-        self._inbox.close()
-        for reader in self.readers.values():
-            reader.close()
-        self._held.drop_all()
+        self._end_reading()
         self._forgotten.detach()
         self._connections.close()

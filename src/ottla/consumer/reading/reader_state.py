@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ottla.consumer.reading.health import Health
-from ottla.fetching.engine import FetchEngine
 from ottla.fetching.feed import PartitionFeed
 from ottla.fetching.fetch_errors import PartitionError
+from ottla.fetching.partition_feeds import PartitionFeeds
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 
@@ -45,7 +45,7 @@ class ReaderMetrics:
         return max(self.lag.values(), default=0)
 
     @classmethod
-    def of(cls, health: Health, engine: FetchEngine) -> ReaderMetrics:
+    def of(cls, health: Health, engine: PartitionFeeds) -> ReaderMetrics:
         """The figures of everything that an engine reads."""
         infos = engine.infos()
         lags = {TopicAndPartition(info.topic, info.partition): info.lag for info in infos}

@@ -1,0 +1,180 @@
+"""One connection to a broker on an event loop: pipelined, shared by all coroutines of a client.
+
+    connection = await LoopConnection.open(Address("kafka", 9092), config)
+    response = await connection.call(request)
+
+A broker answers in order, so answers belong to the oldest request. A coroutine that is cancelled while it
+waits leaves its answer to nobody, and the connection stays in order. A call that times out closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self, TypeVar, cast
+
+from ottla.aio.link import LoopLink
+from ottla.aio.opening import LoopOpener
+from ottla.client.client_config import ClientConfig
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.first_contact import SESSION_SHARE, unanswered
+from ottla.client.network_errors import NetworkErrors, broker
+from ottla.client.version_memory import VersionMemory
+from ottla.model.address import Address
+from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError
+from ottla.wire.client_connection import Answer
+from ottla.wire.exchange import expects_response
+from ottla.wire.frames import Allocator
+from ottla.wire.schema import Api, Request, Response
+from ottla.wire.versions import PeerVersions
+
+R = TypeVar("R", bound=Response)
+
+
+class LoopConnection:
+    """Made by `open`: a link that is logged in and knows the versions of the broker."""
+
+    def __init__(
+        self,
+        link: LoopLink,
+        address: Address,
+        broker_id: int | None,
+        config: ClientConfig,
+        errors: NetworkErrors,
+        versions: PeerVersions,
+        lifetime_ms: float,
+    ) -> None:
+        self.address = address
+        self.broker_id = broker_id
+        self._link = link
+        self._config = config
+        self._errors = errors
+        self._versions = versions
+        self._answers_at_opening = link.answers
+        ends_ms = MONOTONIC.now_ms() + lifetime_ms * SESSION_SHARE
+        self._session_ends_ms = ends_ms if lifetime_ms else None
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        config: ClientConfig,
+        *,
+        broker_id: int | None = None,
+        allocate: Allocator = bytearray,
+        memory: VersionMemory | None = None,
+        errors: NetworkErrors | None = None,
+        deadline: Deadline | None = None,
+    ) -> Self:
+        """Connect, with TLS and SASL if the config says so, and learn the broker's versions.
+
+        Raises BrokerUnreachable, AuthenticationFailed, RemoteProtocolError, ConnectionLost.
+        """
+        memory = memory or VersionMemory()
+        errors = errors or NetworkErrors(MONOTONIC.now_ms)
+        opener = LoopOpener(address, config, broker_id, allocate, deadline or Deadline(MONOTONIC, None))
+        began_ms = MONOTONIC.now_ms()
+        errors.due_from(opener.peer)
+        try:
+            link, versions, lifetime_ms = await opener.open(memory)
+        except OttlaError as error:
+            if broker_id is not None:
+                errors.failed(broker(broker_id), error, began_ms)
+            raise
+        finally:
+            errors.not_due_from(opener.peer)
+        memory.keep(address, versions)
+        return cls(link, address, broker_id, config, errors, versions, lifetime_ms)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._link.failure is None
+
+    @property
+    def in_flight_count(self) -> int:
+        """Number of requests whose answers have not come."""
+        return self._link.in_flight_count
+
+    def is_usable(self) -> bool:
+        """Whether it is open and the login is valid."""
+        is_over = self._session_ends_ms is not None and MONOTONIC.now_ms() >= self._session_ends_ms
+        return self.is_open and not is_over
+
+    def version_for(self, api: Api, *, at_most: int | None = None) -> int:
+        """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
+        try:
+            return self._versions.version_for(api, at_most=at_most)
+        except LocalProtocolError as error:
+            raise LocalProtocolError(f"{self._link.peer}: {error}") from error
+
+    def send(
+        self,
+        request: Request[Any],
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+        kept_ms: float = 0.0,
+    ) -> asyncio.Future[Answer] | None:
+        """Write a request; give what is returned to `answer`. None if there is no answer (acks=0).
+
+        For `kept_ms` the broker may keep it by intention: a long poll, a join. Raises LocalProtocolError,
+        ConnectionLost.
+        """
+        if version is None:
+            version = self.version_for(request.API, at_most=at_most)
+        due = self._link.send(request, version)
+        if due is not None and self._link.in_flight_count == 1:
+            self._errors.due_from(self._link.peer, kept_ms)
+        return due
+
+    async def answer(self, due: asyncio.Future[Answer], timeout_ms: float | None = None) -> Answer:
+        """Wait for an answer, request.timeout.ms by default.
+
+        Raises RequestTimedOut, ConnectionLost or RemoteProtocolError: the connection is closed then.
+        """
+        try:
+            limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+            answer: Answer = await self._link.within(due, limit_ms)
+        except OttlaError as error:
+            failure = self._explained(error)
+            self._link.fail(failure)
+            self._errors.not_due_from(self._link.peer)
+            if self.broker_id is not None:
+                self._errors.failed(broker(self.broker_id), failure)
+            raise failure from error.__cause__
+        if self._link.in_flight_count:
+            self._errors.due_from(self._link.peer)
+        else:
+            self._errors.not_due_from(self._link.peer)
+        if self.broker_id is not None:
+            self._errors.answered(broker(self.broker_id))
+        return answer
+
+    async def call(
+        self,
+        request: Request[R],
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+        timeout_ms: float | None = None,
+        kept_ms: float = 0.0,
+    ) -> R:
+        """`send`, and wait for the response."""
+        if not expects_response(request):
+            raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
+        due = self.send(request, version=version, at_most=at_most, kept_ms=kept_ms)
+        assert due is not None
+        return cast(R, (await self.answer(due, timeout_ms)).message)
+
+    def _explained(self, error: OttlaError) -> OttlaError:
+        security = self._config.security.protocol
+        is_first = self._link.answers == self._answers_at_opening
+        if not is_first or security.has_sasl or type(error) is not ConnectionLost:
+            return error
+        return unanswered(error, security)
+
+    async def close(self) -> None:
+        """Answers in flight are lost. May be called twice."""
+        self._link.fail(ConnectionLost(f"{self._link.peer}: this client is being closed"))
+        self._errors.not_due_from(self._link.peer)
+        await self._link.wait_closed()

@@ -1,0 +1,137 @@
+"""Asks the leaders of partitions where logs begin and end, and which offset belongs to a time.
+
+Tries again through elections and restarts until request.timeout.ms; then the last error is raised.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ottla.aio.cluster import LoopMetadata
+from ottla.aio.connection import LoopConnection
+from ottla.aio.pool import LoopPool
+from ottla.aio.waiting import Attempts
+from ottla.client import offset_questions
+from ottla.client.client_config import ClientConfig
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.list_offsets import API, OffsetAnswer, OffsetQuestion
+from ottla.client.offset_questions import (
+    Asking,
+    LeaderAnswers,
+    LeaderQuestions,
+    Offsets,
+    Times,
+    judged,
+    split_by_ability,
+)
+from ottla.client.reactions import Action, Call, action_about
+from ottla.client.retry import Backoff
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.offset_spec import OffsetSpec
+from ottla.model.topic_partition import TopicAndPartition
+
+T = TypeVar("T")
+
+
+async def ask_offsets(
+    connection: LoopConnection,
+    questions: Sequence[OffsetQuestion],
+    isolation_level: int,
+    wait_ms: float | None = None,
+) -> list[OffsetAnswer]:
+    """One request to the leader of all these partitions; an answer for each, if only that there was none."""
+    version = connection.version_for(API)
+    asked = LeaderQuestions(questions, version, isolation_level)
+    return asked.answers(await connection.call(asked.request(), version=version, timeout_ms=wait_ms))
+
+
+class LoopOffsetLookup:
+    """Answers questions of `offset_questions`."""
+
+    def __init__(
+        self, config: ClientConfig, metadata: LoopMetadata, pool: LoopPool, isolation_level: int = 0
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._pool = pool
+        self._isolation_level = isolation_level
+        self._chance = random.Random()
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def start(self, topic_partition: TopicAndPartition, spec: OffsetSpec) -> int:
+        """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time."""
+        return await self._answered(offset_questions.start(topic_partition, spec, _now_ms()))
+
+    async def for_times(self, times: Mapping[TopicAndPartition, OffsetSpec]) -> Offsets:
+        """For each partition, the offset of the first record at that time or later; None if there is none."""
+        return await self._answered(offset_questions.for_times(times, _now_ms()))
+
+    async def tail(
+        self, topic_partitions: Iterable[TopicAndPartition], count: int
+    ) -> dict[TopicAndPartition, int]:
+        """For each partition, the offset `count` before its end, but not before its beginning."""
+        return await self._answered(offset_questions.tail(topic_partitions, count))
+
+    async def _answered(self, asking: Asking[T]) -> T:
+        try:
+            all_times = next(asking)
+            while True:
+                all_times = asking.send([await self._ask(times) for times in all_times])
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+    async def _ask(self, times: Times) -> Offsets:
+        """A request may name a partition once only, so there is one time for each."""
+        offsets: Offsets = {}
+        left = dict(times)
+        failure: OttlaError | None = None
+        deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
+        tries = Attempts(self._backoff, deadline, self._chance)
+        while await tries.next():
+            for broker_id, questions in (await self._by_leader(left, deadline)).items():
+                try:
+                    wait_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
+                    connection = await self._pool.to(broker_id, deadline)
+                    answers = await self._answers(connection, questions, wait_ms)
+                except OttlaError as error:
+                    if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
+                        raise
+                    failure = error
+                    await self._pool.drop(broker_id)
+                    continue
+                for partition, answer in answers.items():
+                    if isinstance(answer, KafkaError):
+                        failure = answer
+                    else:
+                        offsets[partition] = answer
+            left = {partition: moment for partition, moment in left.items() if partition not in offsets}
+            if not left:
+                return offsets
+            for partition in left:
+                self._metadata.invalidate(*partition)
+        raise failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {next(iter(left))}")
+
+    async def _by_leader(self, times: Times, deadline: Deadline) -> dict[int, list[OffsetQuestion]]:
+        questions: dict[int, list[OffsetQuestion]] = {}
+        for partition, moment in times.items():
+            leader = await self._metadata.leader(*partition, deadline)
+            question = OffsetQuestion(partition, moment, leader.epoch)
+            questions.setdefault(leader.node.broker_id, []).append(question)
+        return questions
+
+    async def _answers(
+        self, connection: LoopConnection, questions: list[OffsetQuestion], wait_ms: float | None
+    ) -> LeaderAnswers:
+        unable, left = split_by_ability(questions, connection.version_for(API))
+        if not left:
+            return unable
+        return unable | judged(await ask_offsets(connection, left, self._isolation_level, wait_ms))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,153 @@
+"""Waiting on an event loop: what stands in for locks and conditions of threads, and loops that try again.
+
+The cores that both faces share take a condition. Here nothing has to be locked, since one loop runs all of
+it, and a wait is a future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Self
+
+from ottla.client.clock import Deadline
+from ottla.client.retry import Backoff
+
+
+class LoopCondition:
+    """A condition of one event loop. `with` locks nothing, `until` waits; `wait_for` only looks."""
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was locked."""
+
+    def notify_all(self) -> None:
+        """Whatever is waited for may be true now."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:  # noqa: ARG002
+        """Whether `predicate` is true now: the loop must not block."""
+        return predicate()
+
+    async def until(self, predicate: Callable[[], bool], seconds: float | None) -> bool:
+        """Wait until `predicate` is true, at most `seconds`; returns whether it is. None waits for ever."""
+        if predicate():
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not predicate():
+                    await self._notified()
+        return predicate()
+
+    async def _notified(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+
+async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, at most `seconds`; returns whether it is set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+class Attempts:
+    """A loop that tries again, with pauses between the tries, until a deadline has passed.
+
+    tries = Attempts(backoff, deadline, chance)
+    while await tries.next():
+        try once; return if it succeeded
+    """
+
+    def __init__(self, backoff: Backoff, deadline: Deadline, chance: random.Random) -> None:
+        self._backoff = backoff
+        self._deadline = deadline
+        self._chance = chance
+        self._count = 0
+
+    async def next(self) -> bool:
+        """Pause, but not before the first try. False if the deadline has passed, and a try was made."""
+        if self._count:
+            if self._deadline.passed:
+                return False
+            pause_ms = self._deadline.capped_ms(self._backoff.pause_ms(self._count, self._chance))
+            await asyncio.sleep(pause_ms / 1000)
+        self._count += 1
+        return True
+
+
+class Tasks:
+    """The tasks of one owner: kept while they run, all ended by `cancel`."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine beside its caller."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever awaits the task gets it; if nobody does, it is no leak
+
+    async def cancel(self) -> None:
+        """End all, and wait until they have ended."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+@contextlib.asynccontextmanager
+async def finishing() -> AsyncIterator[Callable[[Coroutine[Any, Any, Any]], None]]:
+    """Steps of an end: each is carried out, in order, even if earlier ones fail or the caller is cancelled.
+
+    The first error is raised at the end.
+    """
+    steps: list[Coroutine[Any, Any, Any]] = []
+    yield steps.append
+
+    async def all_steps() -> None:
+        failure: BaseException | None = None
+        for step in steps:
+            try:
+                await step
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    await uncancelled(all_steps())
+
+
+async def uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
+    """Carry out all of `work`. A cancellation of the caller takes effect when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise

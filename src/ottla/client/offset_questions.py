@@ -1,0 +1,166 @@
+"""What is asked of leaders to find a place in a log, and what their answers mean. Pure.
+
+Each question is a generator: it yields times by partition, as many mappings as it needs, and is sent the
+offsets; its value is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ottla.client.list_offsets import (
+    TIMES_SINCE,
+    LogEnds,
+    OffsetAnswer,
+    OffsetQuestion,
+    list_offsets_request,
+    offset_answers,
+)
+from ottla.client.reactions import Action, Call, action_for
+from ottla.model.error_codes import Code
+from ottla.model.errors import ConfigError, KafkaError, NoTimestamps
+from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET, OffsetSpec, parse_offset_spec
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+T = TypeVar("T")
+
+Times = Mapping[TopicAndPartition, int]
+"""Milliseconds since 1970, EARLIEST or LATEST."""
+
+Offsets = dict[TopicAndPartition, int | None]
+"""UNKNOWN_OFFSET: no record is of that time or later. None: the broker cannot look up times."""
+
+Asking = Generator[list[Times], list[Offsets], T]
+
+LeaderAnswers = dict[TopicAndPartition, int | KafkaError | None]
+"""What a leader answers: an offset, None if it cannot look up times, an error that another try may cure."""
+
+
+def ends(
+    topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
+) -> Asking[dict[TopicAndPartition, LogEnds]]:
+    """Where each log begins and ends, and the offsets of all these times in it."""
+    partitions, moments = list(topic_partitions), [EARLIEST, LATEST, *times]
+    answers = yield [dict.fromkeys(partitions, moment) for moment in moments]
+    by_time = dict(zip(moments, answers, strict=True))
+    return {
+        partition: LogEnds(
+            earliest=max(0, by_time[EARLIEST][partition] or 0),
+            latest=max(0, by_time[LATEST][partition] or 0),
+            by_time={moment: offsets[partition] for moment, offsets in by_time.items()},
+        )
+        for partition in partitions
+    }
+
+
+def start(topic_partition: TopicAndPartition, spec: OffsetSpec, now_ms: int) -> Asking[int]:
+    """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
+
+    Raises ConfigError, and NoTimestamps if the broker cannot look up times.
+    """
+    parsed = parse_offset_spec(spec, now_ms)
+    if parsed.start is not None:
+        return parsed.start
+    found = yield from known_offsets_at({topic_partition: parsed.time})
+    return LATEST if found[topic_partition] == UNKNOWN_OFFSET else found[topic_partition]
+
+
+def for_times(times: Mapping[TopicAndPartition, OffsetSpec], now_ms: int) -> Asking[Offsets]:
+    """For each partition, the offset of the first record at that time or later; None if there is none.
+
+    "earliest" and "latest" are the log's ends. Raises ConfigError for a number, NoTimestamps if a broker
+    cannot look up times.
+    """
+    parsed: dict[TopicAndPartition, int] = {}
+    for partition, spec in times.items():
+        offset, moment = parse_offset_spec(spec, now_ms, name="time")
+        if offset is not None:
+            raise ConfigError(f"time={spec!r}: give a datetime with a time zone, or a timedelta before now")
+        parsed[partition] = moment
+    found = yield from known_offsets_at(parsed)
+    return {partition: None if offset == UNKNOWN_OFFSET else offset for partition, offset in found.items()}
+
+
+def known_offsets_at(times: Times) -> Asking[dict[TopicAndPartition, int]]:
+    """The first offset of each partition from a time on. Raises NoTimestamps."""
+    (answers,) = yield [times]
+    offsets: dict[TopicAndPartition, int] = {}
+    for partition, offset in answers.items():
+        if offset is None:
+            raise NoTimestamps(f"{partition}: the broker cannot look up times; it is older than 0.10.1")
+        offsets[partition] = offset
+    return offsets
+
+
+def tail(topic_partitions: Iterable[TopicAndPartition], count: int) -> Asking[dict[TopicAndPartition, int]]:
+    """For each partition, the offset `count` before its end, but not before its beginning."""
+    if count < 0:
+        raise ConfigError(f"tail({count}): give 0 or more")
+    found = yield from ends(topic_partitions)
+    return {partition: max(log.earliest, log.latest - count) for partition, log in found.items()}
+
+
+# --- one leader
+
+
+class LeaderQuestions:
+    """Questions to the leader of all these partitions, in a version of ListOffsets."""
+
+    def __init__(
+        self,
+        questions: Sequence[OffsetQuestion],
+        version: int,
+        isolation_level: int,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._questions = questions
+        self._version = version
+        self._isolation_level = isolation_level
+        self._timeout_ms = timeout_ms
+
+    def request(self) -> ListOffsetsRequest:
+        """All in one request."""
+        return list_offsets_request(
+            self._questions,
+            self._version,
+            isolation_level=self._isolation_level,
+            timeout_ms=self._timeout_ms,
+        )
+
+    def answers(self, response: ListOffsetsResponse) -> list[OffsetAnswer]:
+        """An answer for each, if only that there was none."""
+        answers = {
+            question.topic_partition: OffsetAnswer(
+                question.topic_partition, Code.UNKNOWN_SERVER_ERROR, UNKNOWN_OFFSET
+            )
+            for question in self._questions
+        }
+        for answer in offset_answers(response, self._version):
+            answers[answer.topic_partition] = answer
+        return list(answers.values())
+
+
+def split_by_ability(
+    questions: list[OffsetQuestion], version: int
+) -> tuple[LeaderAnswers, list[OffsetQuestion]]:
+    """The answers that are known without asking, and the questions that are left."""
+    if version >= TIMES_SINCE:
+        return {}, questions
+    unable: LeaderAnswers = {question.topic_partition: None for question in questions if question.time >= 0}
+    return unable, [question for question in questions if question.time < 0]
+
+
+def judged(found: Iterable[OffsetAnswer]) -> LeaderAnswers:
+    """Offsets, and errors that another try may cure. Raises other errors."""
+    answers: LeaderAnswers = {}
+    for answer in found:
+        if answer.error_code == Code.NONE:
+            answers[answer.topic_partition] = answer.offset
+            continue
+        error = KafkaError(answer.error_code, f"offsets of {answer.topic_partition}")
+        if action_for(answer.error_code, Call.LIST_OFFSETS) is Action.FAIL:
+            raise error
+        answers[answer.topic_partition] = error
+    return answers

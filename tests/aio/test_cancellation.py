@@ -1,0 +1,132 @@
+"""A coroutine may be cancelled at any await: no record is lost or repeated, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla import EmbeddedBroker, Producer, aio
+from ottla.model.errors import BrokerUnreachable
+from tests.waiting import PATIENCE_S
+
+T = TypeVar("T")
+
+RECORDS = 3_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as one:
+        one.create_topic("orders", partitions=2)
+        with Producer(bootstrap_servers=one.bootstrap) as producer:
+            for number in range(RECORDS):
+                producer.send("orders", b"%d" % number, partition=number % 2)
+        yield one
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run it in a loop of its own, which has no task left at the end."""
+
+    async def checked() -> T:
+        result = await asyncio.wait_for(work(), PATIENCE_S)
+        await asyncio.sleep(0)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, left
+        return result
+
+    return asyncio.run(checked())
+
+
+async def take(consumer: aio.PartitionConsumer, unit: str, seen: list[bytes], chance: random.Random) -> None:
+    """Read until all is seen, with an await here and there."""
+    if unit == "chunks":
+        async for chunk in consumer.chunks():
+            seen += chunk.batch["value"].to_pylist()
+            if len(seen) >= RECORDS:
+                return
+    async for message in consumer:
+        seen.append(message.value or b"")
+        if chance.random() < 0.05:
+            await asyncio.sleep(0)
+        if len(seen) >= RECORDS:
+            return
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("unit", ["rows", "chunks"])
+def test_a_reader_that_is_cancelled_again_and_again_sees_each_record_once(
+    broker: EmbeddedBroker, seed: int, unit: str
+) -> None:
+    chance = random.Random(seed)
+
+    async def read() -> list[bytes]:
+        seen: list[bytes] = []
+        async with aio.PartitionConsumer(
+            bootstrap_servers=broker.bootstrap, fetch_message_max_bytes=2_000, fetch_wait_max_ms=20
+        ) as consumer:
+            for partition in range(2):
+                await consumer.consume_partition("orders", partition, "earliest")
+            while len(seen) < RECORDS:
+                task = asyncio.create_task(take(consumer, unit, seen, chance))
+                await asyncio.sleep(chance.choice([0, 0, 0.0005, 0.002]))
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        return seen
+
+    numbers = [int(value) for value in run(read)]
+    assert sorted(numbers) == [*range(RECORDS)]
+    for partition in range(2):
+        own = [number for number in numbers if number % 2 == partition]
+        assert own == sorted(own)
+
+
+def test_a_cancelled_call_leaves_the_connection_in_order(broker: EmbeddedBroker) -> None:
+    async def ask() -> list[int]:
+        async with aio.PartitionConsumer(bootstrap_servers=broker.bootstrap) as consumer:
+            await consumer.partitions("orders")
+            broker.delay("ListOffsets", 0.05, times=2)
+            for _ in range(2):
+                reader = consumer.readers.get(("orders", 0)) or await consumer.consume_partition(  # type: ignore[call-overload]
+                    "orders", 0, 0
+                )
+                task = asyncio.create_task(reader.tail(3))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            await reader.tail(3)
+            return [message.offset async for message in reader.messages(timeout=1)]
+
+    assert run(ask) == [RECORDS // 2 - 3, RECORDS // 2 - 2, RECORDS // 2 - 1]
+    broker.clear_faults()
+
+
+def test_an_end_that_is_cancelled_ends_all_the_same(broker: EmbeddedBroker) -> None:
+    async def close() -> None:
+        consumer = aio.PartitionConsumer(bootstrap_servers=broker.bootstrap)
+        await consumer.consume_partition("orders", 0, 0)
+        async for _ in consumer:
+            break
+        task = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert consumer.health.value == "closed"
+
+    run(close)
+
+
+def test_brokers_that_cannot_be_reached_are_named() -> None:
+    async def ask() -> None:
+        async with aio.PartitionConsumer(bootstrap_servers="127.0.0.1:1") as consumer:
+            with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 cannot be reached"):
+                await consumer.check_brokers(timeout=2)
+
+    run(ask)
