@@ -59,6 +59,7 @@ from ottla.model.version import VERSION
 if TYPE_CHECKING:
     from ottla.admin.admin import Admin
     from ottla.broker.embedded import EmbeddedBroker
+    from ottla.broker.security.local_security import BrokerSecurity
     from ottla.consumer.classic.connector import ConsumerConnector
     from ottla.consumer.classic.member_thread import ConsumerRebalanceListener
     from ottla.consumer.classic.stream import KafkaStream
@@ -104,6 +105,7 @@ _LOADED_AT_FIRST_USE = {
     "Admin": "ottla.admin.admin",
     "BatchDelivery": "ottla.producer.deliveries",
     "Blacklist": "ottla.consumer.classic.topic_count",
+    "BrokerSecurity": "ottla.broker.security.local_security",
     "BufferFull": "ottla.producer.deliveries",
     "ConsumerConnector": "ottla.consumer.classic.connector",
     "ConsumerRebalanceListener": "ottla.consumer.classic.member_thread",
@@ -191,6 +193,7 @@ __all__ = [
     "AdminErrors",
     "AuthenticationFailed",
     "BadVersion",
+    "BrokerSecurity",
     "BrokerUnreachable",
     "BufferFull",
     "ConfigError",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla import Admin
 from tests.cli.kafka.conftest import ours
 
 
@@ -83,6 +84,39 @@ def test_programs_read_where_it_is(form: str, tmp_path: Path) -> None:
         os.kill(one.pid, signal.SIGTERM)
         one.communicate(timeout=60)
     assert one.returncode == 0
+
+
+@contextmanager
+def secured(*line: str) -> Iterator[str]:
+    """What a secured broker prints, up to the last option of Spark; it ends with the block."""
+    command = [sys.executable, "-m", "ottla", "up", "--secure", "--without-zookeeper", "--port", "0", *line]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        try:
+            printed = ""
+            while "kafka.sasl.jaas.config" not in printed and (text := one.stdout.readline()):
+                printed += text
+            yield printed
+        finally:
+            os.kill(one.pid, signal.SIGTERM)
+            one.communicate(timeout=60)
+    assert one.returncode == 0
+
+
+def test_a_secured_broker_prints_what_clients_need(tmp_path: Path) -> None:
+    users = ("--user", "root", "--user", "app", "--acl", "app READ,DESCRIBE topic *")
+    with secured("--data-dir", str(tmp_path), *users) as printed:
+        files = dict(text.rsplit(" ", 1) for text in printed.splitlines() if text.startswith("settings for"))
+        for path in files.values():
+            assert ours("topics", "--config", path).complaints == "", path
+        create = ("topics", "create", "new", "-p", "1", "-r", "1")
+        refused = ours(*create, "--config", files["settings for java"])
+        assert "TOPIC_AUTHORIZATION_FAILED" in refused.printed
+        scope: dict[str, dict[str, str]] = {}
+        exec(printed[printed.index("settings = {") : printed.index("# Spark")], scope)
+        with Admin(scope["settings"]) as admin:
+            assert admin.list_topics() == ()
+    assert "need --secure" in ours("up", "--acl", "x", "--data-dir", str(tmp_path)).complaints
 
 
 def test_what_is_wrong_is_one_object(tmp_path: Path) -> None:

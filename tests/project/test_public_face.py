@@ -111,8 +111,8 @@ ATTRIBUTES: dict[type, str] = {
     """,
     Delivery: "done exception result",
     EmbeddedBroker: """
-        bootstrap bootstrap_at clear_faults close create_topic data_dir delay delete_topic drop fail heal
-        is_running move_leader port start start_broker stop stop_broker
+        bootstrap bootstrap_at clear_faults client_settings close create_topic data_dir delay delete_topic
+        drop fail heal is_running listeners move_leader port start start_broker stop stop_broker
     """,
     GroupConsumer: """
         assignment check_brokers chunks close commit commit_async committed group_metadata health membership

@@ -114,6 +114,27 @@ def test_the_plugin_is_registered() -> None:
     assert "@pytest.mark.kafka_topic(partitions=1" in run.stdout
 
 
+def test_a_secured_broker_for_the_run(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from ottla import Admin, AuthenticationFailed
+
+        @pytest.mark.parametrize("listener", ["SASL_SSL", "SSL"])
+        def test_login(kafka_secure_broker, listener):
+            with Admin(kafka_secure_broker.client_settings(listener=listener)) as admin:
+                admin.list_topics()
+
+        def test_wrong_password(kafka_secure_broker):
+            wrong = kafka_secure_broker.client_settings() | {"sasl.password": "wrong"}
+            with pytest.raises(AuthenticationFailed), Admin(wrong) as admin:
+                admin.list_topics()
+        """
+    )
+    run().assert_outcomes(passed=3)
+    run("--kafka-bootstrap", "127.0.0.1:1").assert_outcomes(skipped=3)
+
+
 def test_one_broker_for_the_run_and_a_topic_for_each_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(

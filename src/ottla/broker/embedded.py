@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ottla.broker.handlers.registry import handlers
+from ottla.broker.security.local_security import BrokerSecurity, LocalSecurity
 from ottla.broker.service import BrokerService, new_loop
 from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
 from ottla.broker.settings.broker_config import BrokerConfig, texts_by_name
@@ -50,6 +51,8 @@ class EmbeddedBroker(Closing):
     brokers      how many brokers clients see. They share one copy of the data: nothing is replicated.
     properties   Kafka's broker settings by name. Settings may also be given as keywords in snake_case, as
                  `num_partitions` above; values are texts, numbers or booleans.
+    security     True, or a BrokerSecurity: certificates, users and ACLs are made, and every client has to log
+                 in; `client_settings` has what it needs. Certificates need `pip install 'ottla[security]'`.
 
     Raises ConfigError for a setting that is not known or has a wrong value. The broker runs in a thread of
     its own; every method may be called from any thread. A broker that was stopped and is started again has
@@ -63,11 +66,17 @@ class EmbeddedBroker(Closing):
         port: int = 0,
         brokers: int = 1,
         properties: Mapping[str, object] | None = None,
+        security: BrokerSecurity | bool = False,
         **settings: object,
     ) -> None:
         given = texts_by_name(merged(properties, settings))
         self._belongings = _Belongings(data_dir)
         own = {"log.dir": str(self.data_dir), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        self._security: LocalSecurity | None = None
+        if security:
+            wanted = BrokerSecurity() if security is True else security
+            self._security = LocalSecurity(wanted, self.data_dir)
+            own |= self._security.properties(port, brokers)
         self._config = BrokerConfig.from_properties({**DEFAULTS, **own, **given})
         self._broker_count = brokers
         self._ports: list[list[int]] = []
@@ -86,7 +95,7 @@ class EmbeddedBroker(Closing):
             raise ConfigError("this broker is running already")
         if self._belongings.is_removed:
             raise ConfigError("this broker is closed and its temporary data is gone: make a new one")
-        thread = BrokerThread(self._config, self._broker_count, self._ports)
+        thread = BrokerThread(self._config, self._broker_count, self._ports, self._security)
         thread.start()
         self._ports = [node.ports for node in thread.service.nodes.values()]
         self._belongings.thread = thread
@@ -146,6 +155,31 @@ class EmbeddedBroker(Closing):
     def bootstrap_at(self, listener: str) -> str:
         """Return what clients of a listener take as bootstrap.servers. Raises ConfigError."""
         return self._running().bootstrap_at(listener)
+
+    def client_settings(
+        self,
+        user: str | None = None,
+        *,
+        listener: str | None = None,
+        mechanism: str = "SCRAM-SHA-512",
+        form: str = "python",
+    ) -> dict[str, str]:
+        """Return what a client of a broker with `security` needs: its settings, bootstrap.servers included.
+
+        Without a user it is the last one, without a listener the first one. `form` is "python" (ottla's
+        clients), "librdkafka", "java" or "spark". Raises ConfigError.
+        """
+        listeners = {each.name: str(each.protocol) for each in self._config.listeners}
+        listener = (listener or next(iter(listeners))).upper()
+        where = self.bootstrap_at(listener)
+        if self._security is None:
+            return {"bootstrap.servers": where}
+        return self._security.login(where, listeners[listener], user, mechanism).settings(form)
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        """The names of the listeners."""
+        return tuple(each.name for each in self._config.listeners)
 
     @property
     def data_dir(self) -> Path:
@@ -230,10 +264,17 @@ class BrokerThread:
     It knows nothing of the EmbeddedBroker, so that one that is dropped can be collected.
     """
 
-    def __init__(self, config: BrokerConfig, broker_count: int, ports: list[list[int]]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_count: int,
+        ports: list[list[int]],
+        security: LocalSecurity | None = None,
+    ) -> None:
         self._config = config
         self._broker_count = broker_count
         self._ports = ports
+        self._security = security
         self._loop = new_loop()
         self._started: Future[BrokerService] = Future()
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
@@ -291,6 +332,8 @@ class BrokerThread:
         service = BrokerService(self._config, self._broker_count)
         for node, ports in zip(service.nodes.values(), self._ports, strict=False):
             node.ports = list(ports)
+        if self._security is not None:
+            self._security.install(service.cluster.scram_users, service.cluster.authorizer)
         await service.start()
         return service
 

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.connection_options import named_values
 from ottla.cli.output import FORMATS, TABLE, Cell, OutputRows, Parser, print_line, print_rows, run_command
+from ottla.model.errors import ConfigError
+from ottla.security.client_login import properties_text, spark_text
+from ottla.security.private_files import write_private
 
 if TYPE_CHECKING:
+    from ottla.broker.embedded import EmbeddedBroker
+    from ottla.broker.security.local_security import BrokerSecurity
     from ottla.zookeeper.server import ZooKeeperServer
 
 PORT, KEEPER_PORT, CONSOLE_PORT = 9092, 2181, 9080
@@ -55,6 +60,23 @@ def parser() -> Parser:
         metavar="PORT",
         help=f"the console too ({CONSOLE_PORT})",
     )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="TLS and logins: makes certificates and users, and prints what clients need",
+    )
+    parser.add_argument(
+        "--user",
+        action="append",
+        metavar="NAME",
+        help="with --secure: a user; the first may do everything (admin, client)",
+    )
+    parser.add_argument(
+        "--acl",
+        action="append",
+        metavar="'USER OPERATION,... RESOURCE NAME'",
+        help="with --secure: what a user may do, as 'client READ topic orders-*' (without: everything)",
+    )
     parser.add_argument("--without-zookeeper", action="store_true", help="only the broker; needs no Java")
     parser.add_argument(
         "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
@@ -77,6 +99,7 @@ def _act(options: argparse.Namespace) -> None:
     stopped = threading.Event()
     data_dir = Path(options.data_dir)
     properties = named_values("--set", options.set)
+    security = _security(options, data_dir)
     with ExitStack() as opened:
         for number in (signal.SIGINT, signal.SIGTERM):
             opened.callback(signal.signal, number, signal.signal(number, lambda *_: stopped.set()))
@@ -94,24 +117,58 @@ def _act(options: argparse.Namespace) -> None:
                 data_dir=data_dir / "kafka",
                 brokers=options.brokers,
                 properties=properties,
+                security=security or False,
             )
         )
-        rows.append(("broker", broker.bootstrap))
+        rows += [("broker", broker.bootstrap)] if security is None else _secured_rows(broker, data_dir)
         if options.console is not None:
-            rows.append(("console", _console(opened, options, broker.bootstrap, keeper)))
+            rows.append(("console", _console(opened, options, broker, keeper)))
         _print_addresses(rows, options.format)
+        if security is not None and options.format == TABLE:
+            _print_settings(broker)
         while not stopped.wait(_CHECK_S):
             if keeper is not None and not keeper.running:
                 raise ServerFailed(f"ZooKeeper ended by itself; its log is {keeper.log_path}")
 
 
+def _security(options: argparse.Namespace, data_dir: Path) -> BrokerSecurity | None:
+    """What --secure, --user and --acl ask for. Raises ConfigError."""
+    from ottla.broker.security.local_security import BrokerSecurity
+
+    if not options.secure:
+        if options.user or options.acl:
+            raise ConfigError("--user and --acl need --secure")
+        return None
+    users = {} if options.user is None else {"users": options.user}
+    return BrokerSecurity(acls=options.acl, directory=data_dir / "security", **users)
+
+
+def _secured_rows(broker: EmbeddedBroker, data_dir: Path) -> list[tuple[Cell, ...]]:
+    """The listeners, and files with the settings of a client, which only their owner may read."""
+    rows: list[tuple[Cell, ...]] = [(name, broker.bootstrap_at(name)) for name in broker.listeners]
+    for form in ("java", "librdkafka"):
+        path = data_dir / "security" / f"{form}.properties"
+        write_private(path, properties_text(broker.client_settings(form=form)))
+        rows.append((f"settings for {form}", str(path)))
+    return rows
+
+
+def _print_settings(broker: EmbeddedBroker) -> None:
+    """Print what clients need, to be pasted."""
+    print_line(f"\n# Java\n{properties_text(broker.client_settings(form='java'))}")
+    print_line(f"# librdkafka\n{properties_text(broker.client_settings(form='librdkafka'))}")
+    lines = "".join(f"    {name!r}: {value!r},\n" for name, value in broker.client_settings().items())
+    print_line(f"# Python: ottla and confluent-kafka\nsettings = {{\n{lines}}}\n")
+    print_line(f"# Spark\n{spark_text(broker.client_settings(form='spark'))}")
+
+
 def _console(
-    opened: ExitStack, options: argparse.Namespace, bootstrap: str, keeper: ZooKeeperServer | None
+    opened: ExitStack, options: argparse.Namespace, broker: EmbeddedBroker, keeper: ZooKeeperServer | None
 ) -> str:
     """Start the console; returns its address."""
     from ottla.console.server import ConsoleServer
 
-    properties = {"bootstrap.servers": bootstrap}
+    properties = broker.client_settings(options.user[0] if options.user else "admin")
     if keeper is not None:
         properties["zookeeper.connect"] = keeper.connect
     history = Path(options.data_dir) / "console-history.json"

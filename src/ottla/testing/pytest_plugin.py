@@ -2,6 +2,8 @@
 
     def test_orders(kafka_broker, kafka_topic): ...       a broker for the run, a fresh topic for the test
 
+    def test_login(kafka_secure_broker): ...              a broker with TLS and users: `client_settings()`
+
     @pytest.mark.kafka_topic(partitions=3, config={"cleanup.policy": "compact"})
     def test_latest(kafka_topic): ...
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from ottla.testing.real_cluster import RealCluster
 
     Broker = EmbeddedBroker | RealCluster
+    AnyBroker = TypeVar("AnyBroker", EmbeddedBroker, Broker)
 
-_BROKER = pytest.StashKey["Broker"]()
+_BROKERS = pytest.StashKey["list[Broker]"]()
 _NAME_LENGTH_MAX = 100  # of the test in its topic's name; Kafka takes 249 characters in all
 
 
@@ -53,21 +56,26 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """End all faults and start stopped brokers: the broker serves the whole run."""
-    broker = item.config.stash.get(_BROKER, None)
-    if broker is not None and broker.is_running:
-        broker.heal()
+    for broker in item.config.stash.get(_BROKERS, []):
+        if broker.is_running:
+            broker.heal()
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """Kafka for the whole run: an EmbeddedBroker, or the cluster of --kafka-bootstrap."""
-    broker = _started(pytestconfig)
-    pytestconfig.stash[_BROKER] = broker
-    try:
-        yield broker
-    finally:
-        del pytestconfig.stash[_BROKER]
-        broker.close()
+    yield from _kept(pytestconfig, _started(pytestconfig))
+
+
+@pytest.fixture(scope="session")
+def kafka_secure_broker(pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]:
+    """An EmbeddedBroker for the whole run with TLS, users `admin` and `client`, and no listener without."""
+    from ottla.broker.embedded import EmbeddedBroker
+
+    if pytestconfig.getoption("kafka_bootstrap"):
+        pytest.skip("needs the embedded broker")
+    broker = EmbeddedBroker(brokers=_count(pytestconfig), properties=_properties(pytestconfig), security=True)
+    yield from _kept(pytestconfig, broker.start())
 
 
 @pytest.fixture
@@ -98,6 +106,17 @@ def kafka_topic(kafka_topic_factory: Callable[..., str], request: pytest.Fixture
     """The name of a new topic, created as the marker kafka_topic says."""
     marker = request.node.get_closest_marker("kafka_topic")
     return kafka_topic_factory(*marker.args, **marker.kwargs) if marker else kafka_topic_factory()
+
+
+def _kept(config: pytest.Config, broker: AnyBroker) -> Iterator[AnyBroker]:
+    """Yield a broker that is healed after each test, and closed at the end."""
+    running = config.stash.setdefault(_BROKERS, [])
+    running.append(broker)
+    try:
+        yield broker
+    finally:
+        running.remove(broker)
+        broker.close()
 
 
 def _started(config: pytest.Config) -> Broker:
