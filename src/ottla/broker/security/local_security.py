@@ -17,7 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.broker.security.acls import (
+from ottla.broker.security.authorizer import Authorizer
+from ottla.broker.security.scram_users import ScramUsers
+from ottla.broker.settings.listeners import LOOPBACK, bracketed
+from ottla.broker.settings.security_settings import SecurityProtocol
+from ottla.broker.settings.security_table import AUTHORIZERS
+from ottla.model.acls import (
     ANY_USER,
     CLUSTER_NAME,
     OPERATIONS,
@@ -27,11 +32,6 @@ from ottla.broker.security.acls import (
     Permission,
     ResourceType,
 )
-from ottla.broker.security.authorizer import Authorizer
-from ottla.broker.security.scram_users import ScramUsers
-from ottla.broker.settings.listeners import LOOPBACK, bracketed
-from ottla.broker.settings.security_settings import SecurityProtocol
-from ottla.broker.settings.security_table import AUTHORIZERS
 from ottla.model.did_you_mean import hint
 from ottla.model.errors import ConfigError
 from ottla.security.client_login import ClientLogin, plain_users_text
