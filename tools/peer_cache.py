@@ -49,6 +49,12 @@ _SPARK_KAFKA_JARS = (
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
+_SPARK_CONNECT = (
+    ("grpcio", "1.85.1"),
+    ("grpcio-status", "1.85.1"),
+    ("googleapis-common-protos", "1.76.0"),
+    ("pandas", "2.3.3"),
+)
 
 
 class Unavailable(Exception):
@@ -179,6 +185,21 @@ def spark_kafka_jars() -> Path:
     # Each by itself: the connector's pom leads to repositories that not every network reaches.
     wanted = [_dependency(*one, without=[("*", "*")]) for one in _SPARK_KAFKA_JARS]
     return _fetches.cached(f"spark-kafka-{SPARK_KAFKA}", partial(_from_maven, wanted))
+
+
+def spark_connect_packages() -> Path:
+    """A directory for PYTHONPATH with what PySpark's client of Spark Connect needs beside PySpark."""
+
+    def fetch(work: Path) -> Path:
+        packages = [f"{name}=={version}" for name, version in _SPARK_CONNECT]
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "packages"]
+        _fetches.run([*command, *packages], work)
+        return work / "packages"
+
+    versions = "-".join(version for _, version in _SPARK_CONNECT)
+    return _fetches.cached(
+        f"spark-connect-{versions}-py{sys.version_info.major}{sys.version_info.minor}", fetch
+    )
 
 
 def maven_jar(artifact: str) -> Path:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from ottla import ConfigError, TopicAndPartition
 from ottla.spark.pipeline import delta
 from ottla.spark.pipeline.delta import DeltaLakeTable
-from ottla.spark.pipeline.form import SinkForm, SinkFormat
+from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.tables import TableBatch
 
 ORDERS = TopicAndPartition("orders", 0)

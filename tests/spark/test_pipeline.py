@@ -17,6 +17,7 @@ from ottla import ConfigError, EmbeddedBroker, Producer
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark import Pipeline
 from ottla.spark.pipeline.state import PipelineState
+from tests.spark.pipeline_runs import forget_last_batch, run_online
 
 DAY_MS = 86_400_000
 COMPACT_AFTER = 2
@@ -35,17 +36,6 @@ def rows_of(path: Path, kind: str, columns: tuple[str, ...]) -> Rows:
     table = table_of(path, kind)
     texts = [[str(value) for value in table.column(name).to_pylist()] for name in columns]
     return Counter(zip(*texts, strict=True))
-
-
-def forget_last_batch(state: Path) -> None:
-    """The driver dies before its last batch counts as done."""
-    last = max((state / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-
-
-def run_online(spark: Any, pipeline: Pipeline, state: Path) -> None:
-    assert pipeline.online(spark, state, trigger={"availableNow": True}).awaitTermination(250)
 
 
 @pytest.fixture

@@ -70,7 +70,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--checkpoint", metavar="DIR", help="directory of the checkpoint (default: as in the file)"
     )
-    run.add_argument("--master", metavar="URL", help=f"Spark's master (default {LOCAL}, or spark-submit's)")
+    run.add_argument(
+        "--master",
+        metavar="URL",
+        help=f"Spark's master, or sc://host of Spark Connect (default {LOCAL}, or spark-submit's)",
+    )
     run.add_argument(
         "--packages", default="", metavar="…", help="Maven packages for Spark, such as spark-avro"
     )
@@ -244,6 +248,7 @@ def _watch(run: PipelineRun, stopped: threading.Event) -> None:
 def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
     """A Spark session that ends with the command; under spark-submit, its session."""
     import ottla.spark
+    from ottla.spark.session import is_remote
 
     settings = {"spark.sql.session.timeZone": "UTC", **named_values("--set", options.set)}
     if options.packages:
@@ -259,10 +264,11 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
     else:
         words = {key.replace(".", "_"): value for key, value in settings.items()}
         spark = ottla.spark.session(name, options.master or LOCAL, **words)
-    if not options.verbose:
-        spark.sparkContext.setLogLevel("ERROR")
-    if spark.sparkContext.uiWebUrl and not options.dry_run:
-        sys.stderr.write(f"Spark's pages: {spark.sparkContext.uiWebUrl}\n")
+    if not is_remote(spark):
+        if not options.verbose:
+            spark.sparkContext.setLogLevel("ERROR")
+        if spark.sparkContext.uiWebUrl and not options.dry_run:
+            sys.stderr.write(f"Spark's pages: {spark.sparkContext.uiWebUrl}\n")
     try:
         yield spark
     finally:
@@ -287,7 +293,12 @@ def _short_spark_errors(options: argparse.Namespace) -> Iterator[None]:
 
 @contextmanager
 def _tasks_shown(spark: SparkSession) -> Iterator[None]:
-    """Within the block, show on a terminal how many tasks of the job are done."""
+    """Within the block, show on a terminal how many tasks of the job are done; not with Spark Connect."""
+    from ottla.spark.session import is_remote
+
+    if is_remote(spark):
+        yield
+        return
     ended = threading.Event()
     thread = threading.Thread(target=_show_tasks, args=(spark, ended), daemon=True)
     thread.start()

@@ -49,7 +49,7 @@ def _status(options: argparse.Namespace) -> PipelineStatus:
     checkpoint = options.checkpoint or form.checkpoint
     if not checkpoint:
         raise ConfigError(f"{options.pipeline} names no checkpoint: give --checkpoint")
-    return status_of(PipelineState(checkpoint), form.source)
+    return status_of(PipelineState(checkpoint), [source.options for source in form.sources])
 
 
 def _rows(status: PipelineStatus, batches: int | None) -> OutputRows:

@@ -289,17 +289,18 @@ def land_stream(
     minute"} makes one file per partition and minute. After `compact_after` small files of a partition they
     are merged into one; 0 turns that off.
     """
-    where = location(path)
-    check_promises(where)
+    url = location(path).url
+    check_promises(location(url))
     spark.dataSource.register(LandingDataSource)
     files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
 
-    def write(batch: DataFrame, number: int) -> None:
+    def write(batch: DataFrame, number: int) -> None:  # Spark Connect pickles it: it holds the URL only
+        where = location(url)
         rows = batch.collect()  # the files are written by reading
         log.info("batch %d: %d rows into %d files", number, sum(row["rows"] for row in rows), len(rows))
         directories = {directory_of(TopicAndPartition(row["topic"], row["partition"])) for row in rows}
         full = [directory for directory in sorted(directories) if is_full(where, directory, compact_after)]
-        compact(batch.sparkSession, where.url, full)
+        compact(batch.sparkSession, url, full)
 
     writer = files.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
     if name:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ottla.model.errors import StorageError
 from ottla.spark.landing_files import LandedFile, file_of, landed_in, parquet_writer
 from ottla.spark.locations import Location, location
+from ottla.spark.session import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +62,7 @@ def runs(files: Sequence[LandedFile], target_bytes: int) -> list[list[LandedFile
 
 def compact(spark: SparkSession, url: str, directories: Sequence[str]) -> None:
     """Merge small files, with one Spark task for each directory."""
-    if directories:
-        tasks = spark.sparkContext.parallelize(directories, len(directories))
-        tasks.foreach(lambda directory: compact_directory(location(url), directory))
+    in_tasks(spark, lambda directory: compact_directory(location(url), directory), directories)
 
 
 def compact_directory(where: Location, directory: str, target_bytes: int = TARGET_BYTES) -> None:

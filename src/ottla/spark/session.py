@@ -8,15 +8,19 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.model.errors import ConfigError
 from ottla.zookeeper.java_runtime import JAVA_REMEDY, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 # Spark gives its workers a path with pyspark.zip in front, which they then import without compiled
 # bytecode: a second for each new process. The installed package is the same code.
@@ -37,10 +41,12 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
 
     `settings` are Spark's, with underscores for dots: spark_sql_shuffle_partitions="4". On one machine the
     workers run this Python, there are as many shuffle partitions as cores, and Spark's web pages are served
-    on 127.0.0.1 (`session.sparkContext.uiWebUrl`; spark_ui_enabled="false" for none). Raises ConfigError if
-    PySpark or Java is not installed.
+    on 127.0.0.1 (`session.sparkContext.uiWebUrl`; spark_ui_enabled="false" for none). With
+    master="sc://host:15002" it is a session of Spark Connect. Raises ConfigError if PySpark or Java is not
+    installed.
     """
-    check_installed()
+    remote = master.startswith("sc://")
+    check_installed(needs_java=not remote)
     from pyspark.sql import SparkSession
 
     chosen: dict[str, str] = {}
@@ -51,17 +57,30 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
             # Spark's planners look at nothing else: a JVM that runs already does not learn of it.
             os.environ["PYSPARK_PYTHON"] = worker_python()
     chosen |= {name.replace("_", "."): value for name, value in settings.items()}
-    builder = SparkSession.builder.appName(app_name).master(master)
+    builder = SparkSession.builder.appName(app_name)
+    builder = builder.remote(master) if remote else builder.master(master)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def check_installed() -> None:
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect: Spark runs in a server, and this process has no JVM."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def in_tasks(spark: SparkSession, function: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
+    """What the function gives for each argument, in a task of its own; with Spark Connect in this process."""
+    if is_remote(spark) or not arguments:  # Spark Connect has no such tasks
+        return [function(argument) for argument in arguments]
+    return spark.sparkContext.parallelize(arguments, len(arguments)).map(function).collect()
+
+
+def check_installed(*, needs_java: bool = True) -> None:
     """Raise ConfigError if PySpark or Java is not installed; it says how to install them."""
     if find_spec("pyspark") is None:
         raise ConfigError("PySpark is not installed: pip install 'ottla[spark]'")
-    if find_java() is None:
+    if needs_java and find_java() is None:
         raise ConfigError(f"Spark runs on Java and there is none here: {JAVA_REMEDY}")
 
 

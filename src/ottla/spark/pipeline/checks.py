@@ -6,7 +6,7 @@ Nothing is written, no topic is made, and no query is started.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,23 +17,27 @@ from ottla.model.property_table import parse_properties
 from ottla.producer.producer_config import PRODUCER_PROPERTIES
 from ottla.spark.causes import cause
 from ottla.spark.cluster import SparkCluster
-from ottla.spark.data_source import schema_of
 from ottla.spark.locations import OWN, Directory, check_promises, location
-from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS, client_properties, parse_options
+from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.decode_form import Decode
-from ottla.spark.pipeline.decoding import schema_now
-from ottla.spark.pipeline.form import PipelineForm, SinkForm, SinkFormat
+from ottla.spark.pipeline.decoding import schemas_now
+from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded
 from ottla.spark.pipeline.guarantee import topic_options
+from ottla.spark.pipeline.reading import nothing, nothing_streamed, ranges
+from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
+from ottla.spark.pipeline.source_form import SourceForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
-from ottla.spark.pipeline.steps import all_steps
+from ottla.spark.pipeline.steps import all_steps, rows_of
+from ottla.spark.pipeline.windows import aggregated, output_mode
 from ottla.spark.positions import Topics
+from ottla.spark.session import is_remote
 from ottla.spark.source_options import Mode, source_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SAMPLED_RECORDS = 100
 
@@ -52,7 +56,8 @@ class Analysed(NamedTuple):
 def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
     """A line for everything that is wrong and can be known without Spark."""
     return [
-        *_told(lambda: _check_topics(form)),
+        *(line for source in form.sources for line in _told(partial(_check_topics, source))),
+        *_told(lambda: offsets.check_apart(form.source_options)),
         *_told(lambda: _check_files(form)),
         *(line for name in _functions(form) for line in _told(partial(loaded, name))),
         *(line for path in _locations(form, state) for line in _told(partial(check_writable, path))),
@@ -62,7 +67,7 @@ def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
 
 def check_sinks(form: PipelineForm) -> None:
     """Raise ConfigError if a store cannot hold a table, or a topic does not exist and is not made."""
-    for table in (form.sink, form.dead_letters):
+    for table in (*form.sinks, form.dead_letters):
         if table is not None and table.path:
             check_promises(location(table.path))
     for sink in _topic_sinks(form):
@@ -81,8 +86,8 @@ def _functions(form: PipelineForm) -> list[str]:
     return [name for name in (form.transform.arrow, form.transform.python) if name]
 
 
-def _check_topics(form: PipelineForm) -> None:
-    options = source_options(form.source, Mode.STREAM)
+def _check_topics(source: SourceForm) -> None:
+    options = source_options(source.options, Mode.STREAM)
     cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
     try:
         found = cluster.partitions(options.subscription)
@@ -90,14 +95,14 @@ def _check_topics(form: PipelineForm) -> None:
     finally:
         cluster.close()
     if not found:
-        raise ConfigError(f"[source] no topic matches {form.source.get('subscribePattern', '')}")
+        raise ConfigError(f"{source.section} no topic matches {source.options.get('subscribePattern', '')}")
 
 
 def _check_files(form: PipelineForm) -> None:
-    for name in form.decode.files():
+    for name in (name for source in form.sources for name in source.decode.files()):
         if not os.access(name, os.R_OK):
             raise ConfigError(f"[decode] schema_file={name}: there is no such file that can be read")
-    kinds = {form.sink.format, form.dead_letters.format if form.dead_letters else form.sink.format}
+    kinds = {sink.format for sink in (*form.sinks, form.dead_letters) if sink is not None}
     if SinkFormat.DELTA in kinds and find_spec("deltalake") is None:
         raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'")
 
@@ -105,7 +110,7 @@ def _check_files(form: PipelineForm) -> None:
 def _locations(form: PipelineForm, state: PipelineState | None) -> Iterator[str]:
     if state is not None:
         yield state.url
-    for sink in (form.sink, form.dead_letters):
+    for sink in (*form.sinks, form.dead_letters):
         if sink is not None and sink.path:
             yield sink.path
 
@@ -126,7 +131,7 @@ def check_writable(path: str) -> None:
 
 
 def _topic_sinks(form: PipelineForm) -> list[SinkForm]:
-    sinks = [form.sink, *([form.dead_letters] if form.dead_letters else [])]
+    sinks = [*form.sinks, *([form.dead_letters] if form.dead_letters else [])]
     return [sink for sink in sinks if sink.format is SinkFormat.TOPIC and sink.options.get("topic")]
 
 
@@ -145,7 +150,7 @@ def _check_exists(form: PipelineForm, sink: SinkForm, *, creates: bool = False) 
     finally:
         cluster.close()
     if not found:
-        section = "sink" if sink is form.sink else "dead_letters"
+        section = "dead_letters" if sink is form.dead_letters else "sink"
         raise ConfigError(f"[{section}] topic {name!r} does not exist: make it first")
 
 
@@ -163,27 +168,43 @@ def analysed(
     rows: list[Any] = []
     found: list[str] = []
     try:
-        decode = schema_now(form, spark, state)
-        for step in all_steps(form, _nothing(form, spark), decode):
+        decodes = schemas_now(form, spark, state)
+        records = [nothing(spark, source) for source in form.source_options]
+        for step in all_steps(form, records, decodes):
             schemas += [(step.name, step.rows.schema.simpleString())]
+        if form.window or form.keeps_state:
+            _check_stream(form, spark, decodes)
         if sample and spans:
-            rows = _examples(form, spark, decode, spans, sample)
+            rows = _examples(form, spark, decodes, spans, sample)
     except Exception as error:  # noqa: BLE001 - what Spark or the user's function says is what is wrong
         found.append(str(error) if isinstance(error, OttlaError) else cause(str(error)))
     return Analysed(schemas, rows, found)
 
 
-def _nothing(form: PipelineForm, spark: SparkSession) -> DataFrame:
-    given = parse_options(SOURCE_OPTIONS, form.source)
-    return spark.createDataFrame([], schema_of(given))
+def _check_stream(form: PipelineForm, spark: SparkSession, decodes: Sequence[Decode]) -> None:
+    """Let Spark say whether it can do this with streams, such as the join. Raises its AnalysisException."""
+    if is_remote(spark):  # Spark Connect does not show what is checked here; the start of a query does
+        return
+    records = [nothing_streamed(spark, source) for source in form.source_options]
+    rows, _ = rows_of(form, records, decodes)
+    rows = aggregated(rows, form.window) if form.window else rows
+    mode = output_mode(form.window)
+    classes: Any = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    wanted = (
+        classes.streaming.OutputMode.Update() if mode == "update" else classes.streaming.OutputMode.Append()
+    )
+    plan: Any = rows
+    checker = classes.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(plan._jdf.queryExecution().analyzed(), wanted)
 
 
-def _examples(form: PipelineForm, spark: SparkSession, decode: Decode, spans: Spans, count: int) -> list[Any]:
+def _examples(
+    form: PipelineForm, spark: SparkSession, decodes: Sequence[Decode], spans: Spans, count: int
+) -> list[Any]:
     few = {
         where: [(many[0][0], min(many[0][1], many[0][0] + SAMPLED_RECORDS))] for where, many in spans.items()
     }
-    records = spark.read.format("ottla").options(**offsets.exactly(form.source, few)).load()
-    *_, last = all_steps(form, records, decode)
+    *_, last = all_steps(form, ranges(spark, form.source_options, few), decodes)
     return last.rows.limit(count).collect()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -24,7 +24,9 @@ from ottla.schemas.registry import schemas_at
 from ottla.spark import typed
 from ottla.spark.pipeline.decode_form import Decode, Decoding
 from ottla.spark.pipeline.form import PipelineForm
+from ottla.spark.pipeline.source_form import SourceForm
 from ottla.spark.pipeline.state import PipelineState
+from ottla.spark.session import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -134,43 +136,53 @@ def _file(path: str) -> bytes:
 # --- JSON whose schema is not given
 
 
-def with_schema(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> Decode:
-    """The decoding with its schema: the given one, the one in the checkpoint, or one inferred and stored now.
+def with_schemas(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> list[Decode]:
+    """Each source's decoding with its schema: given, in the checkpoint, or inferred and stored now.
 
     Raises ConfigError.
     """
-    decode = form.decode
+    return [_with_schema(source, spark, state) for source in form.sources]
+
+
+def _with_schema(source: SourceForm, spark: SparkSession, state: PipelineState | None) -> Decode:
+    decode = source.decode
     if not decode.is_inferred:
         return decode
     if state is None:
         raise ConfigError(
             "[decode] json without a schema: it is inferred once and kept in the checkpoint; give one of them"
         )
-    schema = state.schema()
+    schema = state.schema(source.name)
     if schema is None:
-        schema = state.pin_schema(_inferred(form, spark))
+        schema = state.pin_schema(_inferred(source, spark), source.name)
         log.info("values are %s from now on, says %s", schema, state.url)
     return replace(decode, schema=schema)
 
 
-def schema_now(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> Decode:
-    """The decoding with its schema, inferred if it must be, and stored nowhere."""
-    decode = form.decode
-    if not decode.is_inferred:
-        return decode
-    return replace(decode, schema=(state.schema() if state is not None else None) or _inferred(form, spark))
+def schemas_now(form: PipelineForm, spark: SparkSession, state: PipelineState | None) -> list[Decode]:
+    """Each source's decoding with its schema, inferred if it must be, and stored nowhere."""
+    return [
+        replace(
+            source.decode,
+            schema=(state.schema(source.name) if state is not None else None) or _inferred(source, spark),
+        )
+        if source.decode.is_inferred
+        else source.decode
+        for source in form.sources
+    ]
 
 
-def _inferred(form: PipelineForm, spark: SparkSession) -> str:
+def _inferred(source: SourceForm, spark: SparkSession) -> str:
     options = {
         name: value
-        for name, value in form.source.items()
+        for name, value in source.options.items()
         if not name.lower().startswith(("starting", "ending", "max", "min"))
     }
     records = spark.read.format("ottla").options(**options).option("columns", "value").load()
     rows = records.where("value is not null").limit(_SAMPLED).selectExpr("cast(value as string)").collect()
     texts = spark.createDataFrame([(row[0],) for row in rows], "value string")
-    inferred = spark.read.json(texts.rdd.map(lambda row: row[0])).schema
+    given: Any = texts if is_remote(spark) else texts.rdd.map(lambda row: row[0])
+    inferred = spark.read.json(given).schema
     fields = [field for field in inferred.fields if field.name != _CORRUPT]
     if not fields:
         raise ConfigError(f"[decode] json: none of {len(rows)} records tells a schema; give [decode] schema")
@@ -179,4 +191,4 @@ def _inferred(form: PipelineForm, spark: SparkSession) -> str:
 
 def can_be_refused(form: PipelineForm) -> bool:
     """Whether a record may fail to decode."""
-    return form.dead_letters is not None and (form.decode.can_fail or bool(form.transform.arrow))
+    return form.dead_letters is not None and form.can_fail

@@ -21,7 +21,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.locations import OWN, Directory, Location, delta_settings, location, remove_strays
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
-from ottla.spark.pipeline.form import SinkForm
+from ottla.spark.pipeline.sink_form import SinkForm
 from ottla.spark.pipeline.spans import Spans, is_overlap, without
 from ottla.spark.pipeline.table_files import read_file, written_by_tasks
 from ottla.spark.pipeline.tables import TableBatch, readable_times, written_by_spark

@@ -44,35 +44,36 @@ options = { topic = "totals" }        of topic: those of format("ottla"). Of lan
 path = "tables/orders-bad"            a table of the sink's kind, or parquet
 topic = "orders-bad"                  or a topic
 options = { rowIdentity = true }      of topic: those of format("ottla")
+
+# Several [[source]], each with a name for [transform] sql, a [source.decode] if [decode] does not fit, and a
+# watermark for joins. Several [[sink]], each with sql = "select … from records" if it does not get all rows.
+# [transform] deduplicate_by = ["id"] keeps one row of each id: of those that are at most watermark =
+# "10 minutes" apart by time = "timestamp", a column of the rows.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
 from ottla.model.errors import ConfigError
 from ottla.spark.locations import check_scheme
-from ottla.spark.pipeline.decode_form import Decode, Decoding, decode_of
-from ottla.spark.pipeline.ranges import starting
-from ottla.spark.pipeline.sections import Section, choice, texts
-
-COMPACT_AFTER = 16
-
-
-class SinkFormat(StrEnum):
-    """Where rows go."""
-
-    PARQUET = "parquet"
-    DELTA = "delta"
-    LANDING = "landing"
-    TOPIC = "topic"
-    CONSOLE = "console"
+from ottla.spark.pipeline.decode_form import Decoding, decode_of
+from ottla.spark.pipeline.sections import Section, choice
+from ottla.spark.pipeline.sink_form import (
+    TABLES,
+    WITH_PATH,
+    SinkForm,
+    SinkFormat,
+    dead_letters_of,
+    shown_sink,
+    sink_of,
+)
+from ottla.spark.pipeline.source_form import VIEW, SourceForm, sources_of
 
 
 class Emit(StrEnum):
@@ -80,10 +81,6 @@ class Emit(StrEnum):
 
     UPDATES = "updates"
     CLOSED = "closed"
-
-
-TABLES = {SinkFormat.PARQUET, SinkFormat.DELTA}
-_WITH_PATH = {*TABLES, SinkFormat.LANDING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,9 @@ class Transform:
     arrow_schema: str = ""
     sql: str = ""
     python: str = ""
+    deduplicate_by: tuple[str, ...] = ()
+    watermark: str = ""
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +110,40 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkForm:
-    """Where rows go."""
-
-    format: SinkFormat
-    path: str = ""
-    partition_by: tuple[str, ...] = ()
-    compact_after: int = COMPACT_AFTER
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class PipelineForm:
     """A checked declaration. An empty text means that the setting was not given."""
 
-    source: Mapping[str, str]
-    sink: SinkForm
-    decode: Decode = field(default_factory=Decode)
+    sources: tuple[SourceForm, ...]
+    sinks: tuple[SinkForm, ...]
     transform: Transform = Transform()
     window: Window | None = None
     dead_letters: SinkForm | None = None
     checkpoint: str = ""
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """The options of the only or the first source: its cluster is that of topics that are written."""
+        return self.sources[0].options
+
+    @property
+    def source_options(self) -> list[Mapping[str, str]]:
+        """The options of each source."""
+        return [source.options for source in self.sources]
+
+    @property
+    def sink(self) -> SinkForm:
+        """The only sink, or the first."""
+        return self.sinks[0]
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether there may be records that cannot be decoded."""
+        return bool(self.transform.arrow) or any(source.decode.can_fail for source in self.sources)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether rows depend on records of earlier batches: in joins, and where repeats are left out."""
+        return len(self.sources) > 1 or bool(self.transform.deduplicate_by)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -145,15 +158,17 @@ class PipelineForm:
         """From a dictionary with the content of such a file. Raises ConfigError."""
         top = Section("the pipeline", given)
         sections = {name: top.section(name) for name in _SECTIONS}
-        sink = _sink(sections["sink"])
+        sinks = tuple(sink_of(sink) for sink in _several(top, "sink"))
+        decode = decode_of(sections["decode"])
         form = cls(
             checkpoint=top.text("checkpoint"),
-            source=source_options(sections["source"]),
-            decode=decode_of(sections["decode"]),
+            sources=sources_of(_several(top, "source"), decode),
             transform=_transform(sections["transform"]),
             window=_window(sections["window"]) if "window" in given else None,
-            sink=sink,
-            dead_letters=_dead_letters(sections["dead_letters"], sink) if "dead_letters" in given else None,
+            sinks=sinks,
+            dead_letters=(
+                dead_letters_of(sections["dead_letters"], sinks[0]) if "dead_letters" in given else None
+            ),
         )
         for section in (top, *sections.values()):
             section.check_all_known()
@@ -162,94 +177,135 @@ class PipelineForm:
 
     def check(self) -> None:
         """Raise ConfigError for settings that contradict each other."""
-        for path in (self.checkpoint, self.sink.path, self.dead_letters.path if self.dead_letters else ""):
-            check_scheme(path)
         if not self.source:
             raise ConfigError("[source] is empty: give bootstrap and topics")
-        if (self.sink.format in _WITH_PATH) != bool(self.sink.path):
-            need = "needs a path" if self.sink.format in _WITH_PATH else "has no path: leave it out"
-            raise ConfigError(f"[sink] format={self.sink.format} {need}")
-        if self.dead_letters and not self.decode.can_fail and not self.transform.arrow:
-            raise ConfigError(
-                f"[dead_letters] is for records that cannot be decoded, and {self.decode.format} always can"
-            )
-        is_raw = self.decode.format is Decoding.BINARY and self.transform == Transform() and not self.window
-        if self.sink.format is SinkFormat.LANDING and not is_raw:
-            raise ConfigError(
-                "[sink] format=landing is raw: without decode, transform and window; or use parquet"
-            )
+        for path in (self.checkpoint, self.dead_letters.path if self.dead_letters else ""):
+            check_scheme(path)
+        for sink in self.sinks:
+            check_scheme(sink.path)
+            self._check_sink(sink)
+        paths = [sink.path for sink in (*self.sinks, self.dead_letters) if sink is not None and sink.path]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ConfigError(f"path={path}: two sinks cannot share a table")
+        self._check_rows()
+        if self.dead_letters and not self.can_fail:
+            kinds = " and ".join(sorted({source.decode.format for source in self.sources}))
+            raise ConfigError(f"[dead_letters] is for records that cannot be decoded, and {kinds} always can")
         by_offsets = TABLES & {
-            None if self.window else self.sink.format,
+            *(sink.format for sink in self.sinks if not self.window),
             self.dead_letters and self.dead_letters.format,
         }
-        if by_offsets and self.source.get("failOnDataLoss") == "false":
+        if by_offsets and any(source.options.get("failOnDataLoss") == "false" for source in self.sources):
             raise ConfigError(
                 "failOnDataLoss=false: a table could not tell a topic from one that was made anew under its"
                 " name; after a loss, begin with a new checkpoint and another path"
             )
-        if self.window and self.sink.format in TABLES:
-            free = set(self.sink.partition_by) - {*self.window.group_by, "date"}
+
+    def _check_sink(self, sink: SinkForm) -> None:
+        if (sink.format in WITH_PATH) != bool(sink.path):
+            need = "needs a path" if sink.format in WITH_PATH else "has no path: leave it out"
+            raise ConfigError(f"[sink] format={sink.format} {need}")
+        is_raw = (
+            all(source.decode.format is Decoding.BINARY for source in self.sources)
+            and self.transform == Transform()
+            and not (self.window or sink.sql)
+        )
+        if sink.format is SinkFormat.LANDING and not is_raw:
+            raise ConfigError(
+                "[sink] format=landing is raw: without decode, transform and window; or use parquet"
+            )
+        if sink.format is SinkFormat.LANDING and (len(self.sinks) > 1 or len(self.sources) > 1):
+            raise ConfigError(
+                "[sink] format=landing is for one source and is the only sink: give it a pipeline of its own"
+            )
+        if self.window and sink.sql:
+            raise ConfigError("[sink] sql: totals of windows are written as they are; leave it out")
+        if self.window and sink.format in TABLES:
+            free = set(sink.partition_by) - {*self.window.group_by, "date"}
             if free:
                 raise ConfigError(
                     f"[sink] partition_by={sorted(free)}: totals are partitioned by date and group_by"
                 )
 
+    def _check_rows(self) -> None:
+        """Raise ConfigError for sources, transform and window that do not go together."""
+        transform, window = self.transform, self.window
+        if len(self.sources) > 1 and not transform.sql:
+            names = ", ".join(source.name for source in self.sources)
+            raise ConfigError(f"[transform] sql is missing: it says what becomes of {names}, such as a join")
+        if len(self.sources) > 1 and transform.arrow:
+            raise ConfigError("[transform] arrow is for one source: use sql and python")
+        if bool(transform.deduplicate_by) != bool(transform.watermark):
+            raise ConfigError(
+                "[transform] deduplicate_by and watermark go together: it says how long an id is remembered"
+            )
+        late = [*(source.watermark for source in self.sources), transform.watermark]
+        if window and window.emit is Emit.CLOSED and not any((*late, window.watermark)):
+            raise ConfigError(
+                '[window] emit=closed needs a watermark ("10 minutes"): it says when one is closed'
+            )
+        if transform.watermark and window and window.watermark:
+            raise ConfigError("[window] watermark: the one of [transform] holds for windows too; give one")
+
     def steps(self) -> list[str]:
         """A line for each thing that the pipeline does."""
-        what = {k: v for k, v in self.source.items() if "password" not in k and "jaas" not in k}
-        lines = [f"read     {', '.join(f'{name}={value}' for name, value in what.items())}"]
-        decode, transform, window = self.decode, self.transform, self.window
-        if decode.format is not Decoding.BINARY:
-            known = decode.message or " ".join(decode.schema.split()) or decode.schema_file
-            lines.append(f"decode   value as {decode.format} {known or '(schema inferred once)'}".rstrip())
+        lines = [line for source in self.sources for line in _read(source)]
+        transform, window = self.transform, self.window
         lines += [f"arrow    {transform.arrow} gives {transform.arrow_schema}"] if transform.arrow else []
         lines += [f"sql      {' '.join(transform.sql.split())}"] if transform.sql else []
         lines += [f"python   {transform.python}"] if transform.python else []
+        if transform.deduplicate_by:
+            by = ", ".join(transform.deduplicate_by)
+            lines.append(f"once     by {by}, within {transform.watermark} of {transform.time}")
         if window:
             slide = f" every {window.slide}" if window.slide else ""
             by = f" by {', '.join(window.group_by)}" if window.group_by else ""
             late = f", rows up to {window.watermark} late" if window.watermark else ""
             lines.append(f"window   {window.duration}{slide} of {window.time}{by}{late}, {window.emit}")
             lines += [f"         {aggregate}" for aggregate in window.aggregates]
-        lines.append(f"write    {_where(self.sink)}")
-        lines += [f"refused  {_where(self.dead_letters)}"] if self.dead_letters else []
+        lines += [f"write    {shown_sink(sink)}" for sink in self.sinks]
+        lines += [f"refused  {shown_sink(self.dead_letters)}"] if self.dead_letters else []
         return lines
 
 
-def _where(sink: SinkForm) -> str:
-    by = f" by {', '.join(sink.partition_by)}" if sink.partition_by else ""
-    return f"{sink.format} {sink.path or sink.options.get('topic', '')}{by}".rstrip()
+def _read(source: SourceForm) -> list[str]:
+    what = {k: v for k, v in source.options.items() if "password" not in k and "jaas" not in k}
+    late = f", up to {source.watermark} late" if source.watermark else ""
+    name = "" if source.name == VIEW else f"{source.name}: "
+    lines = [f"read     {name}{', '.join(f'{name}={value}' for name, value in what.items())}{late}"]
+    decode = source.decode
+    if decode.format is not Decoding.BINARY:
+        known = decode.message or " ".join(decode.schema.split()) or decode.schema_file
+        lines.append(f"decode   value as {decode.format} {known or '(schema inferred once)'}".rstrip())
+    return lines
 
 
 # --- sections
 
-_SECTIONS = ("source", "decode", "transform", "window", "sink", "dead_letters")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-_WILDCARD = re.compile(r"[*?]")
+_SECTIONS = ("decode", "transform", "window", "dead_letters")
 
 
-def source_options(given: Section) -> dict[str, str]:
-    """[source] as options of format("ottla"). Raises ConfigError."""
-    options = texts(given.others("bootstrap", "topics", "start"))
-    bootstrap, start = given.text("bootstrap"), given.text("start")
-    if bootstrap:
-        options["kafka.bootstrap.servers"] = bootstrap
-    topics = given.names("topics")
-    if any(_WILDCARD.search(name) for name in topics):
-        options["subscribePattern"] = f"^({'|'.join(_pattern(name) for name in topics)})$"
-    elif topics:
-        options["subscribe"] = ",".join(topics)
-    return {**options, **(starting(start, "[source] start") if start else {})}
-
-
-def _pattern(name: str) -> str:
-    """A regular expression for a wildcard: * stands for anything, ? for one character."""
-    parts = {"*": ".*", "?": ".", ".": r"\."}
-    return "".join(parts.get(letter, letter) for letter in name)
+def _several(top: Section, name: str) -> Sequence[Mapping[str, Any]]:
+    """The sections of this name: [name] or every [[name]]. Raises ConfigError."""
+    value = top.value(name, {})
+    sections = value if isinstance(value, list) else [value]
+    if not sections or not all(isinstance(one, Mapping) for one in sections):
+        raise ConfigError(f"{name}={value!r:.100}: a section [{name}], or several [[{name}]], is wanted")
+    return sections
 
 
 def _transform(given: Section) -> Transform:
-    made = Transform(*(given.text(name) for name in ("arrow", "arrow_schema", "sql", "python")))
+    names = given.names("deduplicate_by")
+    made = Transform(
+        given.text("arrow"),
+        given.text("arrow_schema"),
+        given.text("sql"),
+        given.text("python"),
+        deduplicate_by=names,
+        watermark=given.text("watermark"),
+        time=given.text("time") or ("timestamp" if names else ""),
+    )
     for name, value in (("arrow", made.arrow), ("python", made.python)):
         if value.count(":") != (1 if value else 0):
             raise ConfigError(f"[transform] {name}={value!r}: module:function is wanted")
@@ -270,29 +326,4 @@ def _window(given: Section) -> Window:
     )
     if not made.duration or not made.aggregates:
         raise ConfigError('[window] needs a duration ("1 minute") and aggregates (["count(*) as events"])')
-    if made.emit is Emit.CLOSED and not made.watermark:
-        raise ConfigError('[window] emit=closed needs a watermark ("10 minutes"): it says when one is closed')
     return made
-
-
-def _sink(given: Section) -> SinkForm:
-    return SinkForm(
-        choice(SinkFormat, given.text("format"), "[sink] format"),
-        given.text("path"),
-        given.names("partition_by"),
-        given.number("compact_after", COMPACT_AFTER),
-        texts(given.section("options").others()),
-    )
-
-
-def _dead_letters(given: Section, sink: SinkForm) -> SinkForm:
-    path, topic = given.text("path"), given.text("topic")
-    if bool(path) == bool(topic):
-        raise ConfigError("[dead_letters] needs a path or a topic, one of them")
-    options = texts(given.section("options").others())
-    if topic:
-        return SinkForm(SinkFormat.TOPIC, options={"topic": topic, **options})
-    if options:
-        raise ConfigError("[dead_letters] options are for a topic: leave them out")
-    kind = sink.format if sink.format in TABLES else SinkFormat.PARQUET
-    return SinkForm(kind, path, compact_after=sink.compact_after)

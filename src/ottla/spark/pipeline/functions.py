@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType, _parse_dataty
 
 from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.decoding import RAW, RAW_KEY, REASON
+from ottla.spark.session import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -60,7 +61,9 @@ def with_arrow(rows: DataFrame, name: str, schema: str, *, keeps_refused: bool) 
 def _mapped(
     rows: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Like rows.mapInArrow(run, schema), which demands pandas without using it."""
+    """Like rows.mapInArrow(run, schema), which demands pandas without using it. Spark Connect has pandas."""
+    if is_remote(rows.sparkSession):
+        return rows.mapInArrow(run, schema)
     from pyspark.sql.classic.dataframe import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType

@@ -10,7 +10,8 @@ from ottla.admin import Admin
 from ottla.model.errors import Unsupported
 from ottla.spark.exactly_once.decision_log import client_settings
 from ottla.spark.options import KAFKA, SINK_OPTIONS, parse_options
-from ottla.spark.pipeline.form import PipelineForm, SinkForm, SinkFormat
+from ottla.spark.pipeline.form import PipelineForm
+from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ def guaranteed(form: PipelineForm) -> PipelineForm:
     Asks the brokers. Raises what connections raise, and ConfigError.
     """
     letters = form.dead_letters and _guaranteed(form.dead_letters, form.source)
-    return replace(form, sink=_guaranteed(form.sink, form.source), dead_letters=letters)
+    sinks = tuple(_guaranteed(sink, form.source) for sink in form.sinks)
+    return replace(form, sinks=sinks, dead_letters=letters)
 
 
 def _guaranteed(sink: SinkForm, source: Mapping[str, str]) -> SinkForm:

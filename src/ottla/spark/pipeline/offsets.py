@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.cluster import SparkCluster
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets
-from ottla.spark.pipeline.spans import Spans, begins, ends, spans_between
-from ottla.spark.pipeline.state import PipelineState, shown_offsets
+from ottla.spark.pipeline.spans import Spans, begins, ends, spans_between, united
+from ottla.spark.pipeline.state import PipelineState, merged, shown_offsets
 from ottla.spark.source_options import Mode, SourceOptions, source_options
 from ottla.spark.stream_planner import starting_offsets
 
@@ -73,16 +73,26 @@ def _opened_cluster(
         group.close()
 
 
-def of_range(source: Mapping[str, str], bounds: Mapping[str, str]) -> Spans:
+def of_range(sources: Sequence[Mapping[str, str]], bounds: Mapping[str, str]) -> Spans:
     """The offsets that a run over a range reads."""
+    check_apart(sources)
+    return united(_of_range(source, bounds) for source in sources)
+
+
+def _of_range(source: Mapping[str, str], bounds: Mapping[str, str]) -> Spans:
     options = source_options(bounded(source, bounds), Mode.BATCH)
     with _opened_cluster(options) as (cluster, group, partitions):
         begin = starting_offsets(options, cluster, group, partitions)
         return spans_between(begin, cluster.resolve("endingOffsets", options.ending, partitions))
 
 
-def of_stream(source: Mapping[str, str], state: PipelineState | None) -> list[Reach]:
+def of_stream(sources: Sequence[Mapping[str, str]], state: PipelineState | None) -> list[Reach]:
     """The offsets that a stream would read up to now, with empty ranges."""
+    check_apart(sources)
+    return [reach for source in sources for reach in _of_stream(source, state)]
+
+
+def _of_stream(source: Mapping[str, str], state: PipelineState | None) -> list[Reach]:
     options = source_options(source, Mode.STREAM)
     done = state.committed() if state is not None else None
     with _opened_cluster(options) as (cluster, group, partitions):
@@ -95,23 +105,53 @@ def of_stream(source: Mapping[str, str], state: PipelineState | None) -> list[Re
     ]
 
 
-def pinned(source: Mapping[str, str], state: PipelineState) -> dict[str, str]:
-    """The source with its start as offsets, which the checkpoint keeps: a first batch that is repeated, and
-    a second query, begin at the same records. Partitions that came since begin at their first record."""
+def pinned(sources: Sequence[Mapping[str, str]], state: PipelineState) -> list[dict[str, str]]:
+    """The sources with their start as offsets, which the checkpoint keeps.
+
+    So a first batch that is repeated, and a second query, begin at the same records. Partitions that came
+    since begin at their first record.
+    """
+    check_apart(sources)
     if state.committed() is not None:
-        return dict(source)
-    kept = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
-    stored = state.start() or _begins(source)
+        return [dict(source) for source in sources]
+    stored = state.start() or {where: first for source in sources for where, first in _begins(source).items()}
     if not stored:
-        return dict(source)  # a pattern that matches nothing yet
+        return [dict(source) for source in sources]  # a pattern that matches nothing yet
     stored = state.pin_start(stored)
+    return [_beginning(source, stored) for source in sources]
+
+
+def _beginning(source: Mapping[str, str], stored: Offsets) -> dict[str, str]:
+    kept = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
     earliest = _begins({**kept, "startingOffsets": "earliest"})
+    if not earliest:
+        return dict(source)
     chosen = {where: stored.get(where, first) for where, first in earliest.items()}
     return {**kept, "startingOffsets": shown_offsets(chosen)}
 
 
+def topics_of(source: Mapping[str, str]) -> set[str]:
+    """The topics that a source reads now. Raises ConfigError if one that it names does not exist."""
+    with _opened_cluster(source_options(source, Mode.STREAM)) as (_, _, partitions):
+        return {partition.topic for partition in partitions}
+
+
+def check_apart(sources: Sequence[Mapping[str, str]]) -> None:
+    """Raise ConfigError if two sources read the same topic."""
+    if len(sources) > 1:
+        merged(dict.fromkeys(topics_of(source), source) for source in sources)
+
+
+def shares(sources: Sequence[Mapping[str, str]], spans: Spans) -> list[Spans]:
+    """What of the spans is read by each source."""
+    if len(sources) == 1:
+        return [spans]
+    by_source = [topics_of(source) for source in sources]
+    return [{where: many for where, many in spans.items() if where.topic in topics} for topics in by_source]
+
+
 def _begins(source: Mapping[str, str]) -> Offsets:
-    return {reach.topic_partition: reach.start for reach in of_stream(source, None)}
+    return {reach.topic_partition: reach.start for reach in _of_stream(source, None)}
 
 
 def silent(source: Mapping[str, str]) -> dict[str, str]:
@@ -122,15 +162,23 @@ def silent(source: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def latest_of(source: Mapping[str, str], partitions: Iterable[TopicAndPartition]) -> Offsets:
+def latest_of(sources: Sequence[Mapping[str, str]], partitions: Iterable[TopicAndPartition]) -> Offsets:
     """The current ends of the logs, without partitions that no longer exist."""
-    options = source_options(source, Mode.STREAM)
-    with _opened_cluster(options) as (cluster, _, there):
-        return cluster.latest(there.intersection(partitions))
+    wanted, latest = set(partitions), Offsets()
+    for source in sources:
+        with _opened_cluster(source_options(source, Mode.STREAM)) as (cluster, _, there):
+            latest |= cluster.latest(there & wanted)
+    return latest
 
 
-def check_still_there(source: Mapping[str, str], wanted: Spans, recorded: Spans) -> None:
+def check_still_there(sources: Sequence[Mapping[str, str]], wanted: Spans, recorded: Spans) -> None:
     """Raise ConfigError if the widened range contains records that the log no longer has."""
+    if wanted != recorded:
+        for source, share in zip(sources, shares(sources, wanted), strict=True):
+            _check_still_there(source, share, recorded)
+
+
+def _check_still_there(source: Mapping[str, str], wanted: Spans, recorded: Spans) -> None:
     widened = {
         topic_partition for topic_partition, spans in wanted.items() if spans != recorded.get(topic_partition)
     }

@@ -12,45 +12,38 @@ same table.
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ottla.model.errors import ConfigError
-from ottla.spark.landing import land, land_stream
+from ottla.spark.landing import land
 from ottla.spark.landing_files import landed
 from ottla.spark.locations import location
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.aggregates import Times
 from ottla.spark.pipeline.checks import Analysed, analysed, check_sinks, problems
-from ottla.spark.pipeline.decoding import with_schema
-from ottla.spark.pipeline.delta import records_predicate
-from ottla.spark.pipeline.form import Emit, PipelineForm, SinkFormat
-from ottla.spark.pipeline.guarantee import guaranteed, topic_options
+from ottla.spark.pipeline.decoding import with_schemas
+from ottla.spark.pipeline.form import PipelineForm
+from ottla.spark.pipeline.guarantee import guaranteed
 from ottla.spark.pipeline.ranges import ending, starting
+from ottla.spark.pipeline.reading import ranges
 from ottla.spark.pipeline.run import PipelineRun, Recorder
-from ottla.spark.pipeline.sinks import RowSink, as_records, letter_sink, row_sink, totals_sink
+from ottla.spark.pipeline.sink_form import SinkFormat
+from ottla.spark.pipeline.sinks import RowSink, letter_sink, row_sinks, totals_sink
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.state import PipelineState
 from ottla.spark.pipeline.status import PipelineStatus, status_of
-from ottla.spark.pipeline.steps import rows_of
-from ottla.spark.pipeline.tables import TableBatch
+from ottla.spark.pipeline.steps import rows_of, written
+from ottla.spark.pipeline.stream import PipelineStream, Trigger
 from ottla.spark.pipeline.units import Unit, extended
-from ottla.spark.pipeline.windows import aggregated, keys_of, with_date, within
+from ottla.spark.pipeline.windows import aggregated, with_date, within
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-
-REFUSED = "refused"
-Trigger = Mapping[str, object]
-Write = Callable[["DataFrame", int], None]
 
 
 class Pipeline:
@@ -94,9 +87,9 @@ class Pipeline:
     ) -> list[offsets.Reach]:
         """The offsets that a run would read now. Needs no Spark."""
         if is_online:
-            return offsets.of_stream(self.form.source, self.state(checkpoint))
+            return offsets.of_stream(self.form.source_options, self.state(checkpoint))
         bounds = {**(starting(start, "start") if start else {}), **(ending(end, "end") if end else {})}
-        spans = offsets.of_range(self.form.source, bounds)
+        spans = offsets.of_range(self.form.source_options, bounds)
         return [
             offsets.Reach(topic_partition, first, last) for topic_partition, ((first, last),) in spans.items()
         ]
@@ -109,7 +102,7 @@ class Pipeline:
         self, spark: SparkSession, checkpoint: str | Path | None = None, *, sample: int = 0
     ) -> Analysed:
         """What Spark says about every step, before anything runs; and `sample` rows of real data."""
-        spans = offsets.of_range(self.form.source, {}) if sample else {}
+        spans = offsets.of_range(self.form.source_options, {}) if sample else {}
         return analysed(self.form, spark, self.state(checkpoint), spans, sample)
 
     def status(self, checkpoint: str | Path | None = None) -> PipelineStatus:
@@ -117,7 +110,7 @@ class Pipeline:
         state = self.state(checkpoint)
         if state is None:
             raise ConfigError("which checkpoint? Give one")
-        return status_of(state, self.form.source)
+        return status_of(state, self.form.source_options)
 
     # --- online
 
@@ -129,7 +122,7 @@ class Pipeline:
         if state is None:
             raise ConfigError("a stream needs a checkpoint, the directory that it goes on from: give one")
         check_sinks(self.form)
-        stream = _Stream(guaranteed(self.form), spark, state, trigger)
+        stream = PipelineStream(guaranteed(self.form), spark, state, trigger)
         recorder = Recorder(stream.name, state)
         spark.streams.addListener(recorder)
         try:
@@ -158,30 +151,33 @@ class Pipeline:
         bounds |= starting(start, "start") if start else {}
         bounds |= ending(end, "end") if end else {}
         check_sinks(form)
+        if bounds and form.keeps_state:
+            raise ConfigError(
+                "joins and deduplicate_by look at records of any time: a range would cut them; run without it"
+            )
         if form.window:
             return self._offline_windows(form, spark, checkpoint, bounds)
-        reach = offsets.of_range(form.source, bounds)
+        reach = offsets.of_range(form.source_options, bounds)
         if not reach:
             log.info("there is nothing to read")
             return reach
         if form.sink.format is SinkFormat.LANDING:
             covered = extended(reach, landed_units(form.sink.path, reach))
-            offsets.check_still_there(form.source, covered, reach)
+            offsets.check_still_there(form.source_options, covered, reach)
             land(spark, {**offsets.exactly(form.source, covered), **form.sink.options}, form.sink.path)
             return covered
-        sinks = [row_sink(form.sink, form.source)]
-        sinks += [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
-        covered = covered_by(sinks, reach)
-        offsets.check_still_there(form.source, covered, reach)
-        decode = with_schema(form, spark, self.state(checkpoint))
-        rows = rows_of(form, self._records(spark, covered), decode)
-        for sink, part in zip(sinks, rows, strict=False):
-            if part is not None:
-                sink.replace(part, covered, is_all=not bounds)
+        sinks = row_sinks(form)
+        letters = [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
+        covered = covered_by([*sinks, *letters], reach)
+        offsets.check_still_there(form.source_options, covered, reach)
+        decodes = with_schemas(form, spark, self.state(checkpoint))
+        rows, bad = rows_of(form, ranges(spark, form.source_options, covered), decodes)
+        for sink, form_of_sink in zip(sinks, form.sinks, strict=True):
+            sink.replace(written(rows, form_of_sink), covered, is_all=not bounds)
+        for sink in letters:
+            if bad is not None:
+                sink.replace(bad, covered, is_all=not bounds)
         return covered
-
-    def _records(self, spark: SparkSession, spans: Spans) -> DataFrame:
-        return spark.read.format("ottla").options(**offsets.exactly(self.form.source, spans)).load()
 
     def _offline_windows(
         self,
@@ -193,21 +189,23 @@ class Pipeline:
         assert form.window is not None
         times = times_of(bounds)
         # Rows of a window may come long after its end: only the beginning of what is read is bounded.
-        reach = offsets.of_range(form.source, {k: v for k, v in bounds.items() if not k.startswith("ending")})
+        begin = {k: v for k, v in bounds.items() if not k.startswith("ending")}
+        reach = offsets.of_range(form.source_options, begin)
         if not reach:
             log.info("there is nothing to read")
             return reach
-        decode = with_schema(form, spark, self.state(checkpoint))
-        good, _ = rows_of(form, self._records(spark, reach), decode)
-        rows = within(with_date(aggregated(good, form.window), form.sink.partition_by), times)
-        totals_sink(form.sink, form.source, form.window).replace(rows, times)
+        decodes = with_schemas(form, spark, self.state(checkpoint))
+        good, _ = rows_of(form, ranges(spark, form.source_options, reach), decodes)
+        totals = within(aggregated(good, form.window), times)
+        for which, sink in enumerate(form.sinks):
+            totals_sink(form, which).replace(with_date(totals, sink.partition_by), times)
         if form.dead_letters:
-            sink = letter_sink(form.dead_letters, form.source)
-            covered = covered_by([sink], reach)
-            offsets.check_still_there(form.source, covered, reach)
-            _, bad = rows_of(form, self._records(spark, covered), decode)
+            letters = letter_sink(form.dead_letters, form.source)
+            covered = covered_by([letters], reach)
+            offsets.check_still_there(form.source_options, covered, reach)
+            _, bad = rows_of(form, ranges(spark, form.source_options, covered), decodes)
             if bad is not None:
-                sink.replace(bad, covered, is_all=times.is_all)
+                letters.replace(bad, covered, is_all=times.is_all)
         return reach
 
 
@@ -242,119 +240,3 @@ def times_of(bounds: Mapping[str, str]) -> Times:
         for name in ("startingTimestamp", "endingTimestamp")
     ]
     return Times(*moments)
-
-
-def only(rows: DataFrame, wanted: Spans) -> DataFrame:
-    """Only the rows of these records."""
-    return rows.where(records_predicate(wanted))
-
-
-class _Stream:
-    """Starts the queries of a pipeline."""
-
-    def __init__(
-        self, form: PipelineForm, spark: SparkSession, state: PipelineState, trigger: Trigger | None
-    ) -> None:
-        self.name = f"ottla-{uuid.uuid4().hex}"
-        self.busy = threading.Lock()
-        self._form = form
-        self._spark = spark
-        self._state = state
-        self._trigger = trigger
-        self._decode = with_schema(form, spark, state)
-
-    def start(self) -> list[StreamingQuery]:
-        form = self._form
-        if form.sink.format is SinkFormat.LANDING:
-            options = {**form.source, **form.sink.options}
-            query = land_stream(
-                self._spark,
-                options,
-                form.sink.path,
-                self._state.url,
-                trigger=self._trigger,
-                name=self.name,
-                compact_after=form.sink.compact_after,
-            )
-            return [query]
-        source = offsets.pinned(form.source, self._state)
-        if form.window is None and form.sink.format is not SinkFormat.TOPIC:
-            return [self._started(self._records(source), self._write_rows, self._state)]
-        # The stream itself is transformed, so what it refuses needs a query of its own.
-        state = PipelineState(f"{self._state.url}/{REFUSED}")
-        rows, _ = rows_of(form, self._records(source), self._decode)
-        queries = [self._totals(rows) if form.window else self._sent(rows)]
-        _, bad = rows_of(form, self._records(offsets.silent(source)), self._decode)
-        if bad is not None:
-            queries.append(
-                self._started(bad, lambda rows, number: self._keep_bad(rows, number, state), state)
-            )
-        return queries
-
-    def _records(self, source: Mapping[str, str]) -> DataFrame:
-        return self._spark.readStream.format("ottla").options(**source).load()
-
-    def _write_rows(self, records: DataFrame, number: int) -> None:
-        form, batch = self._form, self._batch(self._state, number)
-        if form.dead_letters:
-            records.persist()
-        try:
-            sinks = [row_sink(form.sink, form.source)]
-            sinks += [letter_sink(form.dead_letters, form.source)] if form.dead_letters else []
-            whole = rows_of(form, records, self._decode)
-            for which, sink in enumerate(sinks):
-                missing = sink.missing(batch)
-                is_whole = missing == batch.spans
-                parts = whole if is_whole else rows_of(form, only(records, missing), self._decode)
-                rows = parts[which]
-                if missing and rows is not None:
-                    sink.append(rows, replace(batch, spans=missing))
-        finally:
-            records.unpersist()
-
-    def _keep_bad(self, rows: DataFrame, number: int, state: PipelineState) -> None:
-        assert self._form.dead_letters
-        sink = letter_sink(self._form.dead_letters, self._form.source)
-        batch = self._batch(state, number)
-        missing = sink.missing(batch)
-        if missing:
-            sink.append(only(rows, missing), replace(batch, spans=missing))
-
-    def _totals(self, rows: DataFrame) -> StreamingQuery:
-        form, window = self._form, self._form.window
-        assert window is not None
-        totals = with_date(aggregated(rows, window), form.sink.partition_by)
-        mode = "update" if window.emit is Emit.UPDATES else "append"
-        if form.sink.format is SinkFormat.TOPIC:
-            totals = as_records(totals, keys_of(window))
-        sink = totals_sink(form.sink, form.source, window)
-
-        def write(changed: DataFrame, number: int) -> None:
-            sink.merge(changed, self._batch(self._state, number))
-
-        return self._started(totals, write, self._state, mode)
-
-    def _sent(self, rows: DataFrame) -> StreamingQuery:
-        writer = as_records(rows).writeStream.format("ottla").queryName(self.name)
-        writer = writer.options(**topic_options(self._form.sink, self._form.source))
-        return self._triggered(writer, self._state)
-
-    def _started(
-        self, rows: DataFrame, write: Write, state: PipelineState, mode: str = "append"
-    ) -> StreamingQuery:
-        def guarded(batch: DataFrame, number: int) -> None:
-            with self.busy:
-                write(batch, number)
-
-        writer = rows.writeStream.foreachBatch(guarded).outputMode(mode)
-        return self._triggered(writer.queryName(self.name) if state is self._state else writer, state)
-
-    def _triggered(self, writer: Any, state: PipelineState) -> StreamingQuery:
-        if self._trigger is not None:
-            writer = writer.trigger(**self._trigger)
-        query: StreamingQuery = writer.option("checkpointLocation", state.url).start()
-        return query
-
-    @staticmethod
-    def _batch(state: PipelineState, number: int) -> TableBatch:
-        return TableBatch(state.query_id(), number, state.spans(number))

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ottla.spark.offset_json import SparkOffset, from_spark, to_spark
-from ottla.spark.pipeline.state import BatchDone, PipelineState, records_between, seconds_behind
+from ottla.spark.pipeline.state import BatchDone, PipelineState, merged, records_between, seconds_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +64,7 @@ class Recorder(StreamingQueryListener):
 
 def batch_done(progress: dict[str, Any], start: SparkOffset) -> BatchDone | None:
     """The batch in a query's progress; None if it had no records. The first batch begins at `start`."""
-    source = progress["sources"][0]
-    begin, end = (_offsets(source.get(name)) for name in ("startOffset", "endOffset"))
+    begin, end, latest = (offsets_in(progress, name) for name in ("startOffset", "endOffset", "latestOffset"))
     records = records_between(begin or start, end)
     if not records:
         return None
@@ -74,13 +73,15 @@ def batch_done(progress: dict[str, Any], start: SparkOffset) -> BatchDone | None
         at=progress["timestamp"],
         records=records,
         seconds=progress.get("durationMs", {}).get("triggerExecution", 0) / 1000,
-        latest=_offsets(source.get("latestOffset")),
+        latest=latest,
     )
 
 
-def _offsets(offset: Any) -> dict[str, Any]:
-    value = json.loads(offset) if isinstance(offset, str) else offset
-    return value if isinstance(value, dict) else {}
+def offsets_in(progress: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The offsets of all sources in a query's progress: its startOffset, endOffset or latestOffset."""
+    offsets = [source.get(name) for source in progress["sources"]]
+    values = [json.loads(offset) if isinstance(offset, str) else offset for offset in offsets]
+    return merged(value for value in values if isinstance(value, dict))
 
 
 class RunProgress(NamedTuple):
@@ -131,7 +132,7 @@ class PipelineRun:
                 continue
             seen.append(done)
             if done.batch > after:
-                end = _offsets(report["sources"][0].get("endOffset"))
+                end = offsets_in(report, "endOffset")
                 behind = seconds_behind(seen, from_spark(end), datetime.now(UTC))
                 lag = records_between(end, done.latest)
                 reports.append(RunProgress(done.batch, done.records, lag, done.seconds, behind))

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from ottla.spark.pipeline.aggregates import Times, TotalsTable
 from ottla.spark.pipeline.delta import DeltaLakeTable
-from ottla.spark.pipeline.form import SinkForm, SinkFormat, Window
+from ottla.spark.pipeline.form import PipelineForm, Window
 from ottla.spark.pipeline.guarantee import named, topic_options
+from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.tables import ParquetTable, TableBatch
 from ottla.spark.pipeline.windows import keys_of
@@ -61,14 +62,13 @@ class _Forgetful:
 class TopicSink(_Forgetful):
     """A topic. A batch that is repeated is recognised, if the options say how (`guarantee`)."""
 
-    KIND = "rows"
-
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], kind: str = "rows") -> None:
         self._options = dict(options)
+        self._kind = kind
 
     def append(self, rows: DataFrame, batch: TableBatch) -> None:
         """Send the rows of a batch."""
-        self._send(rows, named(self._options, f"{batch.query_id}-{self.KIND}", batch.number))
+        self._send(rows, named(self._options, f"{batch.query_id}-{self._kind}", batch.number))
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
         """Send the rows again: a topic keeps the old ones."""
@@ -81,8 +81,6 @@ class TopicSink(_Forgetful):
 class LetterSink(TopicSink):
     """A topic of refused records."""
 
-    KIND = "letters"
-
     def _send(self, rows: DataFrame, options: Mapping[str, str]) -> None:
         super()._send(as_letters(rows), options)
 
@@ -92,7 +90,12 @@ class ConsoleSink(_Forgetful):
 
     def append(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002
         """Print some rows."""
-        rows.show(truncate=False)
+        rows.persist()
+        try:
+            compute(rows)
+            rows.show(truncate=False)
+        finally:
+            rows.unpersist()
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:  # noqa: ARG002
         """Print some rows."""
@@ -144,29 +147,45 @@ class SentTotals:
         self._sink.replace(rows, {}, is_all=True)
 
 
-def row_sink(sink: SinkForm, source: Mapping[str, str]) -> RowSink:
-    """The sink for rows that never change."""
-    if sink.format is SinkFormat.PARQUET:
-        return ParquetTable(sink)
-    if sink.format is SinkFormat.DELTA:
-        return DeltaLakeTable(sink)
-    return ConsoleSink() if sink.format is SinkFormat.CONSOLE else TopicSink(topic_options(sink, source))
+def row_sinks(form: PipelineForm) -> list[RowSink]:
+    """The sinks for rows that never change. Each knows its own batches."""
+    return [_row_sink(form, which) for which in range(len(form.sinks))]
+
+
+def _row_sink(form: PipelineForm, which: int) -> RowSink:
+    sink = form.sinks[which]
+    if sink.format is SinkFormat.CONSOLE:
+        return ConsoleSink()
+    if sink.format is SinkFormat.TOPIC:
+        return TopicSink(topic_options(sink, form.source), f"rows-{which}" if which else "rows")
+    return _table(sink)
+
+
+def _table(sink: SinkForm) -> RowSink:
+    return DeltaLakeTable(sink) if sink.format is SinkFormat.DELTA else ParquetTable(sink)
 
 
 def letter_sink(sink: SinkForm, source: Mapping[str, str]) -> RowSink:
     """The sink for refused records."""
     if sink.format is SinkFormat.TOPIC:
-        return LetterSink(topic_options(sink, source))
-    return row_sink(sink, source)
+        return LetterSink(topic_options(sink, source), "letters")
+    return _table(sink)
 
 
-def totals_sink(sink: SinkForm, source: Mapping[str, str], window: Window) -> TotalsSink:
-    """The sink for window totals."""
+def totals_sink(form: PipelineForm, which: int) -> TotalsSink:
+    """One of the sinks, for window totals."""
+    sink, window = form.sinks[which], form.window
+    assert window is not None
     if sink.format is SinkFormat.PARQUET:
         return ParquetTotals(sink, window)
     return (
-        DeltaTotals(sink, window) if sink.format is SinkFormat.DELTA else SentTotals(row_sink(sink, source))
+        DeltaTotals(sink, window) if sink.format is SinkFormat.DELTA else SentTotals(_row_sink(form, which))
     )
+
+
+def compute(rows: DataFrame) -> None:
+    """Compute all rows of a batch: a stream that keeps state wants that, whatever is written of them."""
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def as_letters(rows: DataFrame) -> DataFrame:

@@ -4,7 +4,7 @@
     CHECKPOINT/offsets/17               Spark's: where batch 17 ends; written before it runs
     CHECKPOINT/commits/17               Spark's: batch 17 is done
     CHECKPOINT/ottla/start.json         where the stream began
-    CHECKPOINT/ottla/schema             of JSON values, if it was inferred
+    CHECKPOINT/ottla/schema             of JSON values, if it was inferred; of several sources: schema-NAME
     CHECKPOINT/ottla/progress.json      the last batches
     CHECKPOINT/refused                  a checkpoint of its own: dead letters beside windows
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +23,13 @@ from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.spark.locations import location
-from ottla.spark.offset_json import Offsets, from_spark, start_in, to_spark
+from ottla.spark.offset_json import START, Offsets, from_spark, start_in, to_spark
+from ottla.spark.pipeline.source_form import VIEW
 from ottla.spark.pipeline.spans import Spans, spans_between
 
 KEPT_BATCHES = 100
 _OWN, _PROGRESS = "ottla", "progress.json"
+NO_OFFSET = "-"  # Spark's, for a source that has nothing yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class PipelineState:
         self._where = location(checkpoint)
         self.url = self._where.url
 
+    def __reduce__(self) -> tuple[type[PipelineState], tuple[str]]:
+        """By its location: Spark Connect pickles what batches need."""
+        return PipelineState, (self.url,)
+
     # --- Spark's files
 
     def query_id(self) -> str:
@@ -90,22 +96,25 @@ class PipelineState:
     def _end_of(self, batch: int) -> dict[str, Any]:
         path = f"offsets/{batch}"
         try:
-            # A version, Spark's own settings, and a line for each source: there is one.
-            return dict(json.loads((self._text(path) or "").splitlines()[2]))
-        except (ValueError, IndexError) as error:
+            # A version, Spark's own settings, and a line for each source; no two have a topic in common.
+            of_sources = (self._text(path) or "").splitlines()[2:]
+            if not of_sources:
+                raise ValueError("it has no offsets")
+            return merged(json.loads(line) for line in of_sources if line != NO_OFFSET)
+        except ValueError as error:
             raise ConfigError(
                 f"{self.url}/{path} cannot be read: {error}; Spark keeps a query's offsets there"
             ) from None
 
     # --- ours
 
-    def schema(self) -> str | None:
-        """The stored schema."""
-        return self._stored("schema")
+    def schema(self, source: str = VIEW) -> str | None:
+        """The stored schema of a source's values."""
+        return self._stored(_schema_file(source))
 
-    def pin_schema(self, schema: str) -> str:
+    def pin_schema(self, schema: str, source: str = VIEW) -> str:
         """Store a schema, unless there is one. Returns the stored schema."""
-        return self._pinned("schema", schema)
+        return self._pinned(_schema_file(source), schema)
 
     def start(self) -> Offsets:
         """Where the stream began; empty if that is not stored."""
@@ -142,6 +151,23 @@ class PipelineState:
         kept = deque((batch for batch in self.batches() if batch.batch < done.batch), KEPT_BATCHES - 1)
         text = json.dumps([asdict(progress) for progress in (*kept, done)])
         self._where.put(f"{_OWN}/{_PROGRESS}", text.encode())
+
+
+def _schema_file(source: str) -> str:
+    return "schema" if source == VIEW else f"schema-{source}"
+
+
+def merged(offsets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The offsets of several sources as one. Raises ConfigError if two of them read the same topic."""
+    made: dict[str, Any] = {}
+    for one in offsets:
+        if double := made.keys() & one.keys() - {START}:
+            raise ConfigError(
+                f"[[source]]: two sources read topic {sorted(double)[0]!r}; records are known by topic,"
+                " partition and offset, so a topic belongs to one source: SQL may read it twice"
+            )
+        made |= one
+    return made
 
 
 def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -36,10 +36,10 @@ class PipelineStatus(NamedTuple):
         return sum(partition.lag or 0 for partition in self.partitions)
 
 
-def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> PipelineStatus:
+def status_of(state: PipelineState, sources: Sequence[Mapping[str, str]] = ()) -> PipelineStatus:
     """The status of a checkpoint.
 
-    With a source, brokers are asked for the ends of the logs; else they are as of the last batch. Raises
+    With sources, brokers are asked for the ends of the logs; else they are as of the last batch. Raises
     ConfigError if no batch is done yet.
     """
     done = state.committed()
@@ -47,8 +47,8 @@ def status_of(state: PipelineState, source: Mapping[str, str] | None = None) -> 
         raise ConfigError(f"{state.url}: no batch is done yet")
     batches = state.batches()
     latest: Offsets = from_spark(batches[-1].latest) if batches else {}
-    if source is not None:
-        latest = latest_of(source, done.offsets)
+    if sources:
+        latest = latest_of(sources, done.offsets)
     rows = [
         PartitionStatus(
             topic_partition.topic,

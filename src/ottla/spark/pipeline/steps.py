@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.spark.pipeline.decode_form import Decode
 from ottla.spark.pipeline.decoding import can_be_refused, decoded, explained
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded, split, with_arrow
+from ottla.spark.pipeline.repeats import without_repeats
+from ottla.spark.pipeline.sink_form import SinkForm
+from ottla.spark.pipeline.source_form import VIEW
 from ottla.spark.pipeline.windows import aggregated, with_date
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-VIEW = "records"
 
 
 class Step(NamedTuple):
@@ -25,39 +26,60 @@ class Step(NamedTuple):
     refused: DataFrame | None = None
 
 
-def steps_of(form: PipelineForm, records: DataFrame, decode: Decode) -> Iterator[Step]:
-    """Each step of the pipeline, up to the rows that windows count or that are written."""
-    keeps = can_be_refused(form)
+def steps_of(form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]) -> Iterator[Step]:
+    """Each step of the pipeline, up to the rows that windows count or that are written.
+
+    `records` and `decodes` are those of each source.
+    """
     transform = form.transform
-    rows = decoded(records, decode, keeps_refused=keeps)
-    reason = explained(decode)
-    if transform.arrow:
-        yield Step("decode", *split(rows, reason, keeps_refused=keeps))
-        rows = with_arrow(rows, transform.arrow, transform.arrow_schema, keeps_refused=keeps)
-    good, refused = split(rows, reason, keeps_refused=keeps)
-    yield Step("arrow" if transform.arrow else "decode", good, refused)
+    refused: DataFrame | None = None
+    for source, rows, decode in zip(form.sources, records, decodes, strict=True):
+        name = "" if source.name == VIEW else f" {source.name}"
+        keeps = can_be_refused(form)
+        marked, reason = decoded(rows, decode, keeps_refused=keeps), explained(decode)
+        if transform.arrow:
+            yield Step(f"decode{name}", *split(marked, reason, keeps_refused=keeps))
+            marked = with_arrow(marked, transform.arrow, transform.arrow_schema, keeps_refused=keeps)
+        good, bad = split(marked, reason, keeps_refused=keeps)
+        refused = bad if refused is None or bad is None else refused.unionByName(bad)
+        if source.watermark:
+            good = good.withWatermark("timestamp", source.watermark)
+        good.createOrReplaceTempView(source.name)
+        yield Step(f"{'arrow' if transform.arrow else 'decode'}{name}", good, refused)
     if transform.sql:
-        good.createOrReplaceTempView(VIEW)
         good = good.sparkSession.sql(transform.sql)
         yield Step("sql", good, refused)
     if transform.python:
         good = loaded(transform.python)(good)
         yield Step("python", good, refused)
+    if transform.deduplicate_by:
+        yield Step("once", without_repeats(good, transform), refused)
 
 
-def rows_of(form: PipelineForm, records: DataFrame, decode: Decode) -> tuple[DataFrame, DataFrame | None]:
+def rows_of(
+    form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
+) -> tuple[DataFrame, DataFrame | None]:
     """Process records, of a stream or a range: the rows, and the refused records."""
-    *_, last = steps_of(form, records, decode)
-    return (last.rows if form.window else with_date(last.rows, form.sink.partition_by)), last.refused
+    *_, last = steps_of(form, records, decodes)
+    return last.rows, last.refused
 
 
-def all_steps(form: PipelineForm, records: DataFrame, decode: Decode) -> Iterator[Step]:
-    """The same, with windows and the columns that the sink gets."""
-    last: Step | None = None
-    for last in steps_of(form, records, decode):
-        yield last
-    assert last is not None
+def written(rows: DataFrame, sink: SinkForm) -> DataFrame:
+    """What a sink gets of the rows."""
+    if sink.sql:
+        rows.createOrReplaceTempView(VIEW)
+        rows = rows.sparkSession.sql(sink.sql)
+    return with_date(rows, sink.partition_by)
+
+
+def all_steps(form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]) -> Iterator[Step]:
+    """The same, with windows and the columns that sinks get."""
+    *_, last = found = list(steps_of(form, records, decodes))
+    yield from found
     if form.window:
         yield Step("window", with_date(aggregated(last.rows, form.window), form.sink.partition_by))
-    elif form.sink.partition_by:
-        yield Step("write", with_date(last.rows, form.sink.partition_by))
+        return
+    for number, sink in enumerate(form.sinks, 1):
+        if sink.partition_by or sink.sql:
+            name = "write" if len(form.sinks) == 1 else f"write {number}"
+            yield Step(name, written(last.rows, sink))

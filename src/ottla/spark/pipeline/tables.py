@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
 from ottla.spark.locations import Directory, location
-from ottla.spark.pipeline.form import SinkForm
+from ottla.spark.pipeline.sink_form import SinkForm
 from ottla.spark.pipeline.spans import Spans, is_overlap, to_json, united
 from ottla.spark.pipeline.table_files import merged, written_by_tasks
 from ottla.spark.pipeline.units import StagedFile, TableUnits, Unit, extended, missing, to_compact
+from ottla.spark.session import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +122,7 @@ class ParquetTable:
             (self._where.url, files, f"{staged}/{number}.parquet", directory)
             for number, (directory, files) in enumerate(by_directory(chosen).items())
         ]
-        files = spark.sparkContext.parallelize(work, len(work)).map(merged).collect() if work else []
+        files = in_tasks(spark, merged, work)
 
         names = {unit.name for unit in chosen}
 

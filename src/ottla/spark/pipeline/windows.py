@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from ottla.model.errors import ConfigError
 from ottla.spark.pipeline.aggregates import WINDOW_END, WINDOW_START, Times
-from ottla.spark.pipeline.form import Window
+from ottla.spark.pipeline.form import Emit, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +34,11 @@ def aggregated(rows: DataFrame, window: Window) -> DataFrame:
         f"window.end as {WINDOW_END}",
         *(f"`{name}`" for name in totals.columns if name != "window"),
     )
+
+
+def output_mode(window: Window | None) -> str:
+    """Spark's output mode of a stream of totals, or of rows."""
+    return "update" if window and window.emit is Emit.UPDATES else "append"
 
 
 def keys_of(window: Window) -> tuple[str, ...]:
