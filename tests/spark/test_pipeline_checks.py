@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, TopicAndPartition
 from ottla.cli.pipeline_status import gauges, summary
@@ -45,6 +53,47 @@ def test_everything_that_needs_no_spark_is_told_at_once(
     ):
         assert words in found
     assert pipeline(broker, topic, tmp_path, checkpoint=str(tmp_path / "state")).problems() == []
+
+
+def test_each_wildcard_and_the_content_of_schemas_are_looked_at(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "order.avsc").write_text('{"type": "recrod"}')
+    source = {"bootstrap": broker.bootstrap, "topics": [f"{topic}*", "retruns-*", "nowhere"]}
+    decode = {"format": "avro", "schema_file": str(tmp_path / "order.avsc")}
+    key = {"format": "protobuf", "schema_file": str(tmp_path / "none.desc"), "message": "M"}
+    wrong = pipeline(broker, topic, tmp_path, source=source, decode={**decode, "key": key}).problems()
+    found = "\n".join(wrong)
+    assert "no topic matches retruns-*, nowhere" in found
+    assert "recrod" in found
+    assert "none.desc: there is no such file" in found
+
+
+def test_what_a_user_may_not_read_or_write_is_told(tmp_path: Path) -> None:
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with EmbeddedBroker(properties=rules) as strict:
+        for name in ("in", "out"):
+            strict.create_topic(name, 1)
+        admin = AdminClient({"bootstrap.servers": strict.bootstrap})
+        seen = [
+            AclBinding(
+                *(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*"),
+                *(AclOperation.DESCRIBE, AclPermissionType.ALLOW),
+            )
+            for name in ("in", "out")
+        ]
+        for done in admin.create_acls(seen).values():
+            done.result()
+        found = pipeline(
+            strict, "in", tmp_path, sink={"format": "topic", "options": {"topic": "out"}}
+        ).problems()
+        assert found == [
+            "[source] this user may not read in",
+            "[sink] this user may not write topic 'out'",
+        ]
 
 
 def test_a_location_that_no_table_can_have_is_refused(

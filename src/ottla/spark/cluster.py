@@ -15,8 +15,9 @@ from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Backoff
 from ottla.model.cluster_view import TopicView
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, OttlaError
+from ottla.model.errors import ConfigError, KafkaError, OttlaError, Unsupported
 from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET
+from ottla.model.permissions import NOT_ASKED, Operation
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.data_loss import Bounds
 from ottla.spark.offset_json import Offsets, shown
@@ -33,6 +34,7 @@ from ottla.spark.positions import (
     check_complete,
 )
 from ottla.wire.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse, LogDirTopic
+from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +109,24 @@ class SparkCluster:
             if view.error == Code.NONE
             for partition in view.partitions
         }
+
+    def forbidden(self, partitions: Collection[TopicAndPartition], operation: Operation) -> set[str]:
+        """The topics with which this user may not do that; none where brokers do not say (before 2.3)."""
+        names = sorted({partition.topic for partition in partitions})
+        if not names:
+            return set()
+        broker = self._metadata.leader(*min(partitions)).node.broker_id
+        request = MetadataRequest(
+            topics=[MetadataTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+        try:
+            answer = self._pool.to(broker).call(request)
+        except Unsupported:
+            return set()
+        told = {topic.name: topic.topic_authorized_operations for topic in answer.topics if topic.name}
+        return {name for name, can in told.items() if can != NOT_ASKED and not can >> operation & 1}
 
     # --- offsets
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
 from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.permissions import Operation
 from ottla.model.property_table import parse_properties
 from ottla.producer.producer_config import PRODUCER_PROPERTIES
 from ottla.spark.causes import cause
@@ -20,8 +21,8 @@ from ottla.spark.cluster import SparkCluster
 from ottla.spark.locations import OWN, Directory, check_promises, location
 from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
-from ottla.spark.pipeline.decode_form import Decode
-from ottla.spark.pipeline.decoding import schemas_now
+from ottla.spark.pipeline.decode_form import Decode, Decoding
+from ottla.spark.pipeline.decoding import decoder_of, schemas_now
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.functions import loaded
 from ottla.spark.pipeline.guarantee import topic_options
@@ -59,6 +60,7 @@ def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
         *(line for source in form.sources for line in _told(partial(_check_topics, source))),
         *_told(lambda: offsets.check_apart(form.source_options)),
         *_told(lambda: _check_files(form)),
+        *(line for decode in _decodes(form) for line in _told(partial(_check_schema, decode))),
         *(line for name in _functions(form) for line in _told(partial(loaded, name))),
         *(line for path in _locations(form, state) for line in _told(partial(check_writable, path))),
         *(line for sink in _topic_sinks(form) for line in _told(partial(_check_exists, form, sink))),
@@ -92,19 +94,37 @@ def _check_topics(source: SourceForm) -> None:
     try:
         found = cluster.partitions(options.subscription)
         cluster.check_all_exist(options.subscription, found)
+        forbidden = cluster.forbidden(found, Operation.READ)
     finally:
         cluster.close()
     if not found:
         raise ConfigError(f"{source.section} no topic matches {source.options.get('subscribePattern', '')}")
+    unmatched = source.unmatched(partition.topic for partition in found)
+    if unmatched:
+        raise ConfigError(f"{source.section} no topic matches {', '.join(unmatched)}")
+    if forbidden:
+        raise ConfigError(f"{source.section} this user may not read {', '.join(sorted(forbidden))}")
 
 
 def _check_files(form: PipelineForm) -> None:
-    for name in (name for source in form.sources for name in source.decode.files()):
+    for name in (name for decode in _decodes(form) for name in decode.files()):
         if not os.access(name, os.R_OK):
             raise ConfigError(f"[decode] schema_file={name}: there is no such file that can be read")
     kinds = {sink.format for sink in (*form.sinks, form.dead_letters) if sink is not None}
     if SinkFormat.DELTA in kinds and find_spec("deltalake") is None:
         raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'")
+
+
+def _decodes(form: PipelineForm) -> list[Decode]:
+    return [one for source in form.sources for one in (source.decode, source.decode.key) if one is not None]
+
+
+def _check_schema(decode: Decode) -> None:
+    """Raise ConfigError if the schema cannot be found or read: of a file, in the form, or of a registry."""
+    if decode.format in {Decoding.AVRO, Decoding.PROTOBUF} and all(
+        os.access(name, os.R_OK) for name in decode.files()
+    ):
+        decoder_of(decode)
 
 
 def _locations(form: PipelineForm, state: PipelineState | None) -> Iterator[str]:
@@ -147,11 +167,14 @@ def _check_exists(form: PipelineForm, sink: SinkForm, *, creates: bool = False) 
     name = given.values["topic"]
     try:
         found = cluster.partitions(Topics((name,)))
+        forbidden = cluster.forbidden(found, Operation.WRITE)
     finally:
         cluster.close()
+    section = "dead_letters" if sink is form.dead_letters else "sink"
     if not found:
-        section = "dead_letters" if sink is form.dead_letters else "sink"
         raise ConfigError(f"[{section}] topic {name!r} does not exist: make it first")
+    if forbidden:
+        raise ConfigError(f"[{section}] this user may not write topic {name!r}")
 
 
 # --- with Spark

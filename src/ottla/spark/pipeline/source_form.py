@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,19 @@ class SourceForm:
     options: Mapping[str, str]
     decode: Decode = field(default_factory=Decode)
     watermark: str = ""
+    topics: tuple[str, ...] = ()
 
     @property
     def section(self) -> str:
         """The section's name in errors."""
         return "[source]" if self.name == VIEW else f"[[source]] {self.name}:"
+
+    def unmatched(self, there: Iterable[str]) -> list[str]:
+        """Its names and wildcards that match none of these topics."""
+        names = list(there)
+        return [
+            topic for topic in self.topics if not any(re.fullmatch(_pattern(topic), name) for name in names)
+        ]
 
 
 def sources_of(given: Sequence[Mapping[str, Any]], decode: Decode) -> tuple[SourceForm, ...]:
@@ -52,7 +60,7 @@ def _source(given: Section, decode: Decode, *, is_only: bool) -> SourceForm:
     own = given.section("decode")
     how = decode_of(own) if given.value("decode", None) is not None else decode
     own.check_all_known()
-    return SourceForm(name, source_options(given), how, given.text("watermark"))
+    return SourceForm(name, source_options(given), how, given.text("watermark"), given.names("topics"))
 
 
 def source_options(given: Section) -> dict[str, str]:
