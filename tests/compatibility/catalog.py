@@ -75,7 +75,7 @@ class Client:
         return converse(self.name, [*command, *arguments], target)
 
 
-def _python(script: str) -> Callable[[], list[str]]:
+def python_client(script: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, str(CLIENTS / script)]
 
 
@@ -83,13 +83,16 @@ def _kcat() -> list[str]:
     return [sys.executable, str(CLIENTS / "kcat_client.py"), kcat()]
 
 
-def _go(program_name: str) -> Callable[[], list[str]]:
+def go_client(program_name: str) -> Callable[[], list[str]]:
     return lambda: [str(go_programs(CLIENTS / "golang") / program_name)]
 
 
-def _node() -> list[str]:
-    modules = npm_package(KAFKAJS) / "node_modules"
-    return ["/usr/bin/env", f"NODE_PATH={modules}", program("node"), str(CLIENTS / "kafkajs_client.js")]
+def node_client(script: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        modules = npm_package(KAFKAJS) / "node_modules"
+        return ["/usr/bin/env", f"NODE_PATH={modules}", program("node"), str(CLIENTS / script)]
+
+    return command
 
 
 def _java(source: str, version: str) -> list[str]:
@@ -99,8 +102,8 @@ def _java(source: str, version: str) -> list[str]:
     return [program("java"), *QUICK_JAVA, "-cp", path]
 
 
-def _java_client(version: str) -> Callable[[], list[str]]:
-    return lambda: [*_java("ClientSteps.java", version), "ClientSteps"]
+def java_program(name: str, version: str) -> Callable[[], list[str]]:
+    return lambda: [*_java(f"{name}.java", version), name]
 
 
 def _java_tools(script: str, version: str) -> Callable[[], list[str]]:
@@ -128,16 +131,16 @@ def _java_major(java: str) -> int:
 
 
 ALL = (
-    Client("confluent-kafka", _python("confluent_client.py")),
+    Client("confluent-kafka", python_client("confluent_client.py")),
     Client("kcat", _kcat),
-    Client("kafka-python", _python("kafka_python_client.py")),
-    Client("aiokafka", _python("aiokafka_client.py")),
-    Client("sarama", _go("sarama")),
-    Client("sarama of 2020", _go("sarama126"), oracle=KAFKA_3),
-    Client("franz-go", _go("franz")),
-    Client("kafkajs", _node),
-    Client("Java client 3.9", _java_client(KAFKA_3)),
-    Client("Java client 4", _java_client(KAFKA_CLIENTS)),
+    Client("kafka-python", python_client("kafka_python_client.py")),
+    Client("aiokafka", python_client("aiokafka_client.py")),
+    Client("sarama", go_client("sarama")),
+    Client("sarama of 2020", go_client("sarama126"), oracle=KAFKA_3),
+    Client("franz-go", go_client("franz")),
+    Client("kafkajs", node_client("kafkajs_client.js")),
+    Client("Java client 3.9", java_program("ClientSteps", KAFKA_3)),
+    Client("Java client 4", java_program("ClientSteps", KAFKA_CLIENTS)),
     Client("command-line tools 3.9", _java_tools("tools_client.py", KAFKA_3), COMMAND_LINE),
     Client("command-line tools 4", _java_tools("tools_client.py", KAFKA_4), COMMAND_LINE),
     Client(
