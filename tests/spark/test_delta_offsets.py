@@ -71,7 +71,7 @@ def test_a_new_checkpoint_goes_on_where_the_table_is(table: DeltaLakeTable, tmp_
 def test_a_writer_that_was_overtaken_writes_nothing_twice(table: DeltaLakeTable, tmp_path: Path) -> None:
     table.append(rows(0, 10), batch("first", 0, 0, 10))
     Written.before = lambda: table.append(rows(10, 15), batch("first", 1, 10, 15))
-    with pytest.raises(ConfigError, match="another writer has written records of batch 7"):
+    with pytest.raises(ConfigError, match="another writer has written some of these records"):
         table.append(rows(10, 15), batch("zombie", 7, 10, 15))
     assert offsets(tmp_path) == list(range(15))
     others = {TopicAndPartition("orders", 1): [(0, 5)]}

@@ -88,7 +88,7 @@ def test_a_range_begins_where_a_stream_does_unless_that_moves() -> None:
         ({"sinc": {}}, "did you mean sink"),
         ({"sink": {"format": "parquet"}}, "needs a path"),
         ({"sink": {"format": "topic", "path": "x"}}, "has no path"),
-        ({"sink": {"format": "csv"}}, "parquet or delta or landing or topic or console"),
+        ({"sink": {"format": "csv"}}, "parquet or delta or iceberg or landing or topic or console"),
         ({"sink": {"format": "console", "pth": "x"}}, "did you mean path"),
         ({"sink": {"format": "console", "compact_after": -1}}, "a whole number from 0 on"),
         ({"source": {}}, "is empty"),

@@ -373,6 +373,14 @@ def delta_settings(url: str) -> dict[str, str] | None:
     return {"allow_http": "true"} if endpoint.startswith("http:") else None
 
 
+def iceberg_settings(url: str) -> dict[str, str]:
+    """The same for pyiceberg, which reads through pyarrow."""
+    endpoint = _s3_endpoint(url)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    settings = {"s3.endpoint": endpoint, "s3.region": region}
+    return {name: value for name, value in settings.items() if value} if endpoint else {}
+
+
 def _s3_endpoint(url: str) -> str:
     """The server that the environment names for S3; empty for Amazon's, and for other stores."""
     if scheme_of(url) not in _S3:

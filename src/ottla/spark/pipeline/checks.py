@@ -111,8 +111,9 @@ def _check_files(form: PipelineForm) -> None:
         if not os.access(name, os.R_OK):
             raise ConfigError(f"[decode] schema_file={name}: there is no such file that can be read")
     kinds = {sink.format for sink in (*form.sinks, form.dead_letters) if sink is not None}
-    if SinkFormat.DELTA in kinds and find_spec("deltalake") is None:
-        raise ConfigError("[sink] format=delta needs deltalake: pip install 'ottla[delta]'")
+    for kind, module in ((SinkFormat.DELTA, "deltalake"), (SinkFormat.ICEBERG, "pyiceberg")):
+        if kind in kinds and find_spec(module) is None:
+            raise ConfigError(f"[sink] format={kind} needs {module}: pip install 'ottla[{kind}]'")
 
 
 def _decodes(form: PipelineForm) -> list[Decode]:

@@ -19,10 +19,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.commits import commit_once, known_after
 from ottla.spark.locations import OWN, Directory, Location, delta_settings, location, remove_strays
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
 from ottla.spark.pipeline.sink_form import SinkForm
-from ottla.spark.pipeline.spans import Spans, is_overlap, without
+from ottla.spark.pipeline.spans import Spans, without
 from ottla.spark.pipeline.table_files import read_file, written_by_tasks
 from ottla.spark.pipeline.tables import TableBatch, readable_times, written_by_spark
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLACE = ("topic", "partition", "offset")
-COMMIT_TRIES = 5
 
 
 class DeltaLakeTable:
@@ -70,21 +70,18 @@ class DeltaLakeTable:
 
     def _add(self, staged: _Staged, batch: TableBatch) -> None:
         """Commit to the version whose offsets were compared. Raises ConfigError if the records are there."""
-        for attempt in range(COMMIT_TRIES):
-            table = self._table()
-            if is_overlap(batch.spans, self._there(table, batch.spans)):
-                raise ConfigError(
-                    f"{self._path}: another writer has written records of batch {batch.number} meanwhile;"
-                    " run one writer, or run again"
-                )
-            try:
-                self._save(staged.reader(), table, mode="append", schema_mode="merge", batch=batch)
-            except self._delta.exceptions.CommitFailedError:
-                if attempt + 1 == COMMIT_TRIES:
-                    raise
-                log.info("%s: another writer was faster; trying again", self._path)
-            else:
-                return
+
+        def save(table: Any) -> None:
+            self._save(staged.reader(), table, mode="append", schema_mode="merge", batch=batch)
+
+        commit_once(
+            self._path,
+            batch.spans,
+            self._table,
+            lambda table: self._there(table, batch.spans),
+            save,
+            self._delta.exceptions.CommitFailedError,
+        )
 
     def _table(self) -> Any:
         """The table as it is now; None if there is none."""
@@ -146,23 +143,14 @@ class DeltaLakeTable:
                 " columns in the transform, or run without --from and --to"
             )
         table = self._table()
-        ends = self._known_after(table, spans, is_all=is_all)
+        known = {where: many[0][1] for where, many in self._there(table, spans).items()}
+        ends = known_after(known, spans, is_all=is_all)
         with _Staged(rows, self._where) as staged:
             if is_all or table is None:
                 mode = "overwrite" if table else None
                 self._save(staged.reader(), ends=ends, mode="overwrite", schema_mode=mode)
             else:
                 self._save(staged.reader(), ends=ends, mode="overwrite", predicate=records_predicate(spans))
-
-    def _known_after(self, table: Any, spans: Spans, *, is_all: bool) -> dict[TopicAndPartition, int]:
-        """Up to where the table has all records of each partition, when the range is written."""
-        there = self._there(table, spans)
-        ends = {where: many[0][1] for where, many in there.items()}
-        return {
-            where: max(many[-1][1], ends.get(where, 0))
-            for where, many in spans.items()
-            if is_all or many[0][0] <= ends.get(where, 0)
-        }
 
     def replace_windows(self, rows: pa.Table, times: Times) -> None:
         """Replace all rows of the windows that begin within `times`."""

@@ -34,11 +34,12 @@ aggregates = ["count(*) as events", "sum(cents) as cents"]
 emit = "updates"                      or "closed": a window once, when the watermark has passed it
 
 [sink]
-format = "parquet"                    parquet, delta, landing (raw, never in the JVM), topic, console
+format = "parquet"                    parquet, delta, iceberg, landing (raw, never in the JVM), topic, console
 path = "tables/orders"
 partition_by = ["date"]               columns; date is made of the rows' time if there is no such column
 compact_after = 16                    small batches that are put together; 0 for never
-options = { topic = "totals" }        of topic: those of format("ottla"). Of landing: compression
+options = { topic = "totals" }        of topic: those of format("ottla"). Of landing: compression. Of iceberg:
+                                      catalog and table, and what pyiceberg takes for the catalog
 
 [dead_letters]                        where records go that cannot be decoded, with the reason
 path = "tables/orders-bad"            a table of the sink's kind, or parquet
@@ -203,7 +204,8 @@ class PipelineForm:
             )
 
     def _check_sink(self, sink: SinkForm) -> None:
-        if (sink.format in WITH_PATH) != bool(sink.path):
+        is_named = sink.format is SinkFormat.ICEBERG and "catalog" in sink.options
+        if (sink.format in WITH_PATH) != bool(sink.path) and not is_named:
             need = "needs a path" if sink.format in WITH_PATH else "has no path: leave it out"
             raise ConfigError(f"[sink] format={sink.format} {need}")
         is_raw = (
@@ -221,6 +223,8 @@ class PipelineForm:
             )
         if self.window and sink.sql:
             raise ConfigError("[sink] sql: totals of windows are written as they are; leave it out")
+        if self.window and sink.format is SinkFormat.ICEBERG:
+            raise ConfigError("[window]: totals change, and iceberg only gets new rows; use delta or parquet")
         if self.window and sink.format in TABLES:
             free = set(sink.partition_by) - {*self.window.group_by, "date"}
             if free:

@@ -18,12 +18,13 @@ class SinkFormat(StrEnum):
 
     PARQUET = "parquet"
     DELTA = "delta"
+    ICEBERG = "iceberg"
     LANDING = "landing"
     TOPIC = "topic"
     CONSOLE = "console"
 
 
-TABLES = {SinkFormat.PARQUET, SinkFormat.DELTA}
+TABLES = {SinkFormat.PARQUET, SinkFormat.DELTA, SinkFormat.ICEBERG}
 WITH_PATH = {*TABLES, SinkFormat.LANDING}
 
 
@@ -43,7 +44,8 @@ def shown_sink(sink: SinkForm) -> str:
     """The sink in a few words."""
     by = f" by {', '.join(sink.partition_by)}" if sink.partition_by else ""
     rows = f": {' '.join(sink.sql.split())}" if sink.sql else ""
-    return f"{sink.format} {sink.path or sink.options.get('topic', '')}{by}".rstrip() + rows
+    named = sink.options.get("topic", "") or sink.options.get("table", "")
+    return f"{sink.format} {sink.path or named}{by}".rstrip() + rows
 
 
 def sink_of(settings: Mapping[str, Any]) -> SinkForm:

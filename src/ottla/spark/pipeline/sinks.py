@@ -12,6 +12,7 @@ from ottla.spark.pipeline.aggregates import Times, TotalsTable
 from ottla.spark.pipeline.delta import DeltaLakeTable
 from ottla.spark.pipeline.form import PipelineForm, Window
 from ottla.spark.pipeline.guarantee import named, topic_options
+from ottla.spark.pipeline.iceberg_sink import IcebergSink
 from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.tables import ParquetTable, TableBatch
@@ -162,6 +163,8 @@ def _row_sink(form: PipelineForm, which: int) -> RowSink:
 
 
 def _table(sink: SinkForm) -> RowSink:
+    if sink.format is SinkFormat.ICEBERG:
+        return IcebergSink(sink)
     return DeltaLakeTable(sink) if sink.format is SinkFormat.DELTA else ParquetTable(sink)
 
 

@@ -20,22 +20,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-_REPORT = "path string, directory string, nbytes long"
 
 
 def written_by_tasks(
-    rows: DataFrame, url: str, directory: str, partition_by: Sequence[str]
+    rows: DataFrame, url: str, directory: str, partition_by: Sequence[str], schema: pa.Schema | None = None
 ) -> list[StagedFile]:
-    """Write the rows below a directory of a location: a file for each task and partition of the table."""
-    reports = rows.mapInArrow(_writer(url, directory, tuple(partition_by)), _REPORT).collect()
+    """Write the rows below a directory of a location: a file for each task and partition of the table.
+
+    With a schema the files have it, the columns of the partition among them.
+    """
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    from ottla.spark.pipeline.functions import _mapped
+
+    kinds = {"path": StringType(), "directory": StringType(), "nbytes": LongType()}
+    report = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    reports = _mapped(rows, _writer(url, directory, tuple(partition_by), schema), report).collect()
     return sorted(StagedFile(row["path"], row["directory"], row["nbytes"]) for row in reports)
 
 
 def _writer(
-    url: str, directory: str, partition_by: tuple[str, ...]
+    url: str, directory: str, partition_by: tuple[str, ...], schema: pa.Schema | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = write_files(location(url), directory, partition_by, map(_in_utc, batches))
+        files = write_files(location(url), directory, partition_by, map(_in_utc, batches), schema)
         yield pa.RecordBatch.from_pylist([file._asdict() for file in files], _SCHEMA)
 
     return write
@@ -45,13 +53,20 @@ _SCHEMA = pa.schema([("path", pa.string()), ("directory", pa.string()), ("nbytes
 
 
 def write_files(
-    where: Location, directory: str, partition_by: Sequence[str], batches: Iterable[pa.RecordBatch]
+    where: Location,
+    directory: str,
+    partition_by: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema | None = None,
 ) -> list[StagedFile]:
     """Write rows below a directory, a file for each partition of the table; the names are new ones."""
     with ExitStack() as stack:
         open_files: dict[str, tuple[str, Path, pq.ParquetWriter]] = {}
         for batch in batches:
-            for part, rows in partitions(pa.Table.from_batches([batch]), partition_by).items():
+            table = pa.Table.from_batches([batch])
+            if schema is not None:
+                table = table.select(schema.names).cast(schema)
+            for part, rows in partitions(table, partition_by, keep=schema is not None).items():
                 if part not in open_files:
                     path = f"{directory}/{uuid.uuid4().hex}.parquet"
                     scratch = where.scratch(path)
@@ -79,8 +94,8 @@ def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.cast(pa.schema(fields))
 
 
-def partitions(rows: pa.Table, partition_by: Sequence[str]) -> dict[str, pa.Table]:
-    """Rows by their directory in a table, in Hive's form, without the columns that the directory says."""
+def partitions(rows: pa.Table, partition_by: Sequence[str], *, keep: bool = False) -> dict[str, pa.Table]:
+    """Rows by their directory in a table, in Hive's form; the columns that it says are left out, or kept."""
     if not rows.num_rows:
         return {}
     if not partition_by:
@@ -93,7 +108,8 @@ def partitions(rows: pa.Table, partition_by: Sequence[str]) -> dict[str, pa.Tabl
             column = rows.column(name)
             same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)  # noqa: FBT003
             chosen = pc.and_(chosen, same)
-        parts[directory_of(group)] = rows.filter(chosen).drop_columns(partition_by)
+        part = rows.filter(chosen)
+        parts[directory_of(group)] = part if keep else part.drop_columns(partition_by)
     return parts
 
 
