@@ -38,7 +38,7 @@ demo: venv java browser
 	@$(RUN) -m examples.demo
 
 # Several processes, for much of the time is waiting. A part only: make test ARGS=tests/broker
-WORKERS ?= 3
+WORKERS ?= 4
 SPREAD := --dist loadscope --tx '$(WORKERS)*popen//python=$(RUN) -X dev'
 
 test: venv java browser

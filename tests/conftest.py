@@ -14,6 +14,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,8 @@ kernels.use(KERNELS)
 
 # Python's development mode reports what an event loop took long for. On a busy machine that is anything.
 logging.getLogger("asyncio").addFilter(lambda record: not str(record.msg).startswith("Executing "))
+
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -35,9 +35,6 @@ def spark() -> Iterator[Any]:
         "local[2]",
         spark_jars=connector_jars(),
         spark_ui_enabled="false",
-        spark_sql_shuffle_partitions="2",
-        # Half of the CPU time of so short a life would be the second compiler.
-        spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         spark_sql_session_timeZone="UTC",
         spark_sql_streaming_checkpoint_fileChecksum_enabled="false",
     )

@@ -17,7 +17,6 @@ import ottla.spark
 RECORDS_PER_BATCH = 60
 SETTINGS = {
     "spark_driver_memory": "512m",
-    "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark_sql_streaming_checkpoint_fileChecksum_enabled": "false",
 }
 

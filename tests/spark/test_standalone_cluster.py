@@ -25,24 +25,20 @@ from tests.spark.process_tree import below, kill, kill_with_all_below
 from tests.waiting import wait_for
 
 HOME = Path(pyspark.__file__).parent
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ENVIRONMENT = {
     "SPARK_HOME": str(HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "192m",
-    "SPARK_DAEMON_JAVA_OPTS": JAVA,
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "PYSPARK_DRIVER_PYTHON": sys.executable,
 }
 SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": JAVA,
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 RECORDS = 210
