@@ -238,10 +238,12 @@ def test_a_directory_that_may_not_be_written_is_one_line_too(tmp_path: Path) -> 
     assert "cannot" in refused("--data-dir", tmp_path / "closed" / "data", "--port", 0)
 
 
-def test_an_open_address_is_warned_of(tmp_path: Path) -> None:
+def test_an_open_address_must_be_asked_for_twice(tmp_path: Path) -> None:
     """192.0.2.1 is for documentation: no machine has it, so that nothing is opened here."""
+    there = ("--host", "192.0.2.1", "--data-dir", str(tmp_path))
+    assert "listeners=PLAINTEXT://192.0.2.1:9092: whoever reaches" in refused(*there)
     run = subprocess.run(
-        [*OTTLA, "broker", "start", "--host", "192.0.2.1", "--data-dir", str(tmp_path)],
+        [*OTTLA, "broker", "start", *there, "--set", "ottla.allow.open.listeners=true"],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -249,7 +251,7 @@ def test_an_open_address_is_warned_of(tmp_path: Path) -> None:
     )
     assert run.returncode == 1
     warning, error = run.stderr.splitlines()
-    assert "listening on 192.0.2.1 without authentication or encryption" in warning
+    assert "listening on 192.0.2.1 without a login" in warning
     assert error.startswith("ottla: broker 0 cannot listen on 192.0.2.1:9092")
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from ottla.broker.metrics import MetricsServer
 from ottla.broker.node import Node
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.settings.broker_config import BrokerConfig
-from ottla.broker.settings.security_settings import SecurityProtocol
+from ottla.broker.settings.listeners import check_open
 from ottla.broker.storage.housekeeping import CoordinatorUpkeep, Housekeeping
 from ottla.broker.storage.partition import NO_LEADER, Partition
 from ottla.broker.storage.topic_changes import Failed
@@ -40,6 +39,8 @@ class BrokerService:
         if broker_count < 1:
             raise ConfigError(f"brokers={broker_count}: at least one is needed")
         _check_ports(config, broker_count)
+        for listener in config.listeners:
+            check_open(listener, is_allowed=config.allows_open_listeners)
         self.config = config
         self.cluster = Cluster(config)
         self.housekeeping = Housekeeping(self.cluster.store, self.cluster.runtime, self._upkeep())
@@ -72,8 +73,10 @@ class BrokerService:
     async def start(self) -> None:
         """Listen on all nodes, and register them. Raises OttlaError; then nothing is left running."""
         for listener in self.config.listeners:
-            if listener.protocol is SecurityProtocol.PLAINTEXT:
-                _warn_of_open_address(listener.host)
+            if listener.is_open:
+                log.warning(
+                    "listening on %s without a login: whoever reaches it reads and writes", listener.host
+                )
         try:
             for node in self.nodes.values():
                 await node.listen()
@@ -231,17 +234,6 @@ def _check_ports(config: BrokerConfig, broker_count: int) -> None:
 def _raise_first(failed: Failed) -> None:
     for error in failed.values():
         raise error
-
-
-def _warn_of_open_address(host: str) -> None:
-    try:
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = False
-    if not is_local:
-        log.warning(
-            "listening on %s without authentication or encryption: whoever reaches it reads and writes", host
-        )
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ottla.security.private_files import DIRECTORY_MODE, FILE_MODE
+
 Buffer = bytes | bytearray | memoryview
 # What one call takes; longer lists go in several (Linux and macOS have 1024).
 BUFFERS_MAX = os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16
@@ -22,7 +24,7 @@ class FileSystem:
 
     def open(self, path: Path) -> int:
         """A descriptor to read and write `path`, which is made if it is missing."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), FILE_MODE)
 
     def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         """Write at a position, in one system call; returns how many bytes were written."""
@@ -53,8 +55,8 @@ class FileSystem:
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory, which must not exist."""
-        os.mkdir(path)
+        """Make a directory, which must not exist; only its owner may enter it."""
+        os.mkdir(path, DIRECTORY_MODE)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""

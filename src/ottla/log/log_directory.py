@@ -26,6 +26,7 @@ from ottla.log.recovery import LogOpening, damaged
 from ottla.log.recovery_report import RecoveryReport
 from ottla.log.segment import Segment
 from ottla.model.errors import ConfigError, DamagedLog, DirectoryInUse, StorageError
+from ottla.security.private_files import FILE_MODE, make_private_directory
 
 # version 0 is that of brokers with ZooKeeper; version 1 (KRaft) has node.id and directory.id instead.
 META_VERSION, META_VERSION_KRAFT = "0", "1"
@@ -72,7 +73,7 @@ class LogDirectory:
         Raises DirectoryInUse if another broker has it, StorageError if it belongs to another broker id.
         """
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_private_directory(path)
             directory = cls(path, DirectoryLock(path), file_system)
         except OSError as error:
             raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
@@ -340,7 +341,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

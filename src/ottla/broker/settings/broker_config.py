@@ -58,6 +58,7 @@ class BrokerConfig:
     advertised_port: int = 0
     listeners: tuple[Listener, ...] = ()
     authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
+    allows_open_listeners: bool = False
     cluster_id: str = ""
     num_partitions: int = 1
     default_replication_factor: int = 1

@@ -7,6 +7,7 @@ listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL,CONTROLLER:PLAI
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,6 +60,12 @@ class Listener:
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines may reach it, and nobody has to log in."""
+        has_login = self.sasl is not None or (self.tls is not None and self.tls.client_auth == "required")
+        return not has_login and not _is_loopback(self.host)
+
     def check(self) -> None:
         """Raise ConfigError if clients could not connect."""
         for name in ("port", "advertised_port"):
@@ -68,6 +75,24 @@ class Listener:
                 f"advertised.listeners: clients cannot connect to {self.advertised_host or self.host}; "
                 "say under which name or address they reach this machine"
             )
+
+
+def check_open(listener: Listener, *, is_allowed: bool) -> None:
+    """Raise ConfigError for a listener without a login that other machines reach, unless that is allowed."""
+    if listener.is_open and not is_allowed:
+        where = ListedAddress(listener.name, listener.host, listener.port)
+        raise ConfigError(
+            f"listeners={where}: whoever reaches this address could read and write everything, without a "
+            "login. Use SASL_SSL (BrokerSecurity or `ottla up --secure` make all that it needs), listen on "
+            "127.0.0.1, or set ottla.allow.open.listeners=true"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def client_listeners(properties: Mapping[str, str]) -> tuple[Listener, ...]:

@@ -153,6 +153,13 @@ _AUTHORIZER_ROWS = (
         default=False,
         doc="Whether everybody may use resources that have no ACL.",
     ),
+    _row(
+        "ottla.allow.open.listeners",
+        BOOLEAN,
+        default=False,
+        doc="Whether a listener without a login may be on an address that other machines reach.",
+        target="allows_open_listeners",
+    ),
 )
 
 SECURITY_ROWS = (*_TLS_ROWS, *_SASL_ROWS, *_AUTHORIZER_ROWS)

@@ -34,6 +34,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.security.private_files import make_private_directory
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class TopicStore:
     def _open(self) -> None:
         path = self.config.data_dir
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_private_directory(path)
             stored = checkpoints.read_properties(path / checkpoints.META)
         except OSError as error:
             raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
