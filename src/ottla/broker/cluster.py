@@ -23,6 +23,7 @@ from contextlib import suppress
 
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
+from ottla.broker.serving.client_quotas import QuotaLimits
 from ottla.broker.serving.output import Output
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
 from ottla.broker.share_groups.share_service import ShareGroupService
@@ -63,6 +64,7 @@ class Cluster:
         self.settings = SettingChanges(self.store, self.topics)
         self.transactions = TransactionBrokers(self.store)
         self.scram_users = ScramUsers(self.store.catalog)
+        self.quota_limits = QuotaLimits(self.store.catalog.entities)
         self.shares = ShareGroupService(self.store, self.runtime, self.topics)
         self.authorizer = (
             Authorizer(config.authorizer, self.store.catalog) if config.authorizer.is_on else None

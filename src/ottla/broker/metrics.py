@@ -70,7 +70,20 @@ def _of_nodes(nodes: list[Node]) -> Iterator[Metric]:
         "Connections closed because of what the peer sent.",
         faults,
     )
+    yield from _of_quotas(nodes)
     yield Metric("ottla_groups", "gauge", "Consumer groups, by state.", groups)
+
+
+def _of_quotas(nodes: list[Node]) -> Iterator[Metric]:
+    counted = [
+        ({"broker": node.broker_id, "quota": name}, count, node.broker.quotas.throttled_ms[name] / 1000)
+        for node in nodes
+        for name, count in sorted(node.broker.quotas.throttled.items())
+    ]
+    answers = [(labels, count) for labels, count, _ in counted]
+    waits = [(labels, seconds) for labels, _, seconds in counted]
+    yield Metric("ottla_throttled_total", "counter", "Answers above a quota, and connections.", answers)
+    yield Metric("ottla_throttled_seconds_total", "counter", "How long clients were told to wait.", waits)
 
 
 def _of_memory(nodes: list[Node]) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ from ottla.broker.groups.group_service import GroupService
 from ottla.broker.handlers.registry import handlers
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.tls_contexts import HANDSHAKE_S
+from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.connection import BrokerConnection
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.faults import FaultRules
@@ -43,7 +44,8 @@ class Node:
         self.transactions = TransactionService(broker_id, store, runtime, cluster.transactions)
         cluster.transactions.services[broker_id] = self.transactions
         cluster.transactions.appenders[broker_id] = appender
-        self.traffic = Traffic(store, cluster.memory)
+        quotas = ClientQuotas(cluster.quota_limits)
+        self.traffic = Traffic(store, cluster.memory, quotas)
         self.broker = ServedBroker(
             broker_id=broker_id,
             runtime=runtime,
@@ -58,6 +60,7 @@ class Node:
             scram_users=cluster.scram_users,
             shares=cluster.shares,
             sessions=FetchSessions(cluster.memory.sessions, lambda: random.randint(1, SESSION_ID_MAX)),
+            quotas=quotas,
             authorizer=cluster.authorizer,
             memory=cluster.memory,
             served=_served_apis(has_zookeeper=bool(store.config.zookeeper_connect)),

@@ -33,6 +33,9 @@ from ottla.wire.versions import PeerVersions
 
 R = TypeVar("R", bound=Response)
 
+THROTTLE_MS_MAX = 300_000.0
+"""The longest pause that a broker can ask for."""
+
 
 class Sent(NamedTuple):
     """A request that was sent."""
@@ -61,6 +64,7 @@ class Connection(Closing):
         self._request_timeout_ms = opener.config.request_timeout_ms
         self._chosen: dict[tuple[int, int | None], int] = {}  # API key, at_most → version
         self._answers_at_opening = opened.link.answers
+        self._not_before_ms = 0.0  # the broker has asked for a pause: a quota is used up
         lifetime_ms = opened.session_lifetime_ms * SESSION_SHARE
         self._session_ends_ms = self._clock.now_ms() + lifetime_ms if lifetime_ms else None
 
@@ -122,7 +126,18 @@ class Connection(Closing):
             self._errors.not_due_from(self._link.peer)
         if self._subject:
             self._errors.answered(self._subject)
+        throttle_ms = getattr(answer.message, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._not_before_ms = self._clock.now_ms() + min(throttle_ms, THROTTLE_MS_MAX)
         return answer
+
+    def _wait_if_throttled(self) -> None:
+        """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
+        if self._not_before_ms:
+            wait_ms, self._not_before_ms = self._not_before_ms - self._clock.now_ms(), 0.0
+            if wait_ms > 0:
+                self._clock.pause(wait_ms, self._interruption.event)
+                self._interruption.check()
 
     @property
     def address(self) -> Address:
@@ -183,7 +198,7 @@ class Connection(Closing):
         at_most: int | None = None,
         kept_ms: float = 0.0,
     ) -> Sent:
-        """Send a request and do not wait for its response.
+        """Send a request, after a pause if the broker has asked for one, and do not wait for its response.
 
         Sent in `version`, or in the highest common version up to `at_most`. For `kept_ms` the broker may keep
         it by intention: a long poll, a join that waits for other members. Raises LocalProtocolError
@@ -192,6 +207,7 @@ class Connection(Closing):
         """
         if version is None:
             version = self.version_for(request.API, at_most=at_most)
+        self._wait_if_throttled()
         outgoing = self._link.send(request, version, self._request_timeout_ms)
         if outgoing.expects_response and self._link.in_flight_count == 1:
             self._errors.due_from(self._link.peer, kept_ms)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.broker.serving.client_quotas import ClientQuotas, QuotaLimits
 from ottla.broker.serving.traffic import Traffic
 from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import MemoryBudget
@@ -175,7 +176,8 @@ def test_brokers_of_one_process_take_requests_again_when_another_has_freed_its_o
         loop = asyncio.get_running_loop()
         budget = MemoryBudget(TOTAL_MB << 20, 1 << 20, 1 << 20, loop)
         store: Any = None  # which only admission needs
-        one, other = Traffic(store, budget), Traffic(store, budget)
+        quotas = ClientQuotas(QuotaLimits({}))
+        one, other = Traffic(store, budget, quotas), Traffic(store, budget, quotas)
         other.hold(budget.requests.limit)
         one.hold(1)
         assert one.is_flooded

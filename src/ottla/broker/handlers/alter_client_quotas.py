@@ -7,6 +7,7 @@ all changes of an entity are made or none.
 
 from __future__ import annotations
 
+from ottla.broker.serving.client_quotas import KIND
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.settings.quotas import changed, entity_key
 from ottla.model.error_codes import Code
@@ -18,8 +19,6 @@ from ottla.wire.api.alter_client_quotas import (
     QuotaChanges,
 )
 from ottla.wire.versions import VersionRange
-
-KIND = "QUOTA"
 
 
 def handle(inquiry: Inquiry, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -40,6 +39,7 @@ def _change(inquiry: Inquiry, changes: QuotaChanges, *, validate_only: bool) -> 
     after = changed(inquiry.broker.store.catalog.entity(KIND, key), changes)
     if not validate_only:
         inquiry.broker.settings.set_entities(KIND, {key: after})
+        inquiry.broker.quotas.limits.reload()
 
 
 def refuse(request: AlterClientQuotasRequest, error: Code, _version: int) -> AlterClientQuotasResponse:

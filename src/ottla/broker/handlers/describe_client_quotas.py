@@ -6,7 +6,7 @@ Behaviour: see `settings.quotas`.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.alter_client_quotas import KIND
+from ottla.broker.serving.client_quotas import KIND
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.settings.quotas import entity_filter, entity_of
 from ottla.broker.settings.topic_settings import ConfigRefused

@@ -18,11 +18,12 @@ from ottla.broker.security.principal import ANONYMOUS
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
-from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry
+from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry, refusal
+from ottla.broker.serving.throttle import Throttle
 from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError, RemoteProtocolError, StorageError
+from ottla.model.errors import LocalProtocolError, OttlaError, RemoteProtocolError
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.primitives import Buffer
@@ -82,6 +83,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._room = 0
         self._held_bytes = 0  # what `traffic` knows of our unanswered requests
         self._memory = context.broker.memory
+        self.throttle = Throttle(self._broker.quotas, self._broker.sessions, self._loop, self)
         self._untaken = UntakenAnswers()
         self.waiting_bytes = 0  # of memory that answers hold because the peer has not taken them
         self.stalled_since = 0.0
@@ -116,6 +118,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.door is not None:
             self.door.forget()
         self._wire.close()
+        self.throttle.end()
         if self.parked is not None:
             self.parked.cancel()
         for farewell in self.farewells.values():
@@ -166,7 +169,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Answer a call that had to wait. A thread encodes the answer."""
         if self._broker.runtime.is_closed:
             return
-        encoding = self._in_thread(encoded_answer, call, response)
+        encoding = self._in_thread(encoded_answer, call, self.throttle.settled(call, response))
         encoding.add_done_callback(partial(self._encoded, call))
 
     def _encoded(self, call: Call, done: asyncio.Future[list[Buffer]]) -> None:
@@ -240,7 +243,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_serving = True
         wire = self._wire
         try:
-            while not self._is_paused and self._waiting_for is None:
+            while not self._is_paused and self._waiting_for is None and not self.throttle.is_muted:
                 event = wire.next_event()
                 if event is None:
                     break
@@ -312,6 +315,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not handler.pipelined:
             self._waiting_for = call
         handle = self._handle_of(handler)
+        self.throttle.begin()
         for division in handler.divisions:
             if division.is_long(call.message):
                 DividedCall(inquiry, handle, division).handle_next()
@@ -325,22 +329,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if response is not None:
             self._waiting_for = None
             self._respond(call, response)
+        else:
+            self.throttle.pause(call)
 
     def _refusal(self, call: Call, error: BaseException) -> Response:
-        """Return the answer that says what an error means to the client. Errors of ours are logged."""
-        code = Code.UNKNOWN_SERVER_ERROR
-        if isinstance(error, KafkaError | StorageError):
-            code = Code.of(error.code)
-        if isinstance(error, StorageError):
-            log.error("%s v%d from %s: %s", call.api.name, call.version, self.peer_host, error)
-        elif not isinstance(error, KafkaError):
-            text = "%s v%d from %s failed"
-            log.error(text, call.api.name, call.version, self.peer_host, exc_info=error)
-        return self._handlers[call.api.key].refuse(call.message, code, call.version)
+        return refusal(self._handlers[call.api.key], call, error, self.peer_host)
 
     def _respond(self, call: Call, response: Response) -> None:
         try:
-            self._wire.respond(call, response)
+            self._wire.respond(call, self.throttle.settled(call, response))
         except LocalProtocolError as error:
             self._give_up(call, error)
 
@@ -394,7 +391,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # A long poll alone does not stop reading: that costs two system calls and hides a peer's leaving.
         holds = self._is_holding and self._waiting_for is not None
         is_greedy = self._traffic.is_flooded and self._held_bytes > SMALL_BYTES
-        wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy)
+        is_muted = self.throttle.is_muted
+        wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy or is_muted)
         if wanted != self._is_reading and not self._transport.is_closing():
             self._is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()

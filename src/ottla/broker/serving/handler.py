@@ -6,6 +6,7 @@ call, the broker that got it (`ServedBroker`) and the client's connection (`Clie
 
 from __future__ import annotations
 
+import logging
 from asyncio import Future
 from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import Executor
@@ -19,11 +20,13 @@ from ottla.broker.serving.division import Division
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
-from ottla.model.errors import OttlaError
+from ottla.model.errors import KafkaError, OttlaError, StorageError
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request, Response
 from ottla.wire.server_connection import Call
 from ottla.wire.versions import VersionRange
+
+log = logging.getLogger(__name__)
 
 
 class DropConnection(OttlaError):
@@ -195,6 +198,18 @@ class Handler:
             self.versions.oldest if zookeeper else max(self.versions.oldest, self.oldest_without_zookeeper)
         )
         return VersionRange(oldest, self.versions.newest)
+
+
+def refusal(handler: Handler, call: Call, error: BaseException, peer_host: str) -> Response:
+    """Return the answer that says what an error means to the client. Errors of ours are logged."""
+    code = Code.UNKNOWN_SERVER_ERROR
+    if isinstance(error, KafkaError | StorageError):
+        code = Code.of(error.code)
+    if isinstance(error, StorageError):
+        log.error("%s v%d from %s: %s", call.api.name, call.version, peer_host, error)
+    elif not isinstance(error, KafkaError):
+        log.error("%s v%d from %s failed", call.api.name, call.version, peer_host, exc_info=error)
+    return handler.refuse(call.message, code, call.version)
 
 
 class PartInquiry(Inquiry):

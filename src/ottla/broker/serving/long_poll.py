@@ -69,6 +69,10 @@ class FetchAttempt:
         # While memory is short, a large first batch waits for its turn as if it were not there yet.
         self._is_short = room <= SMALL_BYTES
         self._room = min(request.max_bytes, inquiry.broker.store.config.fetch_bytes_max, room)
+        user, client_id = inquiry.link.principal.name, inquiry.call.client_id or ""
+        quota = inquiry.broker.quotas.fetch_bytes_max(user, client_id)
+        if quota is not None:
+            self._room = min(self._room, quota)
 
     def is_enough(self, request: FetchRequest) -> bool:
         """Whether the answer can leave now."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
+from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.fetch_sessions import FetchSessions
 from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.appending import Appender
@@ -55,6 +56,7 @@ class ServedBroker:
     scram_users  who may log in by SCRAM
     shares      the share groups of the process
     sessions    what clients that fetch again and again have asked for
+    quotas      what clients have used, and how long they have to wait
     authorizer  who may do what; None: everybody may do everything
     """
 
@@ -73,6 +75,7 @@ class ServedBroker:
     scram_users: ScramUsers
     shares: ShareGroupService
     sessions: FetchSessions
+    quotas: ClientQuotas
     authorizer: Authorizer | None
     zookeeper_offsets: OffsetsInZooKeeper | None = None
 

@@ -7,6 +7,8 @@ import logging
 from collections import Counter
 from typing import Protocol
 
+from ottla.broker.serving.client_quotas import ClientQuotas
+from ottla.broker.serving.throttle import Throttle
 from ottla.broker.storage.memory import STALLED_S, Holder, MemoryBudget
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.errors import OttlaError
@@ -18,6 +20,7 @@ class AdmittedConnection(Holder, Protocol):
     """A connection as `Traffic` and `Node` see it. `last_active` is the loop's time of its last byte."""
 
     last_active: float
+    throttle: Throttle
 
     def close(self) -> None:
         """Close after what is ready has been written."""
@@ -32,9 +35,10 @@ class AdmittedConnection(Holder, Protocol):
 class Traffic:
     """Counts and limits of one broker. Owned by the loop. The counters are read by `metrics`."""
 
-    def __init__(self, store: TopicStore, memory: MemoryBudget) -> None:
+    def __init__(self, store: TopicStore, memory: MemoryBudget, quotas: ClientQuotas) -> None:
         self._store = store
         self._memory = memory
+        self.quotas = quotas
         self.calls: Counter[int] = Counter()  # by API key
         self.bytes_in = 0
         self.bytes_out = 0
@@ -58,6 +62,10 @@ class Traffic:
             return
         self.connections.add(connection)
         self._hosts[connection.peer_host] += 1
+        wait_ms = self.quotas.connected(connection.peer_host, asyncio.get_running_loop().time() * 1000)
+        if wait_ms:
+            # Kept for a while and closed then, as in Kafka: it would come again at once.
+            connection.throttle.mute(wait_ms, connection.close)
 
     def forget(self, connection: AdmittedConnection) -> None:
         """A connection is gone, perhaps one that was never let in."""

@@ -1,4 +1,4 @@
-"""Quotas of clients, users and addresses for kafka-configs: the cluster stores them beside settings.
+"""Quotas of clients, users and addresses, and passwords of users, for kafka-configs.
 
 An entity is a user, a client, both together, or an address. The name "" is the default for all that have no
 quota of their own.
@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
+from ottla.admin import Admin, ScramPassword, ScramRemoval
 from ottla.cli.kafka.broker_links import linked
 from ottla.cli.kafka.java_order import java_order, java_order_by
 from ottla.cli.kafka.tool import Refused, show
 from ottla.client.connection import Connection
 from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError
+from ottla.model.errors import AdminErrors, KafkaError
 from ottla.model.java_hashes import java_hash
+from ottla.security.scram import ITERATIONS_MIN, MECHANISM_NUMBERS
 from ottla.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterQuotaEntity,
@@ -39,7 +41,8 @@ QUOTAS = {
 }
 QUOTAS["clients"] = QUOTAS["users"]
 _WORDS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_MECHANISMS = {number: name for name, number in MECHANISM_NUMBERS.items()}
+_CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.*)", re.DOTALL)
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _NO_SUCH_USER = 91
 _SMALLEST_TABLE = 1
@@ -69,6 +72,9 @@ def describe(properties: Mapping[str, object], entity: Entity) -> None:
 def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str, str | None]) -> None:
     """Set quotas; None removes one."""
     _check(entity, changes)
+    if entity[0][0] == "users" and any(name in MECHANISM_NUMBERS for name in changes):
+        _alter_credentials(properties, entity, changes)
+        return
     with linked(properties) as (pool, _):
         link = pool.to_any()
         known = {entry.key for quota in _quotas(link, entity) for entry in quota.values}
@@ -137,13 +143,49 @@ def _describe_credentials(link: Connection, user: str | None) -> None:
             show(f"SCRAM credential configs for user-principal '{result.user}' are {text}")
 
 
+def _alter_credentials(
+    properties: Mapping[str, object], entity: Entity, changes: Mapping[str, str | None]
+) -> None:
+    user = entity[0][1]
+    if not user:
+        raise Refused(
+            "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
+            "--bootstrap-server."
+        )
+    if any(name in QUOTAS["users"] for name in changes):
+        raise Refused(
+            "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using "
+            "--bootstrap-server."
+        )
+    with Admin(properties) as admin:
+        only_user = [_credential(user, mechanism, value) for mechanism, value in changes.items()]
+        try:
+            admin.alter_user_scram_credentials(only_user)
+        except AdminErrors as failed:
+            raise failed.errors[user] from failed
+
+
+def _credential(user: str, mechanism: str, text: str | None) -> ScramPassword | ScramRemoval:
+    """A credential as the command line says it: `iterations=8192,password=…`."""
+    if text is None:
+        return ScramRemoval(user, mechanism)
+    found = _CREDENTIAL.fullmatch(text)
+    if found is None:
+        raise Refused(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
+    iterations = ITERATIONS_MIN if found[1] in (None, "-1") else int(found[1])
+    if iterations < ITERATIONS_MIN:
+        raise Refused(
+            f"Iterations {iterations} is less than the minimum {ITERATIONS_MIN} required for {mechanism}"
+        )
+    return ScramPassword(user, mechanism, found[2], iterations)
+
+
 def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:
     kind = "clients" if len(entity) > 1 else entity[0][0]
-    strange = {name: value for name, value in changes.items() if name not in QUOTAS[kind]}
+    known = {*QUOTAS[kind], *(MECHANISM_NUMBERS if kind == "users" else ())}
+    strange = {name: value for name, value in changes.items() if name not in known}
     if not strange:
         return
-    if kind == "users" and all(name in _MECHANISMS.values() for name in strange):
-        raise Refused("SCRAM credentials are described here, not altered: use Kafka's own kafka-configs.sh")
     what = {"ips": "connection quota configs", "users": "quota and SCRAM credential configs"}
     added = [name for name, value in strange.items() if value is not None]
     names = ",".join(strange) if kind == "ips" else _scala_names(added, strange)

@@ -1,0 +1,143 @@
+"""The quotas of one connection: answers say how long the client should wait, and it is not read meanwhile.
+
+As in Kafka (KIP-219) an answer is not delayed. A fetch that would be too much is answered without records.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+from ottla.broker.security.principal import Principal
+from ottla.broker.serving.client_quotas import FETCH, PRODUCE, REQUEST, ClientQuotas
+from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, FetchSessions
+from ottla.wire.api.fetch import FetchRequest, FetchResponse
+from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.schema import Response
+from ottla.wire.server_connection import Call
+
+PERCENT = 100.0
+_EXEMPT = {17, 18, 36}
+"""SaslHandshake, ApiVersions and SaslAuthenticate: a client must be able to log in."""
+
+
+class ThrottledConnection(Protocol):
+    """What is muted: `flush` serves what has come meanwhile."""
+
+    principal: Principal
+
+    def flush(self) -> None:
+        """Write what is ready, and serve calls that waited for that."""
+
+    def update_reading(self) -> None:
+        """Read from the peer, or stop reading, as things are now."""
+
+    def close(self) -> None:
+        """Close after what is ready has been written."""
+
+
+class Throttle:
+    """Owned by the loop."""
+
+    __slots__ = ("_began", "_connection", "_loop", "_quotas", "_sessions", "_timer", "is_muted")
+
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        sessions: FetchSessions,
+        loop: AbstractEventLoop,
+        connection: ThrottledConnection,
+    ) -> None:
+        self._quotas = quotas
+        self._sessions = sessions
+        self._loop = loop
+        self._connection = connection
+        self._began = 0.0
+        self._timer: TimerHandle | None = None
+        self.is_muted = False
+
+    def begin(self) -> None:
+        """A call is handled from now on."""
+        self._began = perf_counter()
+
+    def settled(self, call: Call, response: Response) -> Response:
+        """Count an answer, and return the one that leaves; the connection is muted if it was too much."""
+        limits = self._quotas.limits
+        if not limits.has_clients or call.api.key in _EXEMPT:
+            return response
+        now_ms = self._loop.time() * 1000
+        waits = {REQUEST: self._used(REQUEST, call, self._spent_percent(), now_ms)}
+        size = 0
+        if call.api.key == ProduceRequest.API.key:
+            waits[PRODUCE] = self._used(PRODUCE, call, len(call.frame), now_ms)
+        elif isinstance(response, FetchResponse):
+            size = _size(response)
+            waits[FETCH] = self._used(FETCH, call, size, now_ms)
+        name = max(waits, key=lambda one: waits[one])
+        if not waits[name]:
+            return response
+        if isinstance(response, FetchResponse):
+            self._take_back(call, size, now_ms)
+            response = self._emptied(cast(FetchRequest, call.message), response)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = waits[name]
+        self._quotas.count(name, waits[name])
+        self.mute(waits[name], self._connection.flush)
+        return response
+
+    def pause(self, call: Call) -> None:
+        """A handler has returned, and its call waits: count the time that it took."""
+        if self._quotas.limits.is_set(REQUEST):
+            self._used(REQUEST, call, self._spent_percent(), self._loop.time() * 1000)
+
+    def mute(self, wait_ms: int, then: Callable[[], None]) -> None:
+        """Read nothing for some time, then go on."""
+        end = self._loop.time() + wait_ms / 1000
+        if self._timer is not None:
+            end = max(end, self._timer.when())
+            self._timer.cancel()
+        self.is_muted = True
+        self._timer = self._loop.call_at(end, self._unmute, then)
+        self._connection.update_reading()
+
+    def _unmute(self, then: Callable[[], None]) -> None:
+        self._timer, self.is_muted = None, False
+        then()
+
+    def end(self) -> None:
+        """The connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _used(self, name: str, call: Call, value: float, now_ms: float) -> int:
+        if not self._quotas.limits.is_set(name):
+            return 0
+        quota = self._quotas.applied(name, self._connection.principal.name, call.client_id or "")
+        return 0 if quota is None else self._quotas.record(name, quota, value, now_ms)
+
+    def _take_back(self, call: Call, size: int, now_ms: float) -> None:
+        quota = self._quotas.applied(FETCH, self._connection.principal.name, call.client_id or "")
+        if quota is not None:
+            self._quotas.take_back(FETCH, quota, size, now_ms)
+
+    def _spent_percent(self) -> float:
+        """The time since the call was begun, or counted last, as a percentage of a second."""
+        now = perf_counter()
+        spent, self._began = now - (self._began or now), 0.0
+        return spent * PERCENT
+
+    def _emptied(self, request: FetchRequest, response: FetchResponse) -> FetchResponse:
+        """The answer without records. A session that has just begun is not: the client asks for all again."""
+        session_id = response.session_id
+        if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
+            self._sessions.drop(session_id)
+            session_id = NO_SESSION
+        return FetchResponse(session_id=session_id)
+
+
+def _size(response: FetchResponse) -> int:
+    """The bytes of an answer, without the few of its frame."""
+    sizes: list[Any] = [answer.records for topic in response.responses for answer in topic.partitions]
+    return sum(len(records or b"") for records in sizes)
