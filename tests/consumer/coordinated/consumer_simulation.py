@@ -67,13 +67,24 @@ class ConsumerWorld(World):
             static = self.random.random() < self.static_share
             instance = f"i{self.random.randrange(6)}" if static else None
             kind = Client if self.random.random() < self.classic_share else ConsumerClient
-            # Two that live, of two protocols and one name, would replace each other for ever, as in Kafka.
-            self.clients = [
-                one
-                for one in self.clients
-                if instance is None or one.member.config.instance_id != instance or type(one) is kind
-            ]
+            if instance is not None and any(
+                one.member.config.instance_id == instance and type(one) is not kind for one in self.clients
+            ):
+                self.counts["instance in two protocols"] += 1
             self.clients.append(kind(f"c{self.names}", self, instance))
+
+    def settle_down(self) -> None:
+        """Two that live, of two protocols and one instance id, replace each other for ever, as in Kafka: the
+        older ones are killed first."""
+        newest = {
+            one.member.config.instance_id: type(one) for one in self.clients if one.member.config.instance_id
+        }
+        self.clients = [
+            one
+            for one in self.clients
+            if newest.get(one.member.config.instance_id or "", type(one)) is type(one)
+        ]
+        super().settle_down()
 
     def grow(self) -> None:
         self.topics["a"] = min(self.topics["a"] + 1, 8)

@@ -30,3 +30,4 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
     assert counts["HeartbeatResponse REBALANCE_IN_PROGRESS"] > 0
     assert counts["consumer"] > 0
     assert counts["classic"] > 0
+    assert counts["instance in two protocols"] > 0

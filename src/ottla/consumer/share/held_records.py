@@ -124,6 +124,10 @@ class HeldRecords:
             else:
                 del held[offset]
 
+    def has(self, partition: TopicAndPartition) -> bool:
+        """Whether what was taken of a partition is not lost."""
+        return partition in self._held
+
     def lose(self, partitions: Iterable[TopicAndPartition]) -> None:
         """The broker has given what these partitions held to others."""
         for partition in partitions:

@@ -136,9 +136,10 @@ class ShareConsumer(Closing):
     def _next(self, timeout: float | None) -> HeldChunk | None:
         self._check_open()
         while self._queue:
-            if not self._queue[0].is_finished:
-                return self._queue[0]
-            self._queue.popleft()
+            first = self._queue[0]
+            if not first.is_finished and self._fetcher.held.has(first.topic_partition):
+                return first
+            self._queue.popleft()  # done, or its session is over: others get these records
         self._answer_for_last_poll()
         self._heartbeats.start()
         deadline = deadline_after(timeout)

@@ -22,7 +22,7 @@ from ottla.consumer.share.held_records import HeldRecords
 from ottla.consumer.share.share_config import ShareConfig
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConnectionLost, KafkaError, OttlaError
+from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTimedOut
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.reader import decode
 from ottla.wire.api.share_acknowledge import (
@@ -85,7 +85,11 @@ class ShareFetcher:
         self, assigned: frozenset[TopicIdPartition], topics: Iterable[str], wait_ms: float
     ) -> list[FetchedDataChunk]:
         """Fetch once from each leader of assigned partitions; brokers wait `wait_ms` together for records."""
-        by_broker = self._leaders(assigned, topics)
+        try:
+            by_broker = self._leaders(assigned, topics)
+        except (ConnectionLost, RequestTimedOut) as error:
+            self._wait_for_brokers(error, wait_ms)
+            return []
         for broker_id in [known for known in self._sessions if known not in by_broker]:
             self._fetch_from(broker_id, set(), 0.0)
         chunks: list[FetchedDataChunk] = []
@@ -120,7 +124,7 @@ class ShareFetcher:
             answer = session.connection.call(request, timeout_ms=wait_ms + GRACE_MS)
         except ConnectionLost as error:
             self._end(broker_id, error)
-            self._metadata.refresh(reason=f"broker {broker_id} is lost")
+            self._look_again(f"broker {broker_id} is lost", wait_ms)
             return []
         code = Code.of(answer.error_code)
         if code in _SESSION_ERRORS:
@@ -131,6 +135,17 @@ class ShareFetcher:
         session.next()
         session.partitions = partitions
         return list(self._chunks(broker_id, answer))
+
+    def _look_again(self, reason: str, wait_ms: float) -> None:
+        try:
+            self._metadata.refresh(reason=reason)
+        except (ConnectionLost, RequestTimedOut) as error:
+            self._wait_for_brokers(error, wait_ms)
+
+    def _wait_for_brokers(self, error: OttlaError, wait_ms: float) -> None:
+        """No broker answers: `network_error` tells why, and the next fetch tries again."""
+        log.debug("share group %r: %s", self._config.group_id, error)
+        MONOTONIC.pause(min(wait_ms, self._config.client.retry_backoff_ms))
 
     def _session(self, broker_id: int) -> BrokerSession:
         session = self._sessions.get(broker_id)
@@ -198,7 +213,7 @@ class ShareFetcher:
                     if chunk is not None:
                         yield chunk
         if is_moved:
-            self._metadata.refresh(reason="a share fetch was refused")
+            self._look_again("a share fetch was refused", 0.0)
 
     def _chunk(
         self, partition: TopicAndPartition, item: ShareFetchPartitionResponse
