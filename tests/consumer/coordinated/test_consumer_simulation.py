@@ -31,3 +31,9 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
     assert counts["consumer"] > 0
     assert counts["classic"] > 0
     assert counts["instance in two protocols"] > 0
+
+
+@pytest.mark.parametrize("seed", [4915])
+def test_histories_that_once_had_two_owners_of_a_partition(seed: int) -> None:
+    """4915: a member told what it owned, and took the rest of an assignment before the answer withdrew it."""
+    ConsumerWorld(seed).run(STEPS)

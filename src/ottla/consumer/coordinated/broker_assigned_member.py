@@ -58,6 +58,8 @@ class BrokerAssignedMember(GroupMember):
         self._told_owned: PartitionSet | None = None  # what the broker knows; None: tell it everything
         self._told_topics: frozenset[str] | None = None
         self._telling: tuple[PartitionSet, frozenset[str]] = (NO_PARTITIONS, frozenset())
+        # It has told what it owns and has no answer: what it has not claimed may be another's by now.
+        self._is_target_open = False
 
     @property
     def membership(self) -> Membership:
@@ -99,9 +101,10 @@ class BrokerAssignedMember(GroupMember):
     def _reconcile(self) -> None:
         """Have the application take the assignment, if it has something to do.
 
-        Partitions of topics without a known name wait; what was given up does not.
+        Partitions of topics without a known name wait; what was given up does not. While the broker has not
+        answered a list of what this member owns, everything waits: the answer may have another assignment.
         """
-        if self.state is not MemberState.STABLE:
+        if self.state is not MemberState.STABLE or self._is_target_open:
             return
         wanted = frozenset(
             TopicAndPartition(self._names[topic_id], number)
@@ -124,6 +127,7 @@ class BrokerAssignedMember(GroupMember):
             return self._requests.join(self._topics)
         if not self._beats or not (self._has_news or self._times.is_heartbeat_due(now_ms)):
             return None
+        self._is_target_open |= self._told_owned != claimed
         return self._requests.heartbeat(
             self._epoch,
             topics=self._topics if self._told_topics != self._topics else None,
@@ -175,6 +179,7 @@ class BrokerAssignedMember(GroupMember):
         self._times.interval_ms = response.heartbeat_interval_ms or self._times.interval_ms
         self._times.answered(now_ms)
         self._told_owned, self._told_topics = self._telling
+        self._is_target_open = False
         self._epoch = response.member_epoch
         if self.state is MemberState.JOINING:
             self._move(MemberEvent.JOINED)
@@ -209,6 +214,7 @@ class BrokerAssignedMember(GroupMember):
     def _forget_generation(self, *, is_unknown: bool = False) -> None:  # noqa: ARG002  it keeps its id
         self._epoch = NO_GENERATION
         self._target = {}
+        self._is_target_open = False
 
     def _leave_request(self, leaver: Membership) -> MemberRequest | None:
         """A static member says that it will be back: its partitions wait for it until its session ends."""
