@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 
 # Tests start hundreds of Python processes: without bytecode files each would compile ottla again.
 unexport PYTHONDONTWRITEBYTECODE
+# Development mode without its checks of memory that C writes: they took a third of the CPU time, and ottla has no C.
+export PYTHONMALLOC := default
 
 .PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
 

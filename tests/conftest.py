@@ -37,10 +37,10 @@ settings.register_profile(
     "compiled",
     derandomize=True,
     deadline=None,
-    max_examples=100,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("plain", settings.get_profile("compiled"), max_examples=15)
+settings.register_profile("plain", settings.get_profile("compiled"), max_examples=10)
 settings.register_profile("soak", settings.get_profile("compiled"), derandomize=False, max_examples=1000)
 settings.load_profile("plain" if not kernel.JIT else "soak" if SOAK else "compiled")
 

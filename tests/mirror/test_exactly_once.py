@@ -20,7 +20,7 @@ from tests.mirror.killing import PARTITIONS, Worker, positions, steady_writes
 from tests.scale import seeded, sized
 from tests.waiting import wait_for
 
-KILLS = sized(10, 200)
+KILLS = sized(6, 200)
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.mirror.killing import PARTITIONS, Worker, positions, steady_writes
 from tests.scale import seeded, sized
 from tests.waiting import wait_for
 
-KILLS = sized(8, 200)
+KILLS = sized(5, 200)
 
 
 @pytest.mark.timeout(300)

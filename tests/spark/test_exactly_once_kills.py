@@ -36,7 +36,7 @@ __all__ = ["bootstrap"]
 COMMITTED = "read_committed"
 PARTITIONS = 3
 DEATHS = sized(20, 500)
-KILLS = sized(3, 60)
+KILLS = sized(2, 60)
 DEADLINE_S = 480 + 30 * KILLS
 Values = dict[TopicAndPartition, list[str]]
 

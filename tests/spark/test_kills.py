@@ -20,7 +20,7 @@ from tests.spark import killed_driver
 from tests.spark.conftest import Filled
 from tests.spark.killing import newest_batch, reaches, running
 
-KILLS = sized(3, 30)
+KILLS = sized(2, 30)
 DEADLINE_S = 480 + 30 * KILLS
 
 

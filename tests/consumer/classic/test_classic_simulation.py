@@ -29,7 +29,7 @@ from tests.consumer.classic.simulation.ottla_member import OttlaMember
 from tests.consumer.classic.simulation.scenario import Scenario
 from tests.scale import SEED, sized
 
-SEEDS = sized(1000, 100_000)
+SEEDS = sized(500, 100_000)
 SEEDS_TO_FIND = 400
 
 
