@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
 
 from ottla import EmbeddedBroker, Producer, aio
 from ottla.model.errors import BrokerUnreachable
-from tests.waiting import PATIENCE_S
-
-T = TypeVar("T")
+from tests.aio.conftest import run
 
 RECORDS = 3_000
 
@@ -27,19 +24,6 @@ def broker() -> Iterator[EmbeddedBroker]:
             for number in range(RECORDS):
                 producer.send("orders", b"%d" % number, partition=number % 2)
         yield one
-
-
-def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it in a loop of its own, which has no task left at the end."""
-
-    async def checked() -> T:
-        result = await asyncio.wait_for(work(), PATIENCE_S)
-        await asyncio.sleep(0)
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, left
-        return result
-
-    return asyncio.run(checked())
 
 
 async def take(consumer: aio.PartitionConsumer, unit: str, seen: list[bytes], chance: random.Random) -> None:

@@ -10,5 +10,6 @@ event loop in which it was made.
 """
 
 from ottla.aio.partition_consumer import PartitionConsumer, PartitionReader
+from ottla.aio.producer import BatchDelivery, Delivery, Producer
 
-__all__ = ["PartitionConsumer", "PartitionReader"]
+__all__ = ["BatchDelivery", "Delivery", "PartitionConsumer", "PartitionReader", "Producer"]

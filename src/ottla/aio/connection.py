@@ -20,7 +20,7 @@ from ottla.client.first_contact import SESSION_SHARE, unanswered
 from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
-from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError
+from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
 from ottla.wire.client_connection import Answer
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
@@ -132,16 +132,21 @@ class LoopConnection:
 
         Raises RequestTimedOut, ConnectionLost or RemoteProtocolError: the connection is closed then.
         """
+        limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
-            limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-            answer: Answer = await self._link.within(due, limit_ms)
+            await self._link.within(due, limit_ms)
+        except RequestTimedOut as error:
+            raise self._failed(error) from None
+        except OttlaError:
+            pass  # `taken` raises it
+        return self.taken(due)
+
+    def taken(self, due: asyncio.Future[Answer]) -> Answer:
+        """The answer that has come. Raises what broke the connection."""
+        try:
+            answer = due.result()
         except OttlaError as error:
-            failure = self._explained(error)
-            self._link.fail(failure)
-            self._errors.not_due_from(self._link.peer)
-            if self.broker_id is not None:
-                self._errors.failed(broker(self.broker_id), failure)
-            raise failure from error.__cause__
+            raise self._failed(self._explained(error)) from error.__cause__
         if self._link.in_flight_count:
             self._errors.due_from(self._link.peer)
         else:
@@ -149,6 +154,13 @@ class LoopConnection:
         if self.broker_id is not None:
             self._errors.answered(broker(self.broker_id))
         return answer
+
+    def _failed(self, error: OttlaError) -> OttlaError:
+        self._link.fail(error)
+        self._errors.not_due_from(self._link.peer)
+        if self.broker_id is not None:
+            self._errors.failed(broker(self.broker_id), error)
+        return error
 
     async def call(
         self,

@@ -48,6 +48,12 @@ class LoopCondition:
                     await self._notified()
         return predicate()
 
+    async def notified(self, seconds: float) -> None:
+        """Wait for the next `notify_all`, at most `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._notified()
+
     async def _notified(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)

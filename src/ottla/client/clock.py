@@ -25,6 +25,19 @@ class Clock(Protocol):
         """Wait for `duration_ms`, or until the event is set; returns whether it is set."""
 
 
+class Flag(Protocol):
+    """The part of threading.Event that is shared with other kinds of waiting."""
+
+    def set(self) -> None:
+        """Whoever waits for it goes on."""
+
+    def clear(self) -> None:
+        """Wait for it again."""
+
+    def is_set(self) -> bool:
+        """Whether nobody has to wait."""
+
+
 class Condition(Protocol):
     """The part of threading.Condition that is shared with other kinds of waiting."""
 

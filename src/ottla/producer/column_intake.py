@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import ParamSpec
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, ParamSpec
 
 import pyarrow as pa
 
@@ -21,6 +21,23 @@ from ottla.producer.whole_parts import whole_parts
 from ottla.records.whole_batches import is_whole
 
 P = ParamSpec("P")
+
+
+class NeedsTopic(NamedTuple):
+    """Wait until the topic is known; ask again if this partition may have been added meanwhile."""
+
+    topic: str
+    partition: int
+
+
+class NeedsMemory(NamedTuple):
+    """Wait until so many bytes are reserved."""
+
+    size: int
+
+
+Need = NeedsTopic | NeedsMemory
+Steps = Generator[Need, KnownTopic | None, BatchDelivery]
 
 
 class ColumnIntake:
@@ -43,6 +60,37 @@ class ColumnIntake:
         on_delivery: OnBatchDelivery | None,
     ) -> BatchDelivery:
         """See `Producer.send_batch`."""
+        return self._carried_out(self.batch_steps(inbox, columns, partition, on_delivery))
+
+    def _carried_out(self, steps: Steps) -> BatchDelivery:
+        """Wait for what the steps need."""
+        try:
+            need = next(steps)
+            while True:
+                try:
+                    known = self._waited(need)
+                except BaseException as error:  # noqa: BLE001 - the steps know what was accepted
+                    need = steps.throw(error)
+                else:
+                    need = steps.send(known)
+        except StopIteration as end:
+            delivery: BatchDelivery = end.value
+            return delivery
+
+    def _waited(self, need: Need) -> KnownTopic | None:
+        if isinstance(need, NeedsTopic):
+            return self._topics.wait_for_partition(need.topic, need.partition)
+        self._dispatcher.reserve(need.size)
+        return None
+
+    def batch_steps(
+        self,
+        inbox: TopicInbox,
+        columns: pa.RecordBatch | pa.Table,
+        partition: int | None,
+        on_delivery: OnBatchDelivery | None,
+    ) -> Steps:
+        """`send_batch` without its waits: yields what it needs, and is sent what is known of a topic."""
         pieces = taken(columns)
         if partition is not None and any(PARTITION in piece.schema.names for piece in pieces):
             raise ConfigError("partition is given, and there is a column 'partition': leave one of them out")
@@ -53,20 +101,29 @@ class ColumnIntake:
         submission.on_done = on_delivery
         with self._accepting(submission) as delivery:
             if sources:
-                known = self._known(inbox.topic, partition, pieces)
-                self._hand_in(inbox, sources, sizes, partition, known, submission)
+                known = yield NeedsTopic(inbox.topic, _highest_partition(partition, pieces))
+                assert known is not None
+                if partition is not None:
+                    _check_partition(inbox.topic, partition, known, "send_batch()")
+                yield from self._hand_in(inbox, sources, sizes, partition, known, submission)
         return delivery
 
     def send_whole(self, inbox: TopicInbox, batches: pa.RecordBatch, partition: int) -> BatchDelivery:
         """See `Producer.send_whole`."""
+        return self._carried_out(self.whole_steps(inbox, batches, partition))
+
+    def whole_steps(self, inbox: TopicInbox, batches: pa.RecordBatch, partition: int) -> Steps:
+        """`send_whole` without its waits, as `batch_steps`."""
         if not is_whole(batches):
             raise ConfigError(f"these are no record batches: {batches.schema.names}; use send_batch()")
         submission = Submission(inbox.topic, self._errors)
         with self._accepting(submission) as delivery:
-            known = self._topics.wait_for_partition(inbox.topic, partition)
+            known = yield NeedsTopic(inbox.topic, partition)
+            assert known is not None
             _check_partition(inbox.topic, partition, known, "send_whole()")
             self._settlement.opened(submission)
             for part in whole_parts(batches, submission, self._memory.limit, wall_ms()):
+                yield NeedsMemory(part.held_bytes)
                 self._with_memory(part.held_bytes, inbox.take_whole, partition, part)
                 submission.count = part.rows[-1] + 1
         return delivery
@@ -89,23 +146,12 @@ class ColumnIntake:
     def _with_memory(
         self, size: int, hand_in: Callable[P, None], *arguments: P.args, **keywords: P.kwargs
     ) -> None:
-        """Reserve memory, then hand something in; the memory is given back if that fails."""
-        self._dispatcher.reserve(size)
+        """Hand something in, for which memory is reserved; the memory is given back if that fails."""
         try:
             hand_in(*arguments, **keywords)
         except BaseException:
             self._memory.release(size)
             raise
-
-    def _known(self, topic: str, partition: int | None, pieces: list[pa.RecordBatch]) -> KnownTopic:
-        """What is known about the topic; waits. Asks the brokers again if a partition may be new."""
-        if partition is not None:
-            known = self._topics.wait_for_partition(topic, partition)
-            _check_partition(topic, partition, known, "send_batch()")
-            return known
-        chosen = [piece.column(PARTITION) for piece in pieces if PARTITION in piece.schema.names]
-        highest = max((_highest(column) for column in chosen), default=0)
-        return self._topics.wait_for_partition(topic, highest)
 
     def _hand_in(
         self,
@@ -115,7 +161,7 @@ class ColumnIntake:
         partition: int | None,
         known: KnownTopic,
         submission: Submission,
-    ) -> None:
+    ) -> Generator[Need, KnownTopic | None, None]:
         """Columns in steps that fit the memory; the submission counts what was accepted."""
         self._settlement.opened(submission)
         for source, measured in zip(sources, sizes, strict=True):
@@ -124,6 +170,7 @@ class ColumnIntake:
                 rows = range(submission.count, submission.count + last - first)
                 reach = measured.reach[first : last + 1]
                 part = source.part(first, last)
+                yield NeedsMemory(size)
                 self._with_memory(size, inbox.take, part, reach, rows, partition, known, submission)
                 submission.count = rows.stop
 
@@ -134,6 +181,14 @@ class ColumnIntake:
             # Somewhat less, or every other partition would get a little more than a batch.
             step = int(step * known.partition_count * FULL)
         return max(1, min(step, self._memory.limit // 4))
+
+
+def _highest_partition(partition: int | None, pieces: list[pa.RecordBatch]) -> int:
+    """The highest partition that rows are for, as far as they name one."""
+    if partition is not None:
+        return partition
+    chosen = [piece.column(PARTITION) for piece in pieces if PARTITION in piece.schema.names]
+    return max((_highest(column) for column in chosen), default=0)
 
 
 def _check_partition(topic: str, partition: int, known: KnownTopic, source: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.client.clock import wait_for
+from ottla.client.clock import Condition, wait_for
 from ottla.client.network_errors import CLUSTER, NetworkErrors, topic
 from ottla.model.errors import OttlaError
 from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET, RowNumbers, SettledRows
@@ -67,6 +67,11 @@ class Delivery:
         delivery._row = row
         return delivery
 
+    @property
+    def submission(self) -> Submission:
+        """What the record was handed in with."""
+        return self._submission
+
     def done(self) -> bool:
         """Whether the record is stored or has failed."""
         return self._submission.find(self._row) is not None
@@ -110,6 +115,11 @@ class BatchDelivery:
 
     def __len__(self) -> int:
         return self._submission.count
+
+    @property
+    def submission(self) -> Submission:
+        """What the rows are."""
+        return self._submission
 
     def done(self) -> bool:
         """Whether every row is stored or has failed."""
@@ -158,6 +168,7 @@ class Submission:
         "settled",
         "timestamps",
         "topic",
+        "watcher",
     )
 
     def __init__(self, topic: str, errors: NetworkErrors) -> None:
@@ -170,6 +181,7 @@ class Submission:
         self.on_done: OnBatchDelivery | None = None
         self.has_failed = False  # a row has failed
         self.is_seen = False  # the application has looked at a failure
+        self.watcher: Condition | None = None  # is told when rows are settled, beside threads that wait
         self._left: int | None = None
         # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
@@ -183,6 +195,8 @@ class Submission:
             self.count = count
             self._left = count - sum(len(run.rows) for run in self.settled)
             self._changed.notify_all()
+        if self.watcher is not None:
+            self.watcher.notify_all()
         self._finish()
 
     @property
@@ -199,6 +213,8 @@ class Submission:
             if self._left is not None:
                 self._left -= sum(len(run.rows) for run in runs)
             self._changed.notify_all()
+        if self.watcher is not None:
+            self.watcher.notify_all()
         if self.callbacks:
             for run in runs:
                 self._call_back(run)
@@ -270,8 +286,12 @@ class Submission:
         """Wait for every row. Raises TimeoutError."""
         with self._lock:
             if not wait_for(self._changed, lambda: self.is_done, timeout):
-                left = self._left or self.count
-                raise self._late(f"{left:,} records" if left else "records", "are", timeout)
+                raise self.late(timeout)
+
+    def late(self, timeout: float | None) -> TimeoutError:
+        """The error of a caller that has waited for all rows for too long."""
+        left = self._left or self.count
+        return self._late(f"{left:,} records" if left else "records", "are", timeout)
 
     def _late(self, what: str, verb: str, timeout: float | None) -> TimeoutError:
         """The error of a caller whose time is over, with the cause if it is known."""

@@ -26,9 +26,10 @@ from ottla.producer.transaction_state import PartitionGate
 
 
 class Sender(Protocol):
-    """The thread of one broker, as the dispatcher sees it."""
+    """What sends to one broker, as the dispatcher sees it."""
 
-    thread: threading.Thread
+    def start(self) -> None:
+        """Begin to send."""
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -281,7 +282,7 @@ class Dispatcher:
         sender = self._senders.get(broker_id)
         if sender is None:
             sender = self._senders[broker_id] = self._new_sender(broker_id, self)
-            sender.thread.start()
+            sender.start()
         return sender
 
     def _wake_senders(self) -> None:
@@ -380,8 +381,8 @@ class Dispatcher:
         self._intake.refuse(error)
         self.abandon(error)
 
-    def stop(self) -> list[Sender]:
-        """Have all senders end; returns them, to be waited for."""
+    def stop(self) -> None:
+        """Have all senders end."""
         with self._lock:
             self.is_stopped = True
             senders = list(self._senders.values())
@@ -391,4 +392,3 @@ class Dispatcher:
         self._topics.close()
         for sender in senders:
             sender.stop()
-        return senders

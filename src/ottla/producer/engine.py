@@ -34,9 +34,8 @@ class ProducerEngine:
         self.state = state
         self._choice = choice
         self._closing = threading.Lock()
-        self._dispatcher = Dispatcher(
-            state, lambda broker_id, dispatcher: BrokerSender(broker_id, state, dispatcher, metadata)
-        )
+        self._senders: list[BrokerSender] = []
+        self._dispatcher = Dispatcher(state, self._new_sender)
         self.columns = ColumnIntake(state, self._dispatcher, choice)
         self._transactions: Transactions | None = None
         if config.is_transactional:
@@ -46,6 +45,11 @@ class ProducerEngine:
         self._upkeep = Upkeep(state, self._dispatcher)
         self._scout.thread.start()
         self._upkeep.thread.start()
+
+    def _new_sender(self, broker_id: int, dispatcher: Dispatcher) -> BrokerSender:
+        sender = BrokerSender(broker_id, self.state, dispatcher, self._metadata)
+        self._senders.append(sender)
+        return sender
 
     @property
     def is_stopped(self) -> bool:
@@ -107,11 +111,11 @@ class ProducerEngine:
         """Give up everything, and end all threads."""
         self.intake.refuse(ProducerClosed("this producer is closed"))
         why = self.state.errors.cause()  # before the connections are closed
-        senders = self._dispatcher.stop()
+        self._dispatcher.stop()
         if self._transactions is not None:
             self._transactions.interrupt()
         self._scout.stop()
-        threads = [*(sender.thread for sender in senders), self._scout.thread, self._upkeep.thread]
+        threads = [*(sender.thread for sender in self._senders), self._scout.thread, self._upkeep.thread]
         ended(threads, f"producer {self.config.client.client_id!r}", ENDING_S)
         self._dispatcher.abandon(
             ProducerClosed(f"the producer was closed before the records were acknowledged{why}")

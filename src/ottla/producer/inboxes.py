@@ -165,6 +165,11 @@ class TopicInbox:
             failures = self._seal()
         self._settlement.settle_rows(failures)
 
+    @property
+    def needs_topic_since_ms(self) -> float | None:
+        """Since when rows wait for news of their topic: their partition may be newer. None if none do."""
+        return self._needs_topic_since_ms
+
     def fail(self, error: OttlaError) -> None:
         """The rows that wait here fail."""
         with self._lock:

@@ -16,7 +16,7 @@ class MemoryBudget:
     def __init__(self, limit: int, max_block_ms: float, clock: Clock, errors: NetworkErrors) -> None:
         self.limit = limit
         self._errors = errors
-        self._max_block_ms = max_block_ms
+        self.max_block_ms = max_block_ms
         self._clock = clock
         self._free = limit
         self._waiters = 0
@@ -49,21 +49,29 @@ class MemoryBudget:
                 self._waiters -= 1
 
     def _wait(self, size: int) -> None:
-        deadline = Deadline(self._clock, self._max_block_ms)
+        deadline = Deadline(self._clock, self.max_block_ms)
         with self._lock:
             while self._free < size:
-                if self._is_closed:
-                    raise ProducerClosed("the producer was closed while send() waited for memory")
+                self.check_open()
                 left_ms = deadline.left_ms() or 0.0
                 if not left_ms:
-                    raise BufferFull(
-                        f"{size:,} bytes do not fit into buffer.memory={self.limit:,}, of which {self.used:,}"
-                        f" have waited for brokers for max.block.ms={self._max_block_ms:.0f}; are the brokers"
-                        " up, and fast enough? A larger buffer.memory or max.block.ms gives them more time"
-                        f"{self._errors.cause()}"
-                    )
+                    raise self.full(size)
                 self._changed.wait(min(SIGNAL_CHECK_S, left_ms / 1000.0))
             self._free -= size
+
+    def check_open(self) -> None:
+        """Raise ProducerClosed after the end."""
+        if self._is_closed:
+            raise ProducerClosed("the producer was closed while send() waited for memory")
+
+    def full(self, size: int) -> BufferFull:
+        """The error for a caller that has waited for max.block.ms."""
+        return BufferFull(
+            f"{size:,} bytes do not fit into buffer.memory={self.limit:,}, of which {self.used:,}"
+            f" have waited for brokers for max.block.ms={self.max_block_ms:.0f}; are the brokers"
+            " up, and fast enough? A larger buffer.memory or max.block.ms gives them more time"
+            f"{self._errors.cause()}"
+        )
 
     def release(self, size: int) -> None:
         """Give bytes back."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
 from ottla.fetching.commit_positions import Committable, commit_positions
 from ottla.model.committed_positions import GroupMetadata
-from ottla.model.errors import ConfigError, OttlaError, ProducerClosed, TransactionAborted
+from ottla.model.errors import OttlaError, ProducerClosed, TransactionAborted
 from ottla.model.forgotten import stop_if_forgotten
 from ottla.model.property_table import merged
 from ottla.producer.deliveries import (
@@ -24,17 +24,14 @@ from ottla.producer.deliveries import (
     check_not_in_callback,
 )
 from ottla.producer.engine import ProducerEngine
-from ottla.producer.partitioners import ColumnPartitioner, PartitionerChoice, RowPartitioner
+from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
 from ottla.producer.prepared_transaction import PreparedTransaction
+from ottla.producer.producer_choice import Serializer, checked_serializer, partitioner_choice
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.rows import HeaderPairs
 from ottla.producer.sequences import Identity
 
 INTERRUPTED_CLOSE_S = 1.0
-ROUND_ROBIN = "round_robin"
-
-Serializer: TypeAlias = Callable[[Any], bytes | str]
-"""A key or value → its bytes; text is sent as UTF-8."""
 
 
 class GroupMember(Protocol):
@@ -81,13 +78,12 @@ class Producer:
         **settings: object,
     ) -> None:
         config = ProducerConfig.from_properties(merged(properties, settings))
-        for name, serializer in (("key_serializer", key_serializer), ("value_serializer", value_serializer)):
-            if serializer is not None and not callable(serializer):
-                raise ConfigError(f"{name}={serializer!r}: a function that returns bytes is wanted")
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self._key_serializer = checked_serializer("key_serializer", key_serializer)
+        self._value_serializer = checked_serializer("value_serializer", value_serializer)
         self._has_serializer = key_serializer is not None or value_serializer is not None
-        self._engine = engine = ProducerEngine(config, _choice(partitioner, column_partitioner, config))
+        self._engine = engine = ProducerEngine(
+            config, partitioner_choice(partitioner, column_partitioner, config)
+        )
         self._inboxes = engine.intake.open_inboxes
         self._forgotten = stop_if_forgotten(
             self, repr(self), engine.stop, is_running=lambda: engine.intake.is_open and not engine.is_stopped
@@ -286,16 +282,6 @@ class Producer:
         is_interrupted = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
         with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
             self.close(INTERRUPTED_CLOSE_S if is_interrupted else None)
-
-
-def _choice(
-    row: RowPartitioner | str | None, column: ColumnPartitioner | None, config: ProducerConfig
-) -> PartitionerChoice:
-    if isinstance(row, str):
-        if row != ROUND_ROBIN:
-            raise ConfigError(f"partitioner={row!r}: give a function, or {ROUND_ROBIN!r}")
-        return PartitionerChoice(column=column, is_round_robin=True)
-    return PartitionerChoice(row=row, column=column, ignores_keys=config.ignores_keys)
 
 
 # ---- forks

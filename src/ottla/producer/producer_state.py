@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Self
 
-from ottla.client.clock import Clock
+from ottla.client.clock import Clock, Condition, Flag
 from ottla.client.network_errors import NetworkErrors
 from ottla.producer.intake import Intake
 from ottla.producer.memory import MemoryBudget
@@ -28,23 +28,36 @@ class ProducerState:
     topics: TopicDirectory
     settlement: Settlement
     errors: NetworkErrors
-    scout_wanted: threading.Event
-    upkeep_wanted: threading.Event
+    scout_wanted: Flag
+    upkeep_wanted: Flag
 
     @classmethod
-    def new(cls, config: ProducerConfig, clock: Clock, errors: NetworkErrors) -> Self:
-        """Nothing has been handed in, and nothing is known."""
-        memory = MemoryBudget(config.buffer_memory, config.max_block_ms, clock, errors)
-        scout_wanted = threading.Event()
+    def new(
+        cls,
+        config: ProducerConfig,
+        clock: Clock,
+        errors: NetworkErrors,
+        *,
+        scout_wanted: Flag | None = None,
+        upkeep_wanted: Flag | None = None,
+        memory: MemoryBudget | None = None,
+        changed: Condition | None = None,
+    ) -> Self:
+        """Nothing has been handed in, and nothing is known. `changed` is told when topics are known.
+
+        By default threads wait for the flags.
+        """
+        memory = memory or MemoryBudget(config.buffer_memory, config.max_block_ms, clock, errors)
+        scout_wanted = scout_wanted or threading.Event()
         return cls(
             config,
             clock,
             random.Random(),
             memory,
             Intake(),
-            TopicDirectory(clock, config.topic_patience_ms, errors, scout_wanted),
+            TopicDirectory(clock, config.topic_patience_ms, errors, scout_wanted, changed),
             Settlement(memory),
             errors,
             scout_wanted,
-            upkeep_wanted=threading.Event(),
+            upkeep_wanted=upkeep_wanted or threading.Event(),
         )

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
-from ottla.client.network_errors import SHOWN_MAX, topic
 from ottla.client.pool import ConnectionPool
-from ottla.client.reactions import Action, Call, action_about, action_for
 from ottla.client.retry import Backoff
-from ottla.model.cluster_view import ClusterView
-from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError
+from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.dispatcher import Dispatcher, Questions
 from ottla.producer.producer_state import ProducerState
-from ottla.producer.sequences import Identity
+from ottla.producer.scouting import Scouting, identity_request
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 
 LOG = logging.getLogger(__name__)
-
-PRODUCER_ID = "the producer id"
 
 
 class Scout:
@@ -45,15 +39,13 @@ class Scout:
         self._clock = clock
         self._chance = state.chance
         self._dispatcher = dispatcher
-        self._topics = state.topics
-        self._errors = state.errors
         self._metadata = metadata
         self._register = register
+        assert isinstance(state.scout_wanted, threading.Event)
         self._wanted = state.scout_wanted
-        self._demands_idempotence = config.demands_idempotence
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
         self._max_age_ms = config.client.metadata_max_age_ms
-        self._is_lost = False  # no broker answered the last time
+        self._scouting = Scouting(state, dispatcher)
         self._interruption = Interruption()
         self._pool = ConnectionPool(config.client, metadata, clock=clock, interruption=self._interruption)
         name = f"{config.client.client_id}-scout"
@@ -103,11 +95,11 @@ class Scout:
             self._ask(questions)
         except OttlaError as error:
             if not self._dispatcher.is_stopped:
-                self._failed(error)
+                self._scouting.failed(error)
                 if questions.topics is not None:
                     self._dispatcher.leaders_are_stale()
             return False
-        self._is_lost = False
+        self._scouting.is_lost = False
         return not self._has_questions()
 
     def _ask(self, questions: Questions) -> None:
@@ -115,10 +107,7 @@ class Scout:
             requested_ms = self._clock.now_ms()
             self._dispatcher.leaders_requested()
             view = self._metadata.refresh(questions.topics, reason="the producer needs leaders")
-            self._topics.refreshed(questions.topics, requested_ms, view)
-            self._dispatcher.leaders_changed(view)
-            self._report_topics(questions.topics, view)
-            self._refuse_topics(view)
+            self._scouting.view_came(questions.topics, requested_ms, view)
         elif not questions.is_any:
             self._metadata.refresh_if_old()
             self._dispatcher.leaders_changed(self._metadata.view)
@@ -126,38 +115,10 @@ class Scout:
             try:
                 self._identify()
             except OttlaError as error:
-                self._errors.failed(PRODUCER_ID, error)
+                self._scouting.identity_failed(error)
                 raise
-            self._errors.answered(PRODUCER_ID)
         if questions.wants_partitions:
             self._register()
-
-    def _failed(self, error: OttlaError) -> None:
-        """If waiting does not help, everything that waits fails."""
-        LOG.log(logging.DEBUG if self._is_lost else logging.INFO, "the producer's scout: %s", error)
-        self._is_lost = True
-        if action_about(error, Call.METADATA) is Action.FAIL:
-            self._dispatcher.abandon(error)
-            for name in self._topics.wanted:
-                self._dispatcher.refuse_topic(name, error)
-
-    def _report_topics(self, names: Iterable[str], view: ClusterView) -> None:
-        """Note which topics with records to send cannot be written to as a whole, and why."""
-        awaited = self._dispatcher.awaited_topics
-        for name in names:
-            error = _problem(view, name)
-            if error is None:
-                self._errors.answered(topic(name))
-            elif name in awaited:
-                self._errors.failed(topic(name), error)
-            else:
-                self._errors.forget(topic(name))
-
-    def _refuse_topics(self, view: ClusterView) -> None:
-        for name in self._topics.wanted:
-            described = view.topics.get(name)
-            if described is not None and action_for(described.error, Call.METADATA) is Action.FAIL:
-                self._dispatcher.refuse_topic(name, KafkaError(described.error, f"topic {name!r}"))
 
     # ---- the producer's id
 
@@ -166,40 +127,6 @@ class Scout:
         try:
             version = connection.version_for(InitProducerIdRequest.API)
         except LocalProtocolError as error:
-            self._go_without_identity(f"enable.idempotence: {error}")
+            self._scouting.go_without_identity(f"enable.idempotence: {error}")
             return
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = connection.call(request, version=version)
-        if response.error_code:
-            failure = KafkaError(response.error_code, "InitProducerId")
-            if action_for(response.error_code, Call.INIT_PRODUCER_ID) is not Action.FAIL:
-                raise failure
-            self._go_without_identity(f"enable.idempotence: {failure}")
-            return
-        LOG.info("producer id %d, epoch %d", response.producer_id, response.producer_epoch)
-        self._dispatcher.identified(Identity(response.producer_id, response.producer_epoch))
-
-    def _go_without_identity(self, why: str) -> None:
-        """The brokers have no idempotence: an error if the user demanded it."""
-        if self._demands_idempotence:
-            refusal = LocalProtocolError(f"{why}. Set enable.idempotence=false to produce without it")
-            self._dispatcher.fail(refusal)
-            return
-        LOG.info("records may be stored twice after a failure, in order all the same: %s", why)
-        self._dispatcher.identified(None)
-
-
-def _problem(view: ClusterView, name: str) -> KafkaError | None:
-    """Why a topic, or some of its partitions, cannot be written to; None if they can."""
-    described = view.topics.get(name)
-    if described is None:
-        return KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
-    if described.error:
-        return KafkaError(described.error, f"topic {name!r}")
-    leaderless = [
-        partition.index for partition in described.partitions if view.leader_of(name, partition.index) is None
-    ]
-    if leaderless or not described.partitions:
-        shown = ", ".join(map(str, leaderless[:SHOWN_MAX])) + (", …" if len(leaderless) > SHOWN_MAX else "")
-        return KafkaError(Code.LEADER_NOT_AVAILABLE, f"topic {name!r}, partitions {shown or 'none yet'}")
-    return None
+        self._scouting.identity_came(connection.call(identity_request(), version=version))

@@ -18,8 +18,6 @@ from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
-from ottla.model.cluster_view import BrokerNode, LeaderHint
-from ottla.model.error_codes import Code
 from ottla.model.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -31,9 +29,10 @@ from ottla.model.errors import (
 )
 from ottla.producer.batches import ProducerBatch
 from ottla.producer.dispatcher import BatchAnswer, Dispatcher, StoredBatch
+from ottla.producer.produce_answers import batch_answers, leader_hints
 from ottla.producer.produce_requests import REGISTERED_VERSION_MAX, VERSION_MAX, produce_request
 from ottla.producer.producer_state import ProducerState
-from ottla.wire.api.produce import ProducePartitionResponse, ProduceRequest, ProduceResponse
+from ottla.wire.api.produce import ProduceRequest, ProduceResponse
 
 LOG = logging.getLogger(__name__)
 
@@ -101,6 +100,10 @@ class BrokerSender:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # ---- from other threads
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.thread.start()
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -256,44 +259,8 @@ class BrokerSender:
         now_ms = self._clock.now_ms()
         if response.throttle_time_ms:
             self._not_before_ms = now_ms + response.throttle_time_ms
-        responses = {
-            (topic.name, partition.index): partition
-            for topic in response.responses
-            for partition in topic.partition_responses
-        }
-        answers = [
-            BatchAnswer(batch, self._result(batch, responses.get((batch.topic, batch.partition))))
-            for batch in batches
-        ]
+        answers = batch_answers(self.broker_id, batches, response)
         if self._dispatcher.answered(self.broker_id, answers, now_ms):
-            self._take_hints(response)
-
-    def _result(
-        self, batch: ProducerBatch, response: ProducePartitionResponse | None
-    ) -> StoredBatch | KafkaError | RemoteProtocolError:
-        if response is None:
-            return RemoteProtocolError(f"broker {self.broker_id} says nothing of {batch}")
-        if response.error_code in {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}:
-            return StoredBatch(response.base_offset, response.log_append_time_ms)
-        context = f"{batch}, broker {self.broker_id}"
-        if response.error_message:
-            context = f"{context} ({response.error_message})"
-        reasons = {
-            fault.batch_index: fault.batch_index_error_message or response.error_message or ""
-            for fault in response.record_errors
-        }
-        return KafkaError(response.error_code, context, reasons)
-
-    def _take_hints(self, response: ProduceResponse) -> None:
-        """Newer brokers say who leads instead (KIP-951), so there is no need to ask."""
-        hints = [
-            LeaderHint(topic.name, partition.index, leader.leader_id, leader.leader_epoch)
-            for topic in response.responses
-            for partition in topic.partition_responses
-            if (leader := partition.current_leader).leader_id >= 0
-        ]
-        if hints:
-            nodes = [
-                BrokerNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
-            ]
-            self._dispatcher.leaders_changed(self._metadata.learn(hints, nodes))
+            hints, nodes = leader_hints(response)
+            if hints:
+                self._dispatcher.leaders_changed(self._metadata.learn(hints, nodes))

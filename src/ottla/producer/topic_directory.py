@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client import network_errors
-from ottla.client.clock import SIGNAL_CHECK_S, Clock
+from ottla.client.clock import SIGNAL_CHECK_S, Clock, Condition, Flag
 from ottla.client.network_errors import NetworkErrors
 from ottla.model.cluster_view import NO_LEADER, ClusterView
 from ottla.model.errors import DeliveryExpired, OttlaError, ProducerClosed
@@ -30,8 +30,14 @@ class TopicDirectory:
     """Thread-safe. `patience_ms` is how long records wait until their topic is known."""
 
     def __init__(
-        self, clock: Clock, patience_ms: float, errors: NetworkErrors, scout_wanted: threading.Event
+        self,
+        clock: Clock,
+        patience_ms: float,
+        errors: NetworkErrors,
+        scout_wanted: Flag,
+        changed: Condition | None = None,
     ) -> None:
+        """`changed` is told of every change, beside the threads that wait."""
         self._clock = clock
         self._patience_ms = patience_ms
         self._errors = errors
@@ -39,12 +45,18 @@ class TopicDirectory:
         # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._watcher = changed
         self._known: dict[str, KnownTopic] = {}
         self._wanted: dict[str, float] = {}  # since when
         self._stale: dict[str, float] = {}  # known topics that may have more partitions by now: since when
         self._refreshed_ms: dict[str, float] = {}  # when the brokers were last asked
         self._refused: dict[str, OttlaError] = {}
         self._is_closed = False
+
+    def _notify(self) -> None:
+        self._changed.notify_all()
+        if self._watcher is not None:
+            self._watcher.notify_all()
 
     # ---- for threads that have records
 
@@ -60,16 +72,22 @@ class TopicDirectory:
 
     def wait_known(self, topic: str) -> KnownTopic:
         """What is known about the topic; waits for it. Raises OttlaError if it cannot be known."""
-        while (known := self.known(topic)) is None:
+        while (known := self.look(topic)) is None:
+            with self._lock:
+                if topic in self._wanted:
+                    self._wait_until(self._wanted[topic] + self._patience_ms)
+        return known
+
+    def look(self, topic: str) -> KnownTopic | None:
+        """What is known about the topic; None: look again. Raises OttlaError if it cannot be known."""
+        known = self.known(topic)
+        if known is None:
             refusal = self.take_refusal(topic)
             if refusal is not None:
                 raise refusal
             if self.give_up(topic):
                 raise self.unknown_topic(topic)
-            with self._lock:
-                self._check_open(topic)
-                if topic in self._wanted:
-                    self._wait_until(self._wanted[topic] + self._patience_ms)
+            self.check_open(topic)
         return known
 
     def wait_for_partition(self, topic: str, partition: int) -> KnownTopic:
@@ -83,8 +101,8 @@ class TopicDirectory:
     def wait_fresh(self, topic: str, since_ms: float) -> None:
         """Wait until `is_fresh`. Raises ProducerClosed."""
         while not self.is_fresh(topic, since_ms):
+            self.check_open(topic)
             with self._lock:
-                self._check_open(topic)
                 if topic in self._stale:
                     self._wait_until(self._stale[topic] + self._patience_ms)
 
@@ -102,7 +120,8 @@ class TopicDirectory:
         self._scout_wanted.set()
         return False
 
-    def _check_open(self, topic: str) -> None:
+    def check_open(self, topic: str) -> None:
+        """Raise ProducerClosed after the end."""
         if self._is_closed:
             raise ProducerClosed(f"the producer was closed before {topic!r} was known")
 
@@ -169,7 +188,7 @@ class TopicDirectory:
                 )
                 self._known[topic] = KnownTopic(count, led or tuple(range(count)))
                 self._wanted.pop(topic, None)
-            self._changed.notify_all()
+            self._notify()
 
     def refreshed(self, topics: Iterable[str], requested_ms: float, view: ClusterView) -> None:
         """The brokers were asked about these topics at this time, and `view` is their answer."""
@@ -178,18 +197,18 @@ class TopicDirectory:
             for topic in topics:
                 self._refreshed_ms[topic] = requested_ms
                 self._stale.pop(topic, None)
-            self._changed.notify_all()
+            self._notify()
 
     def refuse(self, topic: str, error: OttlaError) -> None:
         """The topic cannot be written to, and waiting does not help."""
         with self._lock:
             self._wanted.pop(topic, None)
             self._refused[topic] = error
-            self._changed.notify_all()
+            self._notify()
         self._errors.forget(network_errors.topic(topic))
 
     def close(self) -> None:
         """Threads that wait get ProducerClosed."""
         with self._lock:
             self._is_closed = True
-            self._changed.notify_all()
+            self._notify()

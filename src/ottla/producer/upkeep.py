@@ -1,4 +1,4 @@
-"""The thread that watches the time: rows that lingered enough, records too old, topics that stay unknown."""
+"""The thread that watches the time, and does what is due."""
 
 from __future__ import annotations
 
@@ -7,38 +7,28 @@ import threading
 
 from ottla.model.errors import OttlaError
 from ottla.producer.dispatcher import Dispatcher
-from ottla.producer.inboxes import NEVER, TopicInbox
 from ottla.producer.producer_state import ProducerState
+from ottla.producer.timed_work import TimedWork
 
 LOG = logging.getLogger(__name__)
-
-EXPIRY_STEPS = 20  # records expire up to a twentieth of delivery.timeout.ms late, and at most 100 ms
-EXPIRY_STEP_MAX_MS = 100.0
 
 
 class Upkeep:
     """Looks at the time when something is due, and whenever `upkeep_wanted` is set."""
 
     def __init__(self, state: ProducerState, dispatcher: Dispatcher) -> None:
-        config = state.config
-        self._clock = state.clock
         self._dispatcher = dispatcher
-        self._intake = state.intake
-        self._topics = state.topics
+        self._work = TimedWork(state, dispatcher)
+        assert isinstance(state.upkeep_wanted, threading.Event)
         self._wanted = state.upkeep_wanted
-        self._expiry_step_ms = min(EXPIRY_STEP_MAX_MS, max(1.0, config.delivery_timeout_ms / EXPIRY_STEPS))
-        self._idle_step_ms = config.delivery_timeout_ms / 2
-        self._expire_at_ms = 0.0
-        name = f"{config.client.client_id}-upkeep"
+        name = f"{state.config.client.client_id}-upkeep"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
         try:
             while not self._dispatcher.is_stopped:
                 self._wait()
-                for inbox in self._intake.inboxes:
-                    self._look_at(inbox)
-                self._expire()
+                self._work.do()
         except Exception as error:
             LOG.exception("the upkeep failed")
             self._dispatcher.fail(OttlaError(f"the producer cannot go on: {error!r}"))
@@ -47,35 +37,6 @@ class Upkeep:
         self._wanted.clear()
         if self._dispatcher.is_stopped:
             return
-        now_ms = self._clock.now_ms()
-        # Columns go to the dispatcher and wake nobody here: it looks long before the first of them expires.
-        look_ms = now_ms + self._idle_step_ms if self._dispatcher.is_empty else self._expire_at_ms
-        due_ms = min([look_ms, *(self._due_ms(inbox) for inbox in self._intake.inboxes)])
-        if due_ms > now_ms:
-            self._wanted.wait((due_ms - now_ms) / 1000.0)
-
-    def _due_ms(self, inbox: TopicInbox) -> float:
-        """When there is something to do for the rows of an inbox."""
-        if inbox.due_ms == NEVER:
-            return NEVER
-        waits_until = self._topics.waits_until(inbox.topic)
-        if waits_until is not None:
-            return waits_until
-        return 0.0 if self._dispatcher.is_hurrying else inbox.due_ms
-
-    def _look_at(self, inbox: TopicInbox) -> None:
-        if self._due_ms(inbox) > self._clock.now_ms():
-            return
-        refusal = self._topics.take_refusal(inbox.topic)
-        if refusal is not None:
-            inbox.fail(refusal)
-        elif self._topics.known(inbox.topic) is not None:
-            inbox.seal()
-        elif self._topics.give_up(inbox.topic):
-            inbox.fail(self._topics.unknown_topic(inbox.topic))
-
-    def _expire(self) -> None:
-        now_ms = self._clock.now_ms()
-        if now_ms >= self._expire_at_ms:
-            self._expire_at_ms = now_ms + self._expiry_step_ms
-            self._dispatcher.expire(now_ms)
+        left_ms = self._work.left_ms()
+        if left_ms > 0:
+            self._wanted.wait(left_ms / 1000.0)

@@ -1,0 +1,215 @@
+"""Producer for asyncio: records are handed in at once, and a delivery is awaited when its outcome matters."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
+from ottla.aio.waiting import uncancelled
+from ottla.client.clock import MONOTONIC, Deadline
+from ottla.model.errors import OttlaError, ProducerClosed
+from ottla.model.property_table import merged
+from ottla.producer import deliveries
+from ottla.producer.deliveries import OnBatchDelivery, OnDelivery, RecordMetadata
+from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
+from ottla.producer.producer_choice import Serializer, checked_serializer, partitioner_choice
+from ottla.producer.producer_config import ProducerConfig
+from ottla.producer.rows import HeaderPairs
+from ottla.producer.settled_rows import RowNumbers
+
+INTERRUPTED_CLOSE_S = 1.0
+
+
+class Delivery:
+    """The future of one record: `await` it to know where the record is."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: deliveries.Delivery) -> None:
+        self._delivery = delivery
+
+    def done(self) -> bool:
+        """Whether the record is stored or has failed."""
+        return self._delivery.done()
+
+    async def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is; waits up to `timeout` seconds. Raises its error, or TimeoutError."""
+        await self._settled(timeout)
+        return self._delivery.result(0)
+
+    async def exception(self, timeout: float | None = None) -> OttlaError | None:
+        """The error of a failed record, else None; waits up to `timeout` seconds. Raises TimeoutError."""
+        await self._settled(timeout)
+        return self._delivery.exception(0)
+
+    async def _settled(self, timeout: float | None) -> None:
+        submission = self._delivery.submission
+        if not self._delivery.done() and not await watched(submission).until(self._delivery.done, timeout):
+            raise submission.late(timeout)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        return self.result().__await__()
+
+
+class BatchDelivery:
+    """The future of the rows of one `send_batch`."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: deliveries.BatchDelivery) -> None:
+        self._delivery = delivery
+
+    def __len__(self) -> int:
+        return len(self._delivery)
+
+    def done(self) -> bool:
+        """Whether every row is stored or has failed."""
+        return self._delivery.done()
+
+    async def result(self, timeout: float | None = None) -> pa.RecordBatch:
+        """Columns `partition` and `offset`, one row for each row that was sent, in order; waits for all.
+
+        Raises the error of the first row that failed; `failures` has all of them. Raises TimeoutError.
+        """
+        await all_settled(self._delivery.submission, timeout)
+        return self._delivery.result(0)
+
+    async def failures(self, timeout: float | None = None) -> list[tuple[RowNumbers, OttlaError]]:
+        """(row numbers, error) of rows that failed; waits for all rows. Raises TimeoutError."""
+        await all_settled(self._delivery.submission, timeout)
+        return self._delivery.failures(0)
+
+    def __await__(self) -> Generator[Any, None, pa.RecordBatch]:
+        return self.result().__await__()
+
+
+class Producer:
+    """Sends records to topics. Made and used in a running event loop.
+
+        >>> import asyncio
+        >>> from ottla import aio
+        >>> async def order():
+        ...     async with aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+        ...         delivery = await producer.send("orders", b"milk")
+        ...         return (await delivery).offset
+        >>> asyncio.run(order())
+        3
+
+    Arguments and settings are those of `ottla.Producer`; there are no transactions here yet. Serializers and
+    partitioners are plain functions. `on_delivery` is called on the loop, with a delivery that is done.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, object] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: RowPartitioner | str | None = None,
+        column_partitioner: ColumnPartitioner | None = None,
+        **settings: object,
+    ) -> None:
+        config = ProducerConfig.from_properties(merged(properties, settings))
+        self._key_serializer = checked_serializer("key_serializer", key_serializer)
+        self._value_serializer = checked_serializer("value_serializer", value_serializer)
+        self._engine = LoopProducerEngine(config, partitioner_choice(partitioner, column_partitioner, config))
+        self._inboxes = self._engine.intake.open_inboxes
+
+    def __repr__(self) -> str:
+        client = self._engine.config.client
+        servers = ",".join(str(address) for address in client.bootstrap)
+        state = "" if self._engine.intake.is_open else ", closed"
+        return f"<aio.Producer {client.client_id!r} to {servers}{state}>"
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeaderPairs | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Hand in one record; waits only while buffer.memory is full. Await the delivery for the outcome.
+
+        If it is cancelled while it waits, the record was not accepted. Raises BufferFull after max.block.ms,
+        RecordTooLarge, ProducerClosed, ConfigError and what a serializer raises; the same holds then.
+        """
+        if value is not None and self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if key is not None and self._key_serializer is not None:
+            key = self._key_serializer(key)
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        deadline: Deadline | None = None
+        while True:
+            try:
+                return Delivery(inbox.send(value, key, partition, timestamp_ms, headers, on_delivery))
+            except NoRoom as need:
+                deadline = deadline or Deadline(MONOTONIC, self._engine.memory.max_block_ms)
+                await self._engine.room(need, deadline)
+                self._engine.intake.check_open()
+
+    async def send_batch(
+        self,
+        topic: str,
+        columns: pa.RecordBatch | pa.Table,
+        *,
+        partition: int | None = None,
+        on_delivery: OnBatchDelivery | None = None,
+    ) -> BatchDelivery:
+        """Hand in the rows of a table: `value`, and optionally `key`, `timestamp`, `headers`, `partition`.
+
+        Waits while buffer.memory is full, so a table may be larger than that. Raises as `send`; a BufferFull
+        has the delivery of the rows that were accepted. A cancellation leaves the rest out.
+        """
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        steps = self._engine.columns.batch_steps(inbox, columns, partition, on_delivery)
+        return BatchDelivery(await self._engine.hand_in(inbox, steps))
+
+    async def check_brokers(self, timeout: float | None = None) -> None:
+        """Ask a broker to describe the cluster, and return when one has. Raises BrokerUnreachable."""
+        await self._engine.metadata.check_brokers(timeout)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was handed in, and wait until it is acknowledged or has failed.
+
+        Raises TimeoutError after `timeout` seconds; sending continues. Raises the first failure that nobody
+        has looked at.
+        """
+        await self._engine.settled(timeout)
+        self._engine.raise_unseen()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush for at most `timeout` seconds, give up the rest, and end all tasks. May be called twice.
+
+        Raises as `flush`, but no TimeoutError: records that are given up fail with ProducerClosed. If it is
+        cancelled, the rest is given up at once.
+        """
+        self._engine.intake.refuse(ProducerClosed("this producer is closed"))
+        try:
+            if not self._engine.dispatcher.is_stopped:
+                with contextlib.suppress(TimeoutError):
+                    await self._engine.settled(timeout)
+        finally:
+            await uncancelled(self._engine.stop())
+        self._engine.raise_unseen()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        is_interrupted = not isinstance(error, Exception)
+        with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
+            await self.close(INTERRUPTED_CLOSE_S if is_interrupted else None)
