@@ -27,6 +27,7 @@ from tools.api_reference import MODULES
 ROOT = Path(__file__).parents[2]
 
 INTERNAL = {
+    "ottla.aio.sending.NoRoom": "makes send() of an asyncio producer wait for memory",
     "ottla.broker.groups.coordinator.consumer_groups.rules.Refused": "becomes an answer to a client",
     "ottla.broker.groups.coordinator.consumer_groups.topics.RegexError": "becomes an answer to a client",
     "ottla.broker.registration.broker_nodes.Conflict": "ends in the broker's log",
