@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla import Admin, EmbeddedBroker, GroupMetadata, OttlaError, Producer, TopicAndPartition
+from ottla.broker.coordination.topic_writer import TopicWriter
 from ottla.broker.groups.coordinator.decision import CoordinatorStep, PendingAppend
 from ottla.broker.producer_state import producer_states
 from ottla.broker.storage.partition import Partition
-from ottla.broker.transactions import transaction_service
 from ottla.broker.transactions.coordinator import rules
 from ottla.broker.transactions.coordinator.records import read
 from ottla.broker.transactions.coordinator.state import TransactionState
@@ -21,6 +21,7 @@ from ottla.broker.transactions.transaction_service import TransactionService
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import StorageError
+from ottla.model.topic_partition import TRANSACTIONS_TOPIC
 from tests.transactions.checker import History, Outcome, Transaction, anomalies
 from tests.transactions.run import final_values
 from tests.transactions.worker import OUTPUT
@@ -94,8 +95,13 @@ class Story:
         )
 
 
-def lost_disk(*_arguments: Any) -> bytes:
-    raise StorageError("the disk is gone")
+_stage = TopicWriter._stage
+
+
+def lost_disk(writer: TopicWriter, partition: Partition, *arguments: Any) -> None:
+    if partition.topic == TRANSACTIONS_TOPIC:
+        raise StorageError("the disk is gone")
+    _stage(writer, partition, *arguments)
 
 
 def tell_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -111,7 +117,7 @@ def tell_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         story.tell(old, 2, 4)
         story.tell(new, 2, 4)
         with monkeypatch.context() as crash:
-            lose_disk = partial(crash.setattr, transaction_service, "batch_of", lost_disk)
+            lose_disk = partial(crash.setattr, TopicWriter, "_stage", lost_disk)
             story.tell(new, 4, 6, before_the_end=lose_disk)
             old[0].close(0)
             new[0].close(0)
@@ -141,7 +147,7 @@ def marker_before_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
             marker = EndMarker(
                 transaction.producer_id, transaction.producer_epoch, 0, True, transaction.version
             )
-            service._writer.end_transaction(first, marker)
+            service._markers.end_transaction(first, marker)
         right(service, append)
 
     monkeypatch.setattr(TransactionService, "_append", wrong)

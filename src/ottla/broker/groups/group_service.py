@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from functools import partial
 from typing import Any, cast
 
-from ottla.broker.coordination.effects import Append, Caller
-from ottla.broker.coordination.loading import PartitionLoads
+from ottla.broker.coordination.effects import Caller
+from ottla.broker.coordination.service import CoordinatorService, ReplyTo
 from ottla.broker.coordination.topic_writer import TopicWriter
 from ottla.broker.groups.cluster_topics import ClusterTopics
-from ottla.broker.groups.coordinator import Decision, GroupCoordinator, Timer
+from ottla.broker.groups.coordinator import Decision, GroupCoordinator
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.memory import SMALL_BYTES, Share
 from ottla.broker.storage.partition import Partition
@@ -28,26 +26,23 @@ from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request, Response
 
-ReplyTo = Callable[[Any], None]
 
-
-class GroupService:
+class GroupService(CoordinatorService[Decision]):
     """The groups that a broker coordinates. Owned by the loop."""
 
     def __init__(
         self, broker_id: int, store: TopicStore, runtime: Runtime, memory: Share, appender: Appender
     ) -> None:
-        self._writer = TopicWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
-        appender.marker_listeners.append(self._transaction_ended)
-        self._memory = memory
-        self._member_bytes = 0  # what `memory` knows of our groups
-        self._store = store
-        self._runtime = runtime
         topics = ClusterTopics(store)
         self.coordinator = GroupCoordinator(
             store.config.groups, lambda: str(uuid.uuid4()), topics, topics.overrides
         )
-        self._loads = PartitionLoads(runtime, self.coordinator.replay, self._loaded)
+        writer = TopicWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
+        super().__init__(self.coordinator, self.coordinator.replay, writer, runtime)
+        appender.marker_listeners.append(self._transaction_ended)
+        self._memory = memory
+        self._member_bytes = 0  # what `memory` knows of our groups
+        self._store = store
 
     def ask(self, request: Request[Any], caller: Caller) -> None:
         """Have a request decided. `caller.ticket` is called with the answer, now or later."""
@@ -55,8 +50,8 @@ class GroupService:
         if refusal is not None:
             self._memory.refused += 1
             cast(ReplyTo, caller.ticket)(refusal)
-            return
-        self._perform(self.coordinator.decide(request, caller, self._runtime.now_ms()))
+        else:
+            super().ask(request, caller)
 
     def _refusal(self, request: Request[Any]) -> Response | None:
         """Return the answer to a request whose metadata would take too much memory; None if it is served.
@@ -90,37 +85,9 @@ class GroupService:
         self._memory.used += self._member_bytes - before
         return self._memory.used
 
-    def expire(self) -> None:
-        """Delete offsets and groups that have expired."""
-        self._perform(self.coordinator.expire(self._runtime.now_ms()))
-
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: delete what groups have committed for it."""
         self._perform(self.coordinator.forget_topic(topic, self._runtime.now_ms()))
-
-    def _perform(self, decision: Decision) -> None:
-        for reply in decision.replies:
-            cast(ReplyTo, reply.ticket)(reply.response)
-        for timer in decision.timers:
-            delay_ms = timer.at_ms - self._runtime.now_ms()
-            self._runtime.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
-        for append in decision.appends:
-            self._append(append)
-
-    def _on_timer(self, timer: Timer) -> None:
-        now_ms = self._runtime.now_ms()
-        if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
-            self._runtime.loop.call_later((timer.at_ms - now_ms) / 1000, self._on_timer, timer)
-        else:
-            self._perform(self.coordinator.on_timer(timer, now_ms))
-
-    def _append(self, append: Append) -> None:
-        self._writer.append(
-            append.partition, append.records, partial(self._appended, append), append.producer
-        )
-
-    def _appended(self, append: Append, error: Code) -> None:
-        self._perform(self.coordinator.on_append_result(append.append_id, error, self._runtime.now_ms()))
 
     def _transaction_ended(self, partition: Partition, marker: EndMarker) -> None:
         if partition.topic == OFFSETS_TOPIC:
@@ -133,11 +100,3 @@ class GroupService:
         """This broker leads a partition of the offsets topic now: load its groups."""
         self.coordinator.begin_load(partition.index)
         self._loads.begin(partition)
-
-    def _loaded(self, index: int) -> None:
-        self._perform(self.coordinator.finish_load(index, self._runtime.now_ms()))
-
-    def resign(self, partition: Partition) -> None:
-        """Another broker leads a partition now: forget its groups."""
-        self._loads.cancel(partition)
-        self._perform(self.coordinator.unload(partition.index, self._runtime.now_ms()))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Protocol
 
-from ottla.broker.coordination.effects import Append, Caller, Record
-from ottla.broker.coordination.loading import PartitionLoads
+from ottla.broker.coordination.effects import Record
+from ottla.broker.coordination.service import CoordinatorService
 from ottla.broker.coordination.topic_writer import TopicWriter
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
@@ -16,16 +15,12 @@ from ottla.broker.storage.turn import Failures
 from ottla.broker.transactions.coordinator import (
     Decision,
     EndInPartitions,
-    RetryTimer,
     TransactionCoordinator,
 )
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC, TopicAndPartition
-from ottla.wire.schema import Request
-
-ReplyTo = Callable[[Any], None]
 
 
 class MarkerWriter(Protocol):
@@ -35,19 +30,18 @@ class MarkerWriter(Protocol):
         """Stage a marker. Raises KafkaError or StorageError."""
 
 
-class TransactionService:
+class TransactionService(CoordinatorService[Decision]):
     """The transactional ids that a broker coordinates. Owned by the loop."""
 
     def __init__(self, broker_id: int, store: TopicStore, runtime: Runtime, markers: MarkerWriter) -> None:
-        self._log_writer = TopicWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
         self._store = store
-        self._runtime = runtime
         self._markers = markers
         config = store.config
         self.coordinator = TransactionCoordinator(
             config.transactions, config.groups.offsets_partition_count, self._new_producer_id
         )
-        self._loads = PartitionLoads(runtime, self._replay, self._loaded)
+        writer = TopicWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
+        super().__init__(self.coordinator, self._replay, writer, runtime)
 
     def _new_producer_id(self) -> int:
         try:
@@ -56,40 +50,14 @@ class TransactionService:
             # Kafka's word for "later": a storage error would be the end of a Java producer.
             raise KafkaError(Code.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
-    def ask(self, request: Request[Any], caller: Caller) -> None:
-        """Have a request decided. `caller.ticket` is called with the answer, now or later."""
-        self._perform(self.coordinator.decide(request, caller, self._runtime.now_ms()))
-
     def abort_timed_out(self) -> None:
         """Abort transactions whose timeout is over."""
         self._perform(self.coordinator.abort_timed_out(self._runtime.now_ms()))
 
-    def expire(self) -> None:
-        """Delete transactional ids that have expired."""
-        self._perform(self.coordinator.expire(self._runtime.now_ms()))
-
     def _perform(self, decision: Decision) -> None:
-        for reply in decision.replies:
-            cast(ReplyTo, reply.ticket)(reply.response)
-        for timer in decision.timers:
-            delay_ms = timer.at_ms - self._runtime.now_ms()
-            self._runtime.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
-        for append in decision.appends:
-            self._append(append)
+        super()._perform(decision)
         for end in decision.ends:
             self._end(end)
-
-    def _on_timer(self, timer: RetryTimer) -> None:
-        if not self._runtime.is_closed:
-            self._perform(self.coordinator.on_timer(timer, self._runtime.now_ms()))
-
-    # --- records of the transaction log
-
-    def _append(self, append: Append) -> None:
-        self._log_writer.append(append.partition, append.records, partial(self._appended, append))
-
-    def _appended(self, append: Append, error: Code) -> None:
-        self._perform(self.coordinator.on_append_result(append.append_id, error, self._runtime.now_ms()))
 
     # --- markers
 
@@ -134,11 +102,3 @@ class TransactionService:
 
     def _replay(self, record: Record, _producer_id: int | None) -> None:
         self.coordinator.replay(record)
-
-    def _loaded(self, index: int) -> None:
-        self._perform(self.coordinator.finish_load(index, self._runtime.now_ms()))
-
-    def resign(self, partition: Partition) -> None:
-        """Another broker leads a partition now: forget its ids."""
-        self._loads.cancel(partition)
-        self._perform(self.coordinator.unload(partition.index, self._runtime.now_ms()))

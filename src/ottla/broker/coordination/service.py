@@ -1,0 +1,105 @@
+"""CoordinatorService: carries out what a coordinator decides. Its coordinator is pure; this does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from ottla.broker.coordination.effects import Append, Caller, Reply
+from ottla.broker.coordination.loading import PartitionLoads, Replay
+from ottla.broker.coordination.topic_writer import TopicWriter
+from ottla.broker.storage.partition import Partition
+from ottla.broker.storage.runtime import Runtime
+from ottla.model.error_codes import Code
+from ottla.wire.schema import Request
+
+ReplyTo = Callable[[Any], None]
+
+
+class Due(Protocol):
+    """Asks for a call of `on_timer` at or after `at_ms`."""
+
+    @property
+    def at_ms(self) -> int: ...
+
+
+class Decided(Protocol):
+    """What one call of a coordinator decided."""
+
+    @property
+    def replies(self) -> Sequence[Reply]: ...
+    @property
+    def appends(self) -> Sequence[Append]: ...
+    @property
+    def timers(self) -> Sequence[Due]: ...
+
+
+D = TypeVar("D", bound=Decided)
+D_co = TypeVar("D_co", bound=Decided, covariant=True)
+
+
+class Coordinator(Protocol[D_co]):
+    """A coordinator, as the service sees it."""
+
+    def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> D_co: ...
+    def on_timer(self, timer: Any, now_ms: int) -> D_co: ...
+    def on_append_result(self, append_id: int, error: Code, now_ms: int) -> D_co: ...
+    def finish_load(self, partition: int, now_ms: int) -> D_co: ...
+    def unload(self, partition: int, now_ms: int) -> D_co: ...
+    def expire(self, now_ms: int) -> D_co: ...
+
+
+class CoordinatorService(Generic[D]):
+    """Replies, timers and records of one coordinator, and the partitions of its topic. Owned by the loop."""
+
+    def __init__(
+        self, coordinator: Coordinator[D], replay: Replay, writer: TopicWriter, runtime: Runtime
+    ) -> None:
+        self._decider = coordinator
+        self._writer = writer
+        self._runtime = runtime
+        self._loads = PartitionLoads(runtime, replay, self._loaded)
+
+    def ask(self, request: Request[Any], caller: Caller) -> None:
+        """Have a request decided. `caller.ticket` is called with the answer, now or later."""
+        self._perform(self._decider.decide(request, caller, self._runtime.now_ms()))
+
+    def expire(self) -> None:
+        """Delete what has expired."""
+        self._perform(self._decider.expire(self._runtime.now_ms()))
+
+    def _perform(self, decision: D) -> None:
+        for reply in decision.replies:
+            cast(ReplyTo, reply.ticket)(reply.response)
+        for timer in decision.timers:
+            delay_ms = timer.at_ms - self._runtime.now_ms()
+            self._runtime.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
+        for append in decision.appends:
+            self._append(append)
+
+    def _on_timer(self, timer: Due) -> None:
+        now_ms = self._runtime.now_ms()
+        if self._runtime.is_closed:
+            return
+        if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
+            self._runtime.loop.call_later((timer.at_ms - now_ms) / 1000, self._on_timer, timer)
+        else:
+            self._perform(self._decider.on_timer(timer, now_ms))
+
+    def _append(self, append: Append) -> None:
+        then = partial(self._appended, append.append_id)
+        self._writer.append(append.partition, append.records, then, append.producer)
+
+    def _appended(self, append_id: int, error: Code) -> None:
+        self._perform(self._decider.on_append_result(append_id, error, self._runtime.now_ms()))
+
+    # --- partitions of the coordinator's topic
+
+    def _loaded(self, index: int) -> None:
+        self._perform(self._decider.finish_load(index, self._runtime.now_ms()))
+
+    def resign(self, partition: Partition) -> None:
+        """Another broker leads a partition now: forget what it coordinates."""
+        self._loads.cancel(partition)
+        self._perform(self._decider.unload(partition.index, self._runtime.now_ms()))
