@@ -69,7 +69,7 @@ def offsets(table: IcebergTable) -> list[int]:
 def test_a_repeat_and_a_new_writer_find_what_is_there(table: IcebergTable, named: Options) -> None:
     add(table, 0, 10)
     other = IcebergTable(*named)
-    assert other.ends() == {ORDERS: 10}
+    assert other.ends([ORDERS, OTHER]) == {ORDERS: 10}
     assert other.there({ORDERS: [(0, 15)], OTHER: [(0, 3)]}) == {ORDERS: [(0, 10)]}
     with pytest.raises(ConfigError, match="another writer has written some of these records"):
         add(other, 5, 15)
@@ -100,7 +100,7 @@ def test_a_writer_that_was_overtaken_writes_nothing_twice(table: IcebergTable, n
     with patch.object(IcebergTable, "_opened", opened):  # other records: both are kept
         zombie.add(write(zombie, rows(100, 105)), {OTHER: [(0, 5)]})
     assert offsets(table) == [*range(25), *range(100, 105)]
-    assert table.ends() == {ORDERS: 25, OTHER: 5}
+    assert table.ends([ORDERS, OTHER]) == {ORDERS: 25, OTHER: 5}
 
 
 def test_columns_are_added_files_merged_and_ranges_replaced(table: IcebergTable) -> None:
@@ -117,7 +117,7 @@ def test_columns_are_added_files_merged_and_ranges_replaced(table: IcebergTable)
     found = read(table).scan().to_arrow()
     assert sorted(found["offset"].to_pylist()) == list(range(40))
     assert found["color"].to_pylist().count("blue") == 30
-    assert table.ends() == {ORDERS: 40}
+    assert table.ends([ORDERS, OTHER]) == {ORDERS: 40}
     table.replace(write(table, rows(0, 3)), {ORDERS: [(0, 3)]}, is_all=True)
     assert offsets(table) == [0, 1, 2]
 
@@ -169,7 +169,7 @@ def test_the_newest_version_is_found_behind_the_hint(tmp_path: Path) -> None:
     add(table, 0, 5)
     hint = tmp_path / "table" / "metadata" / "version-hint.text"
     hint.write_text("1")  # a writer was killed before it wrote the hint
-    assert table.ends() == {ORDERS: 5}
+    assert table.ends([ORDERS, OTHER]) == {ORDERS: 5}
     hint.unlink()
     assert offsets(IcebergTable(str(tmp_path / "table"))) == list(range(5))
     assert iceberg_catalog._version_of("x/v17.metadata.json") == 17

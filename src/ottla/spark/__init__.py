@@ -8,6 +8,7 @@ the schema and the offsets' JSON are those of Spark's own Kafka connector.
 Pure, without a broker, a file or Spark: `options`, `source_options`, `offset_json`, `positions`,
 `admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `lag`. On the driver:
 `cluster` and `group_offsets` call brokers, `stream_planner` answers Spark.
+Tables: `locations` (directories and stores), `commits`, `iceberg`; without Spark: `lander`, `raw_tables`.
 In the executors: `range_reader`, `landing_files`, `landing_compaction`, and most of `writer`. What Spark and
 users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
 """

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.commits import commit_once, known_after
 from ottla.spark.locations import location
 from ottla.spark.offset_json import Offsets, from_spark, to_spark
@@ -52,9 +53,10 @@ class IcebergTable:
 
     # --- what it has
 
-    def ends(self) -> Offsets:
-        """Where the records of each partition end that the table has."""
-        return _ends(self._named.load())
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of these partitions end that the table has; those without any are missing."""
+        found = _ends(self._named.load())
+        return {where: found[where] for where in wanted if where in found}
 
     def there(self, wanted: Spans) -> Spans:
         """The records that the table has, of these partitions."""

@@ -29,6 +29,8 @@ from ottla.spark.landing_compaction import COMPACT_AFTER, compact, is_full
 from ottla.spark.landing_files import LandedFile, LandingFile, directory_of, is_there, landed, within
 from ottla.spark.locations import Location, check_promises, location
 from ottla.spark.options import SOURCE_OPTIONS, parse_options
+from ottla.spark.pipeline.offsets import of_stream
+from ottla.spark.pipeline.state import PipelineState, shown_offsets
 from ottla.spark.range_planner import Task, TaskRange
 from ottla.spark.readers import TopicReader, TopicStreamReader
 from ottla.spark.source_options import Mode, SourceOptions, source_options
@@ -273,6 +275,22 @@ def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> L
     return done
 
 
+def begun_after_files(options: Mapping[str, str], where: Location, checkpoint: str | Path) -> dict[str, str]:
+    """The options of a stream; with a new checkpoint it begins where files that are there end."""
+    if PipelineState(checkpoint).committed() is not None:
+        return dict(options)
+    names = {row.name for row in LANDING_OPTIONS}
+    source = {name: value for name, value in options.items() if name not in names}
+    begins = {reach.topic_partition: reach.start for reach in of_stream([source], None)}
+    ends = {span: files[-1].end for span in begins if (files := landed(where, span))}
+    if not ends:
+        return dict(options)
+    log.info("%s has records: the stream begins where they end", where.url)
+    chosen = {span: max(start, ends.get(span, 0)) for span, start in begins.items()}
+    kept = {name: value for name, value in options.items() if not name.lower().startswith("starting")}
+    return {**kept, "startingOffsets": shown_offsets(chosen)}
+
+
 def land_stream(
     spark: SparkSession,
     options: Mapping[str, str],
@@ -292,7 +310,8 @@ def land_stream(
     url = location(path).url
     check_promises(location(url))
     spark.dataSource.register(LandingDataSource)
-    files = spark.readStream.format(FORMAT).options(**options).option("path", str(path)).load()
+    begun = begun_after_files(options, location(url), checkpoint)
+    files = spark.readStream.format(FORMAT).options(**begun).option("path", str(path)).load()
 
     def write(batch: DataFrame, number: int) -> None:  # Spark Connect pickles it: it holds the URL only
         where = location(url)

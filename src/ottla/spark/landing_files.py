@@ -25,11 +25,11 @@ from ottla.spark.range_planner import TaskRange
 ROW_GROUP_BYTES = 64 << 20
 ROW_GROUP_ROWS = 1 << 20
 # What repeats is written once; bytes of messages and growing numbers do not repeat.
-DICTIONARY = ["key", "timestampType"]
+DICTIONARY = ["key", "topic", "partition", "timestampType"]
 # What grows from row to row is written as differences: a byte or two instead of eight.
 GROWING = ["offset", "timestamp"]
 # Readers choose parts of a file by the smallest and the largest of these; of values nobody asks.
-MEASURED = ["key", "offset", "timestamp", "timestampType"]
+MEASURED = ["key", "topic", "partition", "offset", "timestamp", "timestampType"]
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -119,6 +119,11 @@ class LandingFile:
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._pending_rows = 0
         self._writer = parquet_writer(self._scratch, schema, compression)
+
+    def end_at(self, end: int) -> None:
+        """The file holds the offsets to before `end`."""
+        self.wanted = self.wanted._replace(end=end)
+        self.path = file_of(directory_of(self.wanted.topic_partition), self.wanted.start, end)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows, in the order of their offsets."""

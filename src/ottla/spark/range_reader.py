@@ -78,7 +78,13 @@ def read_ranges(
     and RequestTimedOut if nothing comes for `patience_ms`. If auto.offset.reset allows to lose records,
     damaged batches are skipped.
     """
-    engine = engine_of(client, fetch)
+    yield from read_with(engine_of(client, fetch), task, fetch, patience_ms=patience_ms, clock=clock)
+
+
+def read_with(
+    engine: FetchEngine, task: Task, fetch: FetchConfig, *, patience_ms: int, clock: Clock = MONOTONIC
+) -> Iterator[tuple[TopicAndPartition, pa.RecordBatch]]:
+    """The same by an engine of the caller's."""
     may_lose = fetch.auto_offset_reset is not OffsetReset.NONE
     reader = RangeReader(
         engine,

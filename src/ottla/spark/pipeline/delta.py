@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.commits import commit_once, known_after
 from ottla.spark.locations import OWN, Directory, Location, delta_settings, location, remove_strays
+from ottla.spark.offset_json import Offsets
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
 from ottla.spark.pipeline.sink_form import SinkForm
 from ottla.spark.pipeline.spans import Spans, without
@@ -65,14 +65,13 @@ class DeltaLakeTable:
     def append(self, rows: DataFrame, batch: TableBatch) -> None:
         """Add the rows of a batch."""
         with _Staged(rows, self._where) as staged:
-            self._add(staged, batch)
-        self._done(batch)
+            self.add(staged.reader, batch)
 
-    def _add(self, staged: _Staged, batch: TableBatch) -> None:
+    def add(self, rows: Callable[[], pa.RecordBatchReader], batch: TableBatch) -> None:
         """Commit to the version whose offsets were compared. Raises ConfigError if the records are there."""
 
         def save(table: Any) -> None:
-            self._save(staged.reader(), table, mode="append", schema_mode="merge", batch=batch)
+            self._save(rows(), table, mode="append", schema_mode="merge", batch=batch)
 
         commit_once(
             self._path,
@@ -82,6 +81,19 @@ class DeltaLakeTable:
             save,
             self._delta.exceptions.CommitFailedError,
         )
+        self._done(batch)
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of these partitions end that the table has; those without any are missing."""
+        table = self._table()
+        ends = {where: table.transaction_version(_app_id(where)) for where in wanted} if table else {}
+        return {where: end for where, end in ends.items() if end}
+
+    def last_batch(self, query_id: str) -> int:
+        """The number of a query's last batch; -1 if there is none."""
+        table = self._table()
+        last = table.transaction_version(query_id) if table else None
+        return -1 if last is None else last
 
     def _table(self) -> Any:
         """The table as it is now; None if there is none."""
@@ -114,9 +126,7 @@ class DeltaLakeTable:
         self._done(batch)
 
     def _is_done(self, batch: TableBatch) -> bool:
-        table = self._table()
-        last = table.transaction_version(batch.query_id) if table else None
-        if last is None or last < batch.number:
+        if self.last_batch(batch.query_id) < batch.number:
             return False
         log.info("batch %d is in %s already", batch.number, self._path)
         return True
@@ -219,6 +229,8 @@ class _Staged:
 
     def reader(self) -> pa.RecordBatchReader:
         """A reader of the rows in batches, with Spark's types."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
         schema = to_arrow_schema(self._rows.schema, timezone="UTC")
         tables = (read_file(self._where, file).select(schema.names).cast(schema) for file in self._files)
         batches = (batch for table in tables for batch in table.to_batches())

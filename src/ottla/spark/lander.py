@@ -1,0 +1,137 @@
+"""Landing on one machine, without Spark: the records of topics into a table, each once.
+
+    table = raw_table("iceberg", "s3://shop/orders", {}, has_headers=False)
+    for batch in Lander({"kafka.bootstrap.servers": "…", "subscribe": "orders"}, table).batches():
+        print(batch.records, batch.lag)
+
+A run goes on where the table is. Batches are committed when they have `batch_bytes`, so that memory and what
+a kill costs are bounded. The tables are those that landing, and pipelines without decoding, write in Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ottla.fetching.engine import FetchEngine
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.columns import HEADERS, SparkColumnMaker
+from ottla.spark.pipeline import offsets
+from ottla.spark.pipeline.spans import Spans
+from ottla.spark.range_planner import TaskRange
+from ottla.spark.range_reader import read_with
+from ottla.spark.raw_tables import RawTable
+from ottla.spark.source_options import Mode, source_options
+
+BATCH_BYTES = 128 << 20
+LOOK_S = 1.0
+
+
+class LandedBatch(NamedTuple):
+    """A batch that is in the table; `lag` are offsets that were there and are not landed yet."""
+
+    records: int
+    nbytes: int
+    lag: int
+
+
+class Lander:
+    """For one thread; `stop` may be called by any."""
+
+    def __init__(self, source: Mapping[str, str], table: RawTable, *, batch_bytes: int = BATCH_BYTES) -> None:
+        has_headers = HEADERS in table.schema.names
+        self._source = {**source, **({"includeHeaders": "true"} if has_headers else {})}
+        self._options = source_options(self._source, Mode.STREAM)
+        self._table = table
+        self._batch_bytes = batch_bytes
+        self._maker = SparkColumnMaker(table.schema)
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Let `batches` end after the batch that is being read."""
+        self._stopped.set()
+
+    def batches(self, *, follow: bool = False) -> Iterator[LandedBatch]:
+        """Land all that is there, batch by batch; with `follow`, what comes, too. Raises OttlaError."""
+        engine = FetchEngine(self._options.client, self._options.fetch, name="ottla-land")
+        try:
+            promised = self._table.promised()
+            if promised:
+                yield from self._landed(engine, _ranges(promised), batch_bytes=None)
+            while not self._stopped.is_set():
+                yield from self._landed(engine, self._backlog(), self._batch_bytes)
+                if not follow or self._stopped.wait(LOOK_S):
+                    return
+        finally:
+            self._table.abandon()
+            engine.close()
+
+    def _backlog(self) -> list[TaskRange]:
+        """What the logs have and the table has not. Raises ConfigError for a topic that was made anew."""
+        reaches = offsets.of_stream([self._source], None)
+        ends = self._table.ends([reach.topic_partition for reach in reaches])
+        for where, _, latest in reaches:
+            if ends.get(where, 0) > latest:
+                raise ConfigError(
+                    f"{where}: the table has offsets up to {ends[where]}, and the log ends at {latest}: the"
+                    " topic was made anew; land it elsewhere"
+                )
+        wanted = [TaskRange(where, ends.get(where, start), latest) for where, start, latest in reaches]
+        return [one for one in wanted if one.size > 0]
+
+    def _landed(
+        self, engine: FetchEngine, ranges: Sequence[TaskRange], batch_bytes: int | None
+    ) -> Iterator[LandedBatch]:
+        if not ranges:
+            return
+        begins = {one.topic_partition: one.start for one in ranges}
+        batch = _Batch(begins)
+        left = sum(one.size for one in ranges)
+        options = self._options
+        for where, records in read_with(
+            engine, tuple(ranges), options.fetch, patience_ms=options.poll_timeout_ms
+        ):
+            if not records.num_rows:
+                continue
+            self._table.add(where, batch.starts[where], self._maker.rows(where, records))
+            batch.take(where, records)
+            if batch_bytes is not None and batch.nbytes >= batch_bytes:
+                self._table.commit(batch.spans())
+                left -= batch.offsets()
+                yield LandedBatch(batch.records, batch.nbytes, left)
+                batch = _Batch({**batch.starts, **batch.ends})
+                if self._stopped.is_set():
+                    return
+        if batch.records:
+            whole = {one.topic_partition: one.end for one in ranges} if batch_bytes is None else {}
+            batch.ends |= {where: end for where, end in whole.items() if where in batch.ends}
+            self._table.commit(batch.spans())
+            yield LandedBatch(batch.records, batch.nbytes, 0)
+
+
+class _Batch:
+    """The records that were taken since the last commit."""
+
+    def __init__(self, starts: Mapping[TopicAndPartition, int]) -> None:
+        self.starts = dict(starts)
+        self.ends: dict[TopicAndPartition, int] = {}
+        self.records = self.nbytes = 0
+
+    def take(self, where: TopicAndPartition, records: pa.RecordBatch) -> None:
+        self.ends[where] = records.column("offset")[-1].as_py() + 1
+        self.records += records.num_rows
+        self.nbytes += records.nbytes
+
+    def spans(self) -> Spans:
+        return {where: [(self.starts[where], end)] for where, end in sorted(self.ends.items())}
+
+    def offsets(self) -> int:
+        return sum(end - self.starts[where] for where, end in self.ends.items())
+
+
+def _ranges(spans: Spans) -> list[TaskRange]:
+    return [TaskRange(where, start, end) for where, many in spans.items() for start, end in many]

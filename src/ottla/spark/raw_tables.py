@@ -1,0 +1,248 @@
+"""Tables of raw records, filled batch by batch by `lander`: landed files, Delta and Iceberg. Needs no Spark.
+
+A batch is written where nobody sees it, and its commit says which records it has. A table knows from where it
+goes on (`ends`), and which records an earlier writer has promised and not written (`promised`).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError
+from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.iceberg import DATA, IcebergTable
+from ottla.spark.landing_files import ROW_GROUP_BYTES, LandingFile, is_there, landed, parquet_writer
+from ottla.spark.locations import OWN, check_promises, location
+from ottla.spark.offset_json import Offsets
+from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
+from ottla.spark.pipeline.spans import Spans, from_json, to_json
+from ottla.spark.pipeline.tables import TableBatch
+from ottla.spark.range_planner import TaskRange
+
+COMPACT_AFTER = 16
+_BINARY, _HEADER = pa.binary(), pa.struct([("key", pa.string()), ("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("key", _BINARY),
+        ("value", _BINARY),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(_HEADER)),
+    ]
+)
+"""The columns of Spark's Kafka schema."""
+
+
+class RawTable(Protocol):
+    """A table that is filled. For one thread."""
+
+    schema: pa.Schema
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of these partitions end that the table has; those without any are missing."""
+
+    def promised(self) -> Spans:
+        """Records that have to be written first, as one batch of exactly these."""
+
+    def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:
+        """Take rows of the batch; `start` is where the partition begins in it."""
+
+    def commit(self, spans: Spans) -> None:
+        """Make the batch part of the table, with these records. Raises ConfigError if another writer did."""
+
+    def abandon(self) -> None:
+        """Forget the batch."""
+
+
+def raw_table(kind: str, url: str, options: Mapping[str, str], *, has_headers: bool) -> RawTable:
+    """The table of a URL. Raises ConfigError."""
+    if url:
+        check_promises(location(url))
+    schema = SCHEMA if has_headers else SCHEMA.remove(SCHEMA.get_field_index("headers"))
+    if kind == SinkFormat.ICEBERG:
+        return IcebergRaw(IcebergTable(url, options), schema)
+    if options or not url:
+        raise ConfigError(f"format={kind} needs a location, and has no options")
+    return DeltaRaw(url, schema) if kind == SinkFormat.DELTA else LandedRaw(url, schema)
+
+
+class LandedRaw:
+    """Parquet files whose names say which offsets they hold, as landing in Spark writes them.
+
+    Before its files appear, a batch's offsets are written to PATH/_ottla/land.json, which is replaced only if
+    it is as this writer has left it. So a writer that was overtaken ends there, and what a killed one has
+    promised is written by the next, into files of the same names.
+    """
+
+    _PROMISE = f"{OWN}/land.json"
+
+    def __init__(self, url: str, schema: pa.Schema) -> None:
+        self.schema = pa.schema([field for field in schema if field.name not in ("topic", "partition")])
+        self._where = location(url)
+        self._files: dict[TopicAndPartition, LandingFile] = {}
+        found = self._where.read(self._PROMISE)
+        self._version = found and found.version
+        self._last = from_json(json.loads(found.content)["offsets"]) if found else {}
+        self._promise(self._last)  # writers before this one end at their next promise
+
+    def _promise(self, spans: Spans) -> None:
+        content = json.dumps({"offsets": to_json(spans), "writer": uuid.uuid4().hex}).encode()
+        with self._where.lock():
+            self._where.replace(self._PROMISE, content, self._version)
+            stored = self._where.read(self._PROMISE)
+        if stored is None or stored.content != content:
+            raise ConfigError(f"{self._where.url}: another writer lands records here; run one, or run again")
+        self._version, self._last = stored.version, spans
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of each partition end that the table has."""
+        return {where: files[-1].end for where in wanted if (files := landed(self._where, where))}
+
+    def promised(self) -> Spans:
+        """The batch whose files a killed writer has not written, or not all of them."""
+        return {
+            where: [(start, end)]
+            for where, ((start, end),) in self._last.items()
+            if not is_there(landed(self._where, where), TaskRange(where, start, end))
+        }
+
+    def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:
+        """Take rows of the batch."""
+        file = self._files.get(topic_partition)
+        if file is None:
+            file = LandingFile(self._where, TaskRange(topic_partition, start, start), self.schema, "snappy")
+            self._files[topic_partition] = file
+        file.add(rows)
+
+    def commit(self, spans: Spans) -> None:
+        """Promise the batch, and let its files appear."""
+        if spans != self._last:
+            self._promise(spans)
+        for where, file in self._files.items():
+            file.end_at(spans[where][-1][1])
+            file.finish(replaces=False)
+        self._files = {}
+
+    def abandon(self) -> None:
+        """Forget the batch."""
+        for file in self._files.values():
+            file.abandon()
+        self._files = {}
+
+
+class DeltaRaw:
+    """A Delta table with the columns of raw records."""
+
+    _WRITER = "ottla-land"
+
+    def __init__(self, url: str, schema: pa.Schema) -> None:
+        from ottla.spark.pipeline.delta import DeltaLakeTable
+
+        self.schema = schema
+        self._table = DeltaLakeTable(SinkForm(SinkFormat.DELTA, url, compact_after=COMPACT_AFTER))
+        self._rows: list[pa.RecordBatch] = []
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of each partition end that the table has."""
+        return self._table.ends(wanted)
+
+    def promised(self) -> Spans:
+        """Nothing: a commit is all or nothing."""
+        return {}
+
+    def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002
+        """Take rows of the batch."""
+        self._rows.append(rows)
+
+    def commit(self, spans: Spans) -> None:
+        """One commit of Delta."""
+        rows = self._rows
+        batch = TableBatch(self._WRITER, self._table.last_batch(self._WRITER) + 1, spans)
+        self._table.add(lambda: pa.RecordBatchReader.from_batches(self.schema, rows), batch)
+        self._rows = []
+
+    def abandon(self) -> None:
+        """Forget the batch."""
+        self._rows = []
+
+
+class IcebergRaw:
+    """An Iceberg table with the columns of raw records: a data file for each batch."""
+
+    def __init__(self, table: IcebergTable, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._table = table
+        self._file: _DataFile | None = None
+        self._commits = 0
+
+    def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
+        """Where the records of each partition end that the table has."""
+        return self._table.ends(wanted)
+
+    def promised(self) -> Spans:
+        """Nothing: a commit is all or nothing."""
+        return {}
+
+    def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:  # noqa: ARG002
+        """Take rows of the batch."""
+        if self._file is None:
+            self._file = _DataFile(*self._table.prepared(self.schema))
+        self._file.add(rows)
+
+    def commit(self, spans: Spans) -> None:
+        """Put the file, and add it to the table."""
+        assert self._file is not None
+        path = self._file.put()
+        self._file = None
+        self._table.add([path], spans)
+        self._commits += 1
+        if self._commits % COMPACT_AFTER == 0:
+            self._table.compact(COMPACT_AFTER)
+
+    def abandon(self) -> None:
+        """Forget the batch."""
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+
+
+class _DataFile:
+    """A data file of an Iceberg table that is being written."""
+
+    def __init__(self, url: str, schema: pa.Schema) -> None:
+        self._where = location(url)
+        self._schema = schema
+        self._path = f"{DATA}/{uuid.uuid4().hex}.parquet"
+        self._scratch = self._where.scratch(self._path)
+        self._writer = parquet_writer(self._scratch, schema, "snappy")
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._pending:
+            self._writer.write_table(pa.Table.from_batches(self._pending).cast(self._schema))
+        self._pending, self._pending_bytes = [], 0
+
+    def put(self) -> str:
+        self._write()
+        self._writer.close()
+        self._where.put(self._path, self._scratch)
+        return self._path
+
+    def abandon(self) -> None:
+        self._writer.close()
+        self._scratch.unlink(missing_ok=True)

@@ -1,0 +1,201 @@
+"""`ottla land`: topics into tables without Spark, each record once, however often the writer is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+
+import ottla
+from ottla import ConfigError, EmbeddedBroker, TopicAndPartition
+from ottla.cli.main import main
+from ottla.spark.iceberg import IcebergTable
+from ottla.spark.lander import Lander
+from ottla.spark.landing import begun_after_files
+from ottla.spark.locations import location
+from ottla.spark.raw_tables import raw_table
+from tests.naming import name_after_test
+from tests.scale import SEED, SOAK
+from tests.spark import land_writer
+from tests.spark.conftest import Filled
+from tools.s3_server import BUCKET
+
+KINDS = ["parquet", "delta", "iceberg"]
+KILLS = 100 if SOAK else 10
+
+
+def table_of(kind: str, url: str) -> pa.Table:
+    """What foreign readers see."""
+    if kind == "parquet":
+        return ds.dataset(url, partitioning="hive").to_table()
+    if kind == "delta":
+        return DeltaTable(url).to_pyarrow_table()
+    table: Any = IcebergTable(url)._named.load()
+    return table.scan().to_arrow()
+
+
+def offsets_in(table: pa.Table) -> Counter[tuple[int, int]]:
+    return Counter(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+def all_offsets(count: int, partitions: int = 3) -> Counter[tuple[int, int]]:
+    return Counter((number % partitions, number // partitions) for number in range(count))
+
+
+def lander(broker: EmbeddedBroker, topic: str, kind: str, url: str, **more: Any) -> Lander:
+    source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    return Lander(source, raw_table(kind, url, {}, has_headers=False), **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_lands_a_topic_and_goes_on(
+    kind: str,
+    broker: EmbeddedBroker,
+    topic: str,
+    fill: Filled,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = str(tmp_path / "table")
+    words = ["land", topic, "--to", url, "--format", kind, "-b", broker.bootstrap]
+    for run in range(2):
+        fill(topic, range(150 * run, 150 * run + 150))
+        assert main([*words, *(["--headers"] if run else [])] if kind != "parquet" else words) == 0
+        assert "150 records" in capsys.readouterr().out
+        found = table_of(kind, url)
+        assert offsets_in(found) == all_offsets(150 * run + 150)
+        assert set(map(int, found["value"].to_pylist())) == set(range(150 * run + 150))
+        assert found["topic"].unique().to_pylist() == [topic]
+    assert main(words) == 0
+    assert "0 records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_two_writers_one_is_refused(
+    kind: str, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(90))
+    url = str(tmp_path / "table")
+    sleeper = lander(broker, topic, kind, url, batch_bytes=300).batches()
+    next(sleeper)
+    for _ in lander(broker, topic, kind, url).batches():
+        pass
+    with pytest.raises(ConfigError, match="another writer"):
+        for _ in sleeper:
+            pass
+    assert offsets_in(table_of(kind, url)) == all_offsets(90)
+
+
+def test_a_stream_of_spark_begins_where_the_files_end(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(90))
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    where, state = location(tmp_path / "table"), tmp_path / "state"
+    assert begun_after_files(options, where, state) == options
+    list(lander(broker, topic, "parquet", where.url).batches())
+    begun = begun_after_files({**options, "compression": "zstd"}, where, state)
+    assert json.loads(begun["startingOffsets"]) == {topic: {"0": 30, "1": 30, "2": 30}}
+    location(state).put("commits/0", b"v1")
+    location(state).put("offsets/0", b'v1\n{}\n{"t": {"0": 7}}')
+    assert begun_after_files(options, where, state) == options
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_topic_lands_in_a_store(broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path) -> None:
+    fill(topic, range(60))
+    for kind in ("parquet", "iceberg"):
+        url = f"s3://{BUCKET}/{tmp_path.name}/{kind}"
+        landed = sum(batch.records for batch in lander(broker, topic, kind, url, batch_bytes=500).batches())
+        assert landed == 60
+        again = list(lander(broker, topic, kind, url).batches())
+        assert again == []
+
+
+def test_a_topic_that_was_made_anew_is_refused(
+    broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    fill(topic, range(90))
+    url = str(tmp_path / "table")
+    list(lander(broker, topic, "iceberg", url).batches())
+    table = raw_table("iceberg", url, {}, has_headers=False)
+    assert table.ends([TopicAndPartition(topic, 0)]) == {TopicAndPartition(topic, 0): 30}
+    broker.delete_topic(topic)
+    broker.create_topic(topic, 3)
+    with pytest.raises(ConfigError, match="made anew"):
+        list(lander(broker, topic, "iceberg", url).batches())
+
+
+class Writers:
+    """The process whose children land, and are killed."""
+
+    def __init__(self, *arguments: str) -> None:
+        root = str(Path(ottla.__file__).parents[1])
+        self._process = subprocess.Popen(
+            [sys.executable, land_writer.__file__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": root},
+        )
+
+    def run(self, kill_after_s: float | None) -> int:
+        """Let a child land, and kill it after a time; its exit status."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("land\n")
+        self._process.stdin.flush()
+        pid = int(self._process.stdout.readline())
+        if kill_after_s is not None:
+            time.sleep(kill_after_s)  # the moment of the kill is what is tried
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(30)
+
+
+@pytest.mark.timeout(280 if not SOAK else 3000)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_record_is_there_once_however_often_the_writer_is_killed(
+    kind: str, broker: EmbeddedBroker, fill: Filled, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    topic = name_after_test(request)
+    broker.create_topic(topic, 3, config={"retention.ms": "-1"})
+    url = str(tmp_path / "table")
+    random = Random(SEED)
+    writers = Writers(broker.bootstrap, topic, kind, url)
+    written, kills = 0, 0
+    try:
+        for _ in range(2):  # the second one need not wait for imports
+            fill(topic, range(written, written + 600))
+            written += 600
+            started = time.monotonic()
+            assert writers.run(None) == 0
+            usual_s = time.monotonic() - started
+        while kills < KILLS:
+            fill(topic, range(written, written + 600))
+            written += 600
+            kills += writers.run(random.uniform(0, usual_s)) == signal.SIGKILL
+        assert writers.run(None) == 0
+    finally:
+        writers.close()
+    assert offsets_in(table_of(kind, url)) == all_offsets(written)
