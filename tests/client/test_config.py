@@ -7,11 +7,11 @@ from ottla.client.client_config import (
     ClientConfig,
     SaslMechanism,
     SecurityConfig,
-    SecurityProtocol,
 )
 from ottla.model.address import Address, parse_address
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import BOOLEAN, INT, PASSWORD, TEXT, TEXTS, Property, merged, parse_properties
+from ottla.security.security_protocol import SecurityProtocol
 
 
 def test_names_may_be_dotted_or_snake_case_and_values_texts_or_numbers() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.client_config import SecurityProtocol
 from ottla.client.zookeeper_metadata import ZooKeeperMetadata
 from ottla.model.address import Address
 from ottla.model.cluster_view import NO_CONTROLLER, NO_LEADER, BrokerNode, PartitionLeader, PartitionView
 from ottla.model.error_codes import Code
 from ottla.model.errors import BrokerUnreachable
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.zookeeper import paths
 from ottla.zookeeper.broker_znodes import (
     BrokerRegistration,

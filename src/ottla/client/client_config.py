@@ -16,7 +16,6 @@ from ottla.client.security_config import (
     SECURITY_PROPERTIES,
     SaslMechanism,
     SecurityConfig,
-    SecurityProtocol,
     security_config,
 )
 from ottla.model.address import Address, parse_addresses
@@ -29,6 +28,7 @@ from ottla.model.property_table import (
     Property,
     parse_properties,
 )
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.wire.versions import pinned
 
 __all__ = ["CLIENT_PROPERTIES", "ClientConfig", "SaslMechanism", "SecurityConfig", "SecurityProtocol"]

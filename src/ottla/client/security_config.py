@@ -14,25 +14,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.property_table import PASSWORD, TEXT, UPPER_TEXT, Kind, Property
 from ottla.security.jaas import parse_jaas
 from ottla.security.key_stores import StoreSettings
-
-
-class SecurityProtocol(StrEnum):
-    """The protocol of a listener."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
-        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether a user name and a password are needed."""
-        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+from ottla.security.security_protocol import SecurityProtocol
 
 
 class SaslMechanism(StrEnum):

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from ottla.client.client_config import SecurityProtocol
 from ottla.model.address import Address
 from ottla.model.cluster_view import (
     NO_CONTROLLER,
@@ -27,6 +26,7 @@ from ottla.model.cluster_view import (
 from ottla.model.error_codes import Code
 from ottla.model.errors import BrokerUnreachable
 from ottla.model.topic_partition import INTERNAL_TOPICS
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.zookeeper import paths
 from ottla.zookeeper.broker_znodes import decode_broker, decode_cluster_id, decode_controller
 from ottla.zookeeper.recipes import broker_ids, read_if_present, topic_names

@@ -20,7 +20,6 @@ from pathlib import Path
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.settings.listeners import LOOPBACK, bracketed
-from ottla.broker.settings.security_settings import SecurityProtocol
 from ottla.broker.settings.security_table import AUTHORIZERS
 from ottla.model.acls import (
     ANY_USER,
@@ -38,6 +37,7 @@ from ottla.security.client_login import ClientLogin, plain_users_text
 from ottla.security.local_authority import LocalAuthority
 from ottla.security.private_files import make_private_directory, write_private
 from ottla.security.scram import ALGORITHMS, ITERATIONS_MIN, ScramCredential, credential, salted_password
+from ottla.security.security_protocol import SecurityProtocol
 
 PASSWORDS = "users.json"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -17,12 +17,12 @@ from ottla.broker.settings.broker_table import BROKER_SETTINGS
 from ottla.broker.settings.security_settings import (
     ListenerValues,
     SaslSettings,
-    SecurityProtocol,
     TlsSettings,
     sasl_settings,
     tls_settings,
 )
 from ottla.model.errors import ConfigError
+from ottla.security.security_protocol import SecurityProtocol
 
 LOOPBACK = "127.0.0.1"
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # to recognise, not to bind

@@ -7,32 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from ottla.broker.settings.security_table import LISTENER_PREFIX, LISTENER_SETTINGS, MECHANISMS
 from ottla.model.errors import ConfigError
 from ottla.security.jaas import LoginModule, parse_jaas
 from ottla.security.key_stores import StoreSettings
-
-
-class SecurityProtocol(StrEnum):
-    """The protocol of a listener."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether clients log in."""
-        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
 @dataclass(frozen=True, slots=True)

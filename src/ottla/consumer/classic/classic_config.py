@@ -14,13 +14,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Self
 
-from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig, SecurityProtocol
+from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, ClientConfig
 from ottla.consumer.classic.assignors import Assignor, RoundRobinVersion, assign_ranges, deal_round_robin
 from ottla.consumer.classic.rebalancer import FailurePolicy, RebalanceTimes
 from ottla.fetching.fetch_config import FETCH_PROPERTIES, FetchConfig
 from ottla.model.address import Address
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import BOOLEAN, INT, TEXT, Property, parse_properties
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.zookeeper.kazoo_session import KazooSettings
 from ottla.zookeeper.paths import checked_group, parse_connect
 
