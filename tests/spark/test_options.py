@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ottla.client.client_config import FOREIGN_PROPERTIES
+from ottla.client.security_config import SECURITY_PROPERTIES
 from ottla.fetching.fetch_config import OffsetReset
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import BatchLimits
-from ottla.spark.options import SOURCE_OPTIONS
+from ottla.spark.options import FORBIDDEN, SOURCE_OPTIONS, WITHOUT_EFFECT
 from ottla.spark.positions import AtOffsets, AtTime, AtTimes, Edge, Partitions, TopicPattern, Topics
 from ottla.spark.range_planner import TaskSizes
 from ottla.spark.source_options import Mode, SourceOptions, source_options
@@ -79,10 +82,63 @@ def test_settings_of_java_that_people_paste() -> None:
     }
     security = parsed(**pasted).client.security
     assert (security.username, security.password) == ("alice", "s3c=ret")
-    for text in ("", "com.sun.security.auth.module.Krb5LoginModule required;", f"{module};"):
-        with pytest.raises(ConfigError, match=r"sasl.jaas.config: only PlainLoginModule") as refused:
+    for text, why in (
+        ("", "needs sasl.username and sasl.password, or sasl.jaas.config"),
+        ("com.sun.security.auth.module.Krb5LoginModule required;", "is not for sasl.mechanism=SCRAM-SHA-256"),
+        (f"{module};", "needs sasl.username and sasl.password"),
+        (f'{module} username="alice" password="s3c;', "is a quote missing"),
+    ):
+        with pytest.raises(ConfigError, match=why) as refused:
             parsed(**{**pasted, "kafka.sasl.jaas.config": text})
         assert "s3c" not in str(refused.value)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+ROW = re.compile(r"\| (`kafka\..*?) \| (works|no effect|refused)(?:: (.*?))? \|$")
+EXAMPLES = {
+    "security.protocol": "SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
+    "sasl.oauthbearer.token.endpoint.url": "https://tokens",
+    "sasl.oauth.token.provider": "my.tokens:token",
+    "sasl.aws.msk.iam.signer": "my.tokens:signed",
+    "client.dns.lookup": "use_all_dns_ips",
+    "isolation.level": "read_committed",
+    "check.crcs": "true",
+    "ssl.truststore.type": "JKS",
+    "ssl.keystore.type": "PKCS12",
+    "ssl.endpoint.identification.algorithm": "https",
+}
+
+
+def told() -> dict[str, tuple[str, str]]:
+    """What the page says of each option: the verdict, and the reason if it is refused."""
+    rows = [found for line in PAGE.read_text().splitlines() if (found := ROW.match(line))]
+    names = [(name.strip("`").removeprefix("kafka."), row) for row in rows for name in row[1].split(", ")]
+    return {name: (row[2], row[3] or "") for name, row in names}
+
+
+@pytest.mark.parametrize(("name", "verdict"), [(name, verdict) for name, (verdict, _) in told().items()])
+def test_the_table_of_pasted_settings_is_true(
+    name: str, verdict: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = EXAMPLES.get(name, "1000")
+    more = {"kafka.sasl.oauthbearer.client.credentials.client.id": "a"} if "endpoint.url" in name else {}
+    more |= {"kafka.sasl.oauthbearer.client.credentials.client.secret": "b"} if more else {}
+    if verdict == "refused":
+        with pytest.raises(ConfigError) as refused:
+            parsed(**{f"kafka.{name}": value})
+        assert told()[name][1] in str(refused.value)
+        return
+    parsed(**{f"kafka.{name}": value, **more})
+    assert (name in WITHOUT_EFFECT) == (verdict == "no effect")
+    assert (f"kafka.{name}" in caplog.text) == (verdict == "no effect" and name != "group.id")
+
+
+def test_the_table_has_every_setting_that_is_not_just_taken() -> None:
+    security = {row.name for row in SECURITY_PROPERTIES}
+    special = {*FORBIDDEN, *WITHOUT_EFFECT, *FOREIGN_PROPERTIES, *security}
+    assert special - told().keys() == {"ssl.cafile", "api.version"}, "these are other clients'"
 
 
 def test_the_page_of_options_has_every_case() -> None:
@@ -148,7 +204,7 @@ def test_sizes_and_durations() -> None:
         ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
         ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "group.id"),
         ({"subscribe": "t", "kafka.value.deserializer": "x"}, "cast the column"),
-        ({"subscribe": "t", "kafka.sasl.jaas.config": "x"}, "only PlainLoginModule"),
+        ({"subscribe": "t", "kafka.sasl.jaas.config": "x"}, "class of a login module"),
         ({"subscribe": "t", "dropRepeatedRows": "true", "minPartitions": "2"}, "minPartitions"),
     ],
 )

@@ -92,10 +92,8 @@ _TAIL = """
 - `sources[0].metrics` of a query's progress is empty: Spark takes metrics only from sources in Java.
   `ottla.spark.lag(progress).metrics` has the same figures.
 - Tasks have no preferred executors, continuous triggers are refused: Spark's Python API has neither.
-- `kafka.sasl.jaas.config` is understood for PLAIN and SCRAM. Java's key stores (JKS), Kerberos (GSSAPI),
-  OAUTHBEARER and AWS_MSK_IAM are refused; certificates are PEM files.
-- `kafka.client.rack`, `kafka.client.dns.lookup`, `kafka.metrics.recording.level` and settings of group
-  membership are accepted and have no effect.
+- Which settings of Java's client (`kafka.*`) work, have no effect or are refused is a table in
+  [spark.md](spark.md#settings-of-kafkas-client).
 """
 
 

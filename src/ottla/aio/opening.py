@@ -115,7 +115,8 @@ class LoopOpener:
     async def _log_in(self, link: LoopLink, versions: PeerVersions) -> int:
         security, deadline = self._config.security, self._patience()
         # A token may have to be fetched, which waits: not on the loop.
-        exchange = await asyncio.get_running_loop().run_in_executor(None, new_exchange, security)
+        host = self._address.host
+        exchange = await asyncio.get_running_loop().run_in_executor(None, new_exchange, security, host)
         steps = login(link.peer, security, versions, lambda: exchange)
         try:
             step = next(steps)

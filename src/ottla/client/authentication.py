@@ -6,17 +6,23 @@ from typing import Any
 
 from ottla.client.client_config import SaslMechanism, SecurityConfig
 from ottla.client.clock import Deadline
+from ottla.client.kerberos import kerberos_exchange
 from ottla.client.link import Link
 from ottla.client.login import LoginRequest, LoginStep, login
-from ottla.client.sasl import SaslExchange, sasl_exchange
-from ottla.client.tokens import token_for
+from ottla.client.sasl import SaslExchange, SignedExchange, sasl_exchange
+from ottla.client.tokens import signed_request, token_for
 from ottla.model.errors import ConnectionLost
 from ottla.wire.versions import PeerVersions
 
 
-def authenticate(link: Link, security: SecurityConfig, versions: PeerVersions, deadline: Deadline) -> int:
-    """Log in. Returns the session lifetime in ms (0: none). Raises AuthenticationFailed, ConnectionLost."""
-    steps = login(link.peer, security, versions, lambda: new_exchange(security))
+def authenticate(
+    link: Link, security: SecurityConfig, versions: PeerVersions, deadline: Deadline, host: str = ""
+) -> int:
+    """Log in to the broker at `host`. Returns the session lifetime in ms; 0 is for ever.
+
+    Raises AuthenticationFailed, ConnectionLost.
+    """
+    steps = login(link.peer, security, versions, lambda: new_exchange(security, host))
     try:
         step = next(steps)
         while True:
@@ -31,8 +37,12 @@ def authenticate(link: Link, security: SecurityConfig, versions: PeerVersions, d
         return lifetime_ms
 
 
-def new_exchange(security: SecurityConfig) -> SaslExchange:
+def new_exchange(security: SecurityConfig, host: str = "") -> SaslExchange:
     """The exchange of a login. Waits for a token, if the mechanism needs one. Raises AuthenticationFailed."""
+    if security.mechanism is SaslMechanism.GSSAPI:
+        return kerberos_exchange(security, host)
+    if security.mechanism is SaslMechanism.AWS_MSK_IAM:
+        return SignedExchange(signed_request(security, host))
     secret = token_for(security) if security.mechanism is SaslMechanism.OAUTHBEARER else security.password
     return sasl_exchange(security.mechanism, security.username, secret)
 

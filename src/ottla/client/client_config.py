@@ -131,7 +131,6 @@ CLIENT_PROPERTIES: tuple[Property, ...] = (
 
 FOREIGN_PROPERTIES: Mapping[str, str] = {
     "ssl.cafile": "give ssl.ca.location",
-    "sasl.kerberos.service.name": "Kerberos (GSSAPI) is not supported; use SCRAM or OAUTHBEARER",
     "sasl.client.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider",
     "sasl.login.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider, or "
     "sasl.oauthbearer.token.endpoint.url",

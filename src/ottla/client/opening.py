@@ -54,7 +54,9 @@ class Opener:
             link.adopt(versions)
             lifetime_ms = 0
             if self.config.security.protocol.has_sasl:
-                lifetime_ms = authenticate(link, self.config.security, versions, self._patience())
+                lifetime_ms = authenticate(
+                    link, self.config.security, versions, self._patience(), self.address.host
+                )
         except BaseException:
             link.close()
             raise

@@ -80,6 +80,23 @@ class TokenExchange:
         return b"\x01" if challenge else None
 
 
+class SignedExchange:
+    """Shows a request that AWS's keys have signed (AWS_MSK_IAM); the broker answers with its request's id."""
+
+    def __init__(self, signed: bytes) -> None:
+        self._signed = signed
+
+    def first(self) -> bytes:
+        """The signed request, as JSON."""
+        return self._signed
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """None: the login is done."""
+        if not challenge:
+            raise AuthenticationFailed("the broker did not confirm the signed request")
+        return None
+
+
 class ScramExchange:
     """Both sides prove that they know the password, which is not sent.
 

@@ -5,9 +5,11 @@ sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule require
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -24,10 +26,30 @@ class SaslMechanism(StrEnum):
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     OAUTHBEARER = "OAUTHBEARER"
+    GSSAPI = "GSSAPI"
+    AWS_MSK_IAM = "AWS_MSK_IAM"
+
+    @property
+    def has_password(self) -> bool:
+        """Whether a login needs a user's name and password."""
+        return self in {SaslMechanism.PLAIN, SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512}
 
 
 TokenProvider = Callable[[], str]
 """Returns the token for a login by OAUTHBEARER. It is called for every login, in any thread."""
+
+
+IamSigner = Callable[[str], str | bytes | Mapping[str, str]]
+"""Gets the broker's host and returns the signed request for a login by AWS_MSK_IAM: fields, or their JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """A login by GSSAPI: the brokers' service, and who we are; by default who `kinit` said that we are."""
+
+    service: str
+    principal: str = ""
+    keytab: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +79,65 @@ class SecurityConfig:
     trust_store: StoreSettings | None = None
     token_provider: TokenProvider | None = field(default=None, repr=False, compare=False)
     token_endpoint: TokenEndpoint | None = None
+    kerberos: KerberosLogin | None = None
+    iam_signer: IamSigner | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        is_token = self.mechanism is SaslMechanism.OAUTHBEARER
-        if self.protocol.has_sasl and is_token and not (self.token_provider or self.token_endpoint):
-            raise ConfigError(
-                "sasl.mechanism=OAUTHBEARER needs sasl.oauth.token.provider, a function that returns tokens, "
-                "or sasl.oauthbearer.token.endpoint.url with the client's id and secret"
-            )
-        if self.protocol.has_sasl and not is_token and not (self.username and self.password):
-            raise ConfigError(
-                f"security.protocol={self.protocol} needs sasl.username and sasl.password, or "
-                "sasl.jaas.config"
-            )
+        if self.protocol.has_sasl:
+            self._check_login()
         if self.key_location and not self.certificate_location:
             raise ConfigError(
                 "ssl.key.location is the key of a certificate: give ssl.certificate.location too"
             )
 
+    def _check_login(self) -> None:
+        mechanism = self.mechanism
+        if mechanism is SaslMechanism.OAUTHBEARER and not (self.token_provider or self.token_endpoint):
+            raise ConfigError(
+                "sasl.mechanism=OAUTHBEARER needs sasl.oauth.token.provider, a function that returns tokens, "
+                "or sasl.oauthbearer.token.endpoint.url with the client's id and secret"
+            )
+        if mechanism is SaslMechanism.GSSAPI and self.kerberos is None:
+            raise ConfigError(
+                "sasl.mechanism=GSSAPI needs sasl.kerberos.service.name: the brokers' user, often kafka"
+            )
+        if mechanism is SaslMechanism.AWS_MSK_IAM and self.iam_signer is None:
+            raise ConfigError(
+                "sasl.mechanism=AWS_MSK_IAM needs sasl.aws.msk.iam.signer, a function that gets the broker's "
+                "host and returns a signed request; or take OAUTHBEARER with the tokens of AWS's signer"
+            )
+        if mechanism.has_password and not (self.username and self.password):
+            raise ConfigError(
+                f"security.protocol={self.protocol} needs sasl.username and sasl.password, or "
+                "sasl.jaas.config"
+            )
 
-def _callable(value: object) -> TokenProvider:
+
+@dataclass(frozen=True, slots=True)
+class NamedFunction:
+    """A function by its name, MODULE:FUNCTION, which is imported when it is called."""
+
+    name: str
+
+    def __call__(self, *arguments: object) -> Any:
+        """Call the function. Raises what it raises, or ImportError."""
+        module, _, function = self.name.partition(":")
+        found = getattr(import_module(module), function, None)
+        if found is None:
+            raise ImportError(f"{module} has no function {function}")
+        return found(*arguments)
+
+
+def _callable(value: object) -> Callable[..., Any]:
     if callable(value):
         return value
+    if isinstance(value, str) and _FUNCTION_NAME.fullmatch(value):
+        return NamedFunction(value)
     raise ValueError
 
 
-CALLABLE = Kind("class", _callable, "a function that returns a text")
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+CALLABLE = Kind("class", _callable, "a function, or its name as MODULE:FUNCTION")
 
 SECURITY_PROPERTIES: tuple[Property, ...] = (
     Property(
@@ -160,12 +215,23 @@ SECURITY_PROPERTIES: tuple[Property, ...] = (
         synonyms=("sasl.oauthbearer.client.secret",),
     ),
     Property("sasl.oauthbearer.scope", TEXT, "", "The scope of the token."),
+    Property("sasl.kerberos.service.name", TEXT, "", "The brokers' Kerberos user, for GSSAPI: often kafka."),
+    Property("sasl.kerberos.principal", TEXT, "", "Our own Kerberos user; by default that of `kinit`."),
+    Property("sasl.kerberos.keytab", TEXT, "", "A file with its key, so that no `kinit` is needed."),
+    Property(
+        "sasl.aws.msk.iam.signer",
+        CALLABLE,
+        None,
+        "A function for AWS_MSK_IAM: gets the broker's host, returns the signed request.",
+    ),
 )
 
 _LOGIN_MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
+    "IAMLoginModule": ("AWS_MSK_IAM",),
 }
 
 
@@ -192,7 +258,16 @@ def security_config(values: Mapping[str, Any]) -> SecurityConfig:
         trust_store=_store("ssl.truststore", values, certificates=values["ssl_truststore_certificates"]),
         token_provider=values["sasl_oauth_token_provider"],
         token_endpoint=_endpoint(values, options),
+        kerberos=_kerberos(values, options),
+        iam_signer=values["sasl_aws_msk_iam_signer"],
     )
+
+
+def _kerberos(values: Mapping[str, Any], options: Mapping[str, str]) -> KerberosLogin | None:
+    service = values["sasl_kerberos_service_name"] or options.get("serviceName", "")
+    principal = values["sasl_kerberos_principal"] or options.get("principal", "")
+    keytab = values["sasl_kerberos_keytab"] or options.get("keyTab", "")
+    return KerberosLogin(service, principal, keytab) if service else None
 
 
 def _store(prefix: str, values: Mapping[str, Any], **more: str) -> StoreSettings | None:

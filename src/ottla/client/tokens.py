@@ -1,4 +1,7 @@
-"""Tokens for OAUTHBEARER: from a function of the user, or from an endpoint by OIDC's client credentials."""
+"""Tokens for OAUTHBEARER: from a function of the user, or from an endpoint by OIDC's client credentials.
+
+Signed requests for AWS_MSK_IAM are from a function of the user too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 
 from ottla.client.security_config import SecurityConfig, TokenEndpoint
 from ottla.model.errors import AuthenticationFailed
@@ -27,6 +31,18 @@ def token_for(security: SecurityConfig) -> str:
     if not isinstance(token, str) or not token or "\x01" in token:
         raise AuthenticationFailed("sasl.oauth.token.provider returned no token: a text is wanted")
     return token
+
+
+def signed_request(security: SecurityConfig, host: str) -> bytes:
+    """Return the signed request for a login by AWS_MSK_IAM. Raises AuthenticationFailed, without it."""
+    assert security.iam_signer is not None
+    try:
+        signed = security.iam_signer(host)
+    except Exception as error:
+        raise AuthenticationFailed(f"sasl.aws.msk.iam.signer failed: {error!r}") from error
+    if isinstance(signed, Mapping):
+        signed = json.dumps(dict(signed))
+    return signed.encode() if isinstance(signed, str) else bytes(signed)
 
 
 def _fetched(endpoint: TokenEndpoint) -> str:

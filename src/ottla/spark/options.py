@@ -20,8 +20,6 @@ from ottla.model.property_table import BOOLEAN, INT, LONG, TEXT, TEXTS, Kind, Pr
 log = logging.getLogger(__name__)
 
 KAFKA = "kafka."
-JAAS = "sasl.jaas.config"
-_JAAS_USER = re.compile(r"""\b(username|password)\s*=\s*["']([^"']*)["']""")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,15})\s*([a-z]*)")
 
@@ -160,13 +158,19 @@ FORBIDDEN = {
     "value.serializer": "values are bytes or strings: cast the column",
     "enable.auto.commit": "Spark keeps the offsets: write group.id without kafka. to have them committed too",
     "interceptor.classes": "interceptors are Java's",
+    "ssl.engine.factory.class": "Java classes cannot run here: give stores or PEM files",
+    "sasl.login.class": "Java classes cannot run here: give sasl.jaas.config or sasl.oauth.token.provider",
+    "ssl.enabled.protocols": "TLS 1.2 and 1.3 are used, as the system's OpenSSL is set up",
+    "ssl.cipher.suites": "the ciphers are those of the system's OpenSSL",
+    "config.providers": "Java classes cannot run here: give the values themselves",
 }
 WITHOUT_EFFECT = frozenset(
     {
-        "client.dns.lookup",
         "client.rack",
+        "auto.include.jmx.reporter",
         "connections.max.idle.ms",
         "default.api.timeout.ms",
+        "enable.metrics.push",
         "exclude.internal.topics",
         "group.id",
         "group.instance.id",
@@ -179,10 +183,25 @@ WITHOUT_EFFECT = frozenset(
         "metrics.recording.level",
         "metrics.sample.window.ms",
         "partition.assignment.strategy",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "security.providers",
         "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
     }
 )
-"""Java's settings of group membership and of its machinery."""
+"""Java's settings of group membership and of its machinery. Logins and tickets are renewed by the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,22 +246,7 @@ def client_properties(kafka: Mapping[str, str]) -> dict[str, object]:
         log.warning("without effect here: %s", ", ".join(KAFKA + name for name in idle))
     if "bootstrap.servers" not in kafka:
         raise ConfigError("kafka.bootstrap.servers is not set: give HOST:PORT of one or more brokers")
-    left: dict[str, object] = {
-        name: value for name, value in kafka.items() if name not in WITHOUT_EFFECT and name != JAAS
-    }
-    return left if JAAS not in kafka else _jaas_user(kafka[JAAS]) | left
-
-
-def _jaas_user(text: str) -> dict[str, object]:
-    """The user in Java's sasl.jaas.config, as settings of ours. Raises ConfigError."""
-    module = text.split(maxsplit=1)[0] if text.strip() else ""
-    found = dict(_JAAS_USER.findall(text))
-    if not module.endswith((".PlainLoginModule", ".ScramLoginModule")) or len(found) < 2:
-        raise ConfigError(
-            f"kafka.{JAAS}: only PlainLoginModule and ScramLoginModule with username and password are"
-            " understood; or give kafka.sasl.username and kafka.sasl.password"
-        )
-    return {"sasl.username": found["username"], "sasl.password": found["password"]}
+    return {name: value for name, value in kafka.items() if name not in WITHOUT_EFFECT}
 
 
 def _unknown(name: str, rows: Mapping[str, Property]) -> ConfigError:

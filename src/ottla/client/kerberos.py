@@ -1,0 +1,92 @@
+"""GSSAPI, which is Kerberos (RFC 4752), by the package `gssapi`. No layer follows: TLS encrypts, if anything.
+
+The context makes and checks the tickets' tokens. Here is what SASL adds: after them both sides agree on a
+layer, and the client says who it is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol
+
+from ottla.client.sasl import SaslExchange
+from ottla.client.security_config import SecurityConfig
+from ottla.model.errors import AuthenticationFailed, ConfigError
+
+NO_LAYER = 1
+_OFFER_BYTES = 4
+
+
+class KerberosContext(Protocol):
+    """What is used of gssapi.SecurityContext."""
+
+    complete: bool
+
+    def step(self, token: bytes | None = None) -> bytes | None:
+        """Take the broker's token, and return ours."""
+
+    def wrap(self, message: bytes, *, encrypt: bool) -> Any:
+        """Sign a message."""
+
+    def unwrap(self, message: bytes) -> Any:
+        """Check a message."""
+
+
+def kerberos_exchange(security: SecurityConfig, host: str) -> SaslExchange:
+    """The exchange with the broker at `host`. Raises ConfigError if the package is missing."""
+    assert security.kerberos is not None
+    try:
+        gssapi = import_module("gssapi")
+    except ImportError as error:
+        raise ConfigError(
+            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'ottla[kerberos]'"
+        ) from error
+    login = security.kerberos
+    try:
+        service = gssapi.Name(f"{login.service}@{host}", gssapi.NameType.hostbased_service)
+        who = gssapi.Name(login.principal, gssapi.NameType.user) if login.principal else None
+        store = {"client_keytab": login.keytab} if login.keytab else None
+        credentials = gssapi.Credentials(name=who, usage="initiate", store=store) if who or store else None
+        context = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")
+    except Exception as error:
+        raise AuthenticationFailed(f"Kerberos, {login.service}@{host}: {error}") from error
+    return KerberosExchange(context)
+
+
+class KerberosExchange:
+    """Tokens of the context, then the layers that the broker offers and our answer: none."""
+
+    def __init__(self, context: KerberosContext) -> None:
+        self._context = context
+        self._has_answered = False
+
+    def first(self) -> bytes:
+        """The context's first token."""
+        return self._step(None)
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """The next token; None when the login is done. Raises AuthenticationFailed."""
+        if not self._context.complete:
+            return self._step(challenge)
+        if self._has_answered:
+            return None
+        self._has_answered = True
+        return self._layer(challenge)
+
+    def _step(self, challenge: bytes | None) -> bytes:
+        try:
+            return self._context.step(challenge) or b""
+        except Exception as error:
+            raise AuthenticationFailed(f"Kerberos: {error}") from error
+
+    def _layer(self, challenge: bytes) -> bytes:
+        try:
+            offer: bytes = self._context.unwrap(challenge).message
+            if len(offer) != _OFFER_BYTES or not offer[0] & NO_LAYER:
+                raise AuthenticationFailed("Kerberos: the broker insists on a layer of its own; use TLS")
+            signed: bytes = self._context.wrap(bytes([NO_LAYER, 0, 0, 0]), encrypt=False).message
+        except AuthenticationFailed:
+            raise
+        except Exception as error:
+            raise AuthenticationFailed(f"Kerberos: {error}") from error
+        return signed
