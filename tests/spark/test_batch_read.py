@@ -162,3 +162,13 @@ def test_a_worker_freezes_what_it_has_imported() -> None:
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.timeout(50)
+def test_a_task_waits_for_nothing_behind_its_range(read: Reads, fill: Filled, topic: str) -> None:
+    """At the end of a log a broker waits for more; the connection's next task would wait with it."""
+    fill(topic, range(30))
+    patient = {"kafka.fetch.max.wait.ms": "60000", "minPartitions": "3"}
+    tasks = read(subscribe=topic, **patient)
+    assert len(tasks) == 3
+    assert values(tasks) == list(range(30))

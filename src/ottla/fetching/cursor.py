@@ -54,8 +54,9 @@ class Cursor:
 
     @property
     def can_be_fetched(self) -> bool:
-        """Whether it is known where the next request begins."""
-        return self.lookup is None and not (self.pending_bytes and self.ahead == self.position)
+        """Whether it is known where the next request begins, and the reader wants what is there."""
+        is_known = self.lookup is None and not (self.pending_bytes and self.ahead == self.position)
+        return is_known and self.ahead < self.feed.stop_offset
 
     def follow(self, wanted: Wanted) -> None:
         """Go where the reader has sought, if it has begun a new generation."""

@@ -18,7 +18,7 @@ from ottla.client.clock import MONOTONIC, Clock
 from ottla.client.interruption import ended
 from ottla.client.metadata import ClusterMetadata
 from ottla.fetching.cursor import Cursor
-from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.feed import NEVER, PartitionFeed
 from ottla.fetching.feed_interface import BY_RESET_POLICY
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetcher import BrokerFetcher
@@ -63,13 +63,20 @@ class FetchEngine(PartitionFeeds, Closing):
         )
 
     def add(
-        self, topic_partition: TopicAndPartition, offset: int = BY_RESET_POLICY, *, inbox: Inbox | None = None
+        self,
+        topic_partition: TopicAndPartition,
+        offset: int = BY_RESET_POLICY,
+        *,
+        inbox: Inbox | None = None,
+        stop_offset: int = NEVER,
     ) -> PartitionFeed:
         """Read a partition from an offset on, or from LATEST, EARLIEST or BY_RESET_POLICY.
 
-        Raises ConfigError if the partition is being read here already, or the engine is closed.
+        Nothing is requested from `stop_offset` on: at the end of a log a broker would wait for more, and
+        other partitions of the connection with it. Raises ConfigError if the partition is being read here
+        already, or the engine is closed.
         """
-        feed = self._open_feed(topic_partition, offset, inbox)
+        feed = self._open_feed(topic_partition, offset, inbox, stop_offset)
         with self._lock:
             if not self._is_closed and not self.is_running:
                 self._finder.thread.start()

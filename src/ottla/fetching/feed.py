@@ -21,6 +21,8 @@ from ottla.model.topic_partition import TopicAndPartition
 
 TROUBLE_MS = 10_000.0
 """How long all tries may fail before a partition counts as stopped: elections and restarts take seconds."""
+NEVER = 1 << 63
+"""No offset: the reader wants all that comes."""
 _DONE = {Reaction.SKIP, Reaction.RESET}
 """These end the trouble."""
 
@@ -36,8 +38,10 @@ class PartitionFeed:
         queue: ChunkQueue,
         inbox: Inbox | None = None,
         clock: Clock = MONOTONIC,
+        stop_offset: int = NEVER,
     ) -> None:
         self.topic_partition = topic_partition
+        self.stop_offset = stop_offset
         self._inbox = inbox or Inbox()
         self.errors = ErrorChannel(self._inbox.new_condition())
         self._changed = self._inbox.changed

@@ -66,6 +66,10 @@ class Feed(Protocol):
         """The partition."""
 
     @property
+    def stop_offset(self) -> int:
+        """The offset from which on nothing is wanted."""
+
+    @property
     def generation(self) -> int:
         """The number of seeks."""
 

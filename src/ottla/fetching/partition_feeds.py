@@ -11,7 +11,7 @@ from ottla.client.clock import Clock
 from ottla.client.retry import Backoff
 from ottla.fetching.budget import FetchBudget
 from ottla.fetching.chunk_queue import ChunkQueue
-from ottla.fetching.feed import PartitionFeed
+from ottla.fetching.feed import NEVER, PartitionFeed
 from ottla.fetching.feed_interface import BY_RESET_POLICY
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_errors import PartitionError
@@ -46,7 +46,7 @@ class PartitionFeeds:
         self._is_closed = False
 
     def _open_feed(
-        self, topic_partition: TopicAndPartition, offset: int, inbox: Inbox | None
+        self, topic_partition: TopicAndPartition, offset: int, inbox: Inbox | None, stop_offset: int = NEVER
     ) -> PartitionFeed:
         """A feed for a partition. Raises ConfigError if it is being read here already, or after the end."""
         if offset < BY_RESET_POLICY:
@@ -56,7 +56,9 @@ class PartitionFeeds:
             patience_ms=self._config.max_processing_time_ms,
             budget=self._budget,
         )
-        feed = PartitionFeed(topic_partition, offset, queue=queue, inbox=inbox, clock=self._clock)
+        feed = PartitionFeed(
+            topic_partition, offset, queue=queue, inbox=inbox, clock=self._clock, stop_offset=stop_offset
+        )
         with self._lock:
             if self._is_closed:
                 raise ConfigError(f"{topic_partition}: the engine is closed")

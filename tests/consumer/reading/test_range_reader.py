@@ -31,10 +31,12 @@ class Feeds:
         self.feeds: dict[TopicAndPartition, PartitionFeed] = {}
 
     def add(
-        self, topic_partition: TopicAndPartition, offset: int, *, inbox: Inbox | None = None
+        self, topic_partition: TopicAndPartition, offset: int, *, inbox: Inbox | None = None, stop_offset: int
     ) -> PartitionFeed:
         queue = ChunkQueue(chunks_max=10, patience_ms=1000, budget=FetchBudget(1 << 20))
-        feed = self.feeds[topic_partition] = PartitionFeed(topic_partition, offset, queue=queue, inbox=inbox)
+        feed = self.feeds[topic_partition] = PartitionFeed(
+            topic_partition, offset, queue=queue, inbox=inbox, stop_offset=stop_offset
+        )
         return feed
 
     def remove(self, topic_partition: TopicAndPartition) -> None:

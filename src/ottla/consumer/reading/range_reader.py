@@ -28,9 +28,9 @@ class Engine(Protocol):
     """The part of a FetchEngine that is needed here."""
 
     def add(
-        self, topic_partition: TopicAndPartition, offset: int, *, inbox: Inbox | None = None
+        self, topic_partition: TopicAndPartition, offset: int, *, inbox: Inbox | None = None, stop_offset: int
     ) -> PartitionFeed:
-        """Read a partition."""
+        """Read a partition, up to an offset."""
 
     def remove(self, topic_partition: TopicAndPartition) -> None:
         """Read it no more."""
@@ -93,7 +93,7 @@ class RangeReader:
         start, stop = wanted.offsets
         self.positions[topic_partition] = start
         if start < stop:
-            feed = self._engine.add(topic_partition, start, inbox=self._inbox)
+            feed = self._engine.add(topic_partition, start, inbox=self._inbox, stop_offset=stop)
             self._open[topic_partition] = OpenRange(feed, Trimmer(topic_partition, wanted))
 
     def chunks(self) -> Iterator[FetchedDataChunk]:
