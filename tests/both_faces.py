@@ -24,11 +24,16 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Await it on the loop."""
+        """Await it on the loop. A listener, which runs there, gets what it has to return to be awaited."""
+        if threading.current_thread() is self._thread:
+            return work
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call it on the loop; await what it returns, if it can be awaited."""
+
+        if threading.current_thread() is self._thread:
+            return function()
 
         async def called() -> Any:
             result = function()

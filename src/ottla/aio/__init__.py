@@ -9,7 +9,17 @@ They are a second driver of the same cores, not threads around the blocking clie
 event loop in which it was made.
 """
 
+from ottla.aio.group_consumer import GroupConsumer
 from ottla.aio.partition_consumer import PartitionConsumer, PartitionReader
 from ottla.aio.producer import BatchDelivery, Delivery, Producer
+from ottla.aio.rebalancing import RebalanceListener
 
-__all__ = ["BatchDelivery", "Delivery", "PartitionConsumer", "PartitionReader", "Producer"]
+__all__ = [
+    "BatchDelivery",
+    "Delivery",
+    "GroupConsumer",
+    "PartitionConsumer",
+    "PartitionReader",
+    "Producer",
+    "RebalanceListener",
+]

@@ -48,8 +48,8 @@ class LoopCondition:
                     await self._notified()
         return predicate()
 
-    async def notified(self, seconds: float) -> None:
-        """Wait for the next `notify_all`, at most `seconds`."""
+    async def notified(self, seconds: float | None) -> None:
+        """Wait for the next `notify_all`, at most `seconds`; None waits for ever."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._notified()

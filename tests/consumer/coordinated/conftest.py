@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ottla import EmbeddedBroker
+from ottla import EmbeddedBroker, aio
 from ottla.consumer.coordinated import GroupConsumer
+from tests.both_faces import Loop
 from tests.fetching.traffic import Writer
 from tests.naming import new_topic
 
@@ -41,9 +42,18 @@ def writer(broker: EmbeddedBroker) -> Iterator[Writer]:
 
 
 @pytest.fixture
-def consumer(broker: EmbeddedBroker, topic: str) -> Iterator[Consumers]:
+def face() -> str:
+    """Which consumers are made; a module of tests for both faces overrides it."""
+    return "threads"
+
+
+@pytest.fixture
+def consumer(broker: EmbeddedBroker, topic: str, face: str) -> Iterator[Consumers]:
     """Makes members of a group named after the topic, which read from its beginning."""
     with ExitStack() as stack:
+        loop = Loop() if face == "asyncio" else None
+        if loop is not None:
+            stack.callback(loop.close)
 
         def make(topics: Any = None, **more: Any) -> GroupConsumer:
             group = more.pop("group_id", f"group-of-{topic}")
@@ -56,6 +66,9 @@ def consumer(broker: EmbeddedBroker, topic: str) -> Iterator[Consumers]:
                 "enable_auto_commit": False,
             }
             wanted = topic if topics is None else topics
-            return stack.enter_context(GroupConsumer(wanted, group_id=group, **(settings | more)))
+            if loop is None:
+                return stack.enter_context(GroupConsumer(wanted, group_id=group, **(settings | more)))
+            made = loop.call(lambda: aio.GroupConsumer(wanted, group_id=group, **(settings | more)))
+            return cast(GroupConsumer, stack.enter_context(loop.face(made)))
 
         yield make

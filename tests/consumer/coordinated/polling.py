@@ -72,21 +72,21 @@ def shared_out(topic: str, *consumers: GroupConsumer) -> Callable[[], bool]:
 
 
 class Notes(RebalanceListener):
-    """What a listener was told, in order."""
+    """What a listener was told, in order. What `act` returns is awaited by asyncio's consumers."""
 
-    def __init__(self, act: Callable[[str, Any], None] = lambda *_: None) -> None:
+    def __init__(self, act: Callable[[str, Any], Any] = lambda *_: None) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.act = act
 
-    def on_revoked(self, partitions: Any) -> None:
-        self.note("revoked", partitions)
+    def on_revoked(self, partitions: Any) -> Any:
+        return self.note("revoked", partitions)
 
-    def on_assigned(self, partitions: Any) -> None:
-        self.note("assigned", partitions)
+    def on_assigned(self, partitions: Any) -> Any:
+        return self.note("assigned", partitions)
 
-    def on_lost(self, partitions: Any) -> None:
-        self.note("lost", partitions)
+    def on_lost(self, partitions: Any) -> Any:
+        return self.note("lost", partitions)
 
-    def note(self, kind: str, partitions: Any) -> None:
+    def note(self, kind: str, partitions: Any) -> Any:
         self.calls.append((kind, set(partitions)))
-        self.act(kind, partitions)
+        return self.act(kind, partitions)

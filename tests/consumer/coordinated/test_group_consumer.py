@@ -23,6 +23,7 @@ from ottla.model.errors import (
 )
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import OffsetAndMetadata
+from tests.both_faces import FACES
 from tests.consumer.coordinated.conftest import Consumers
 from tests.consumer.coordinated.polling import (
     Notes,
@@ -36,6 +37,11 @@ from tests.consumer.coordinated.polling import (
 )
 from tests.fetching.traffic import Writer
 from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def test_a_member_alone_reads_everything_and_goes_on_where_it_committed(
@@ -55,7 +61,7 @@ def test_a_member_alone_reads_everything_and_goes_on_where_it_committed(
 
 
 def lag(consumer: GroupConsumer) -> int:
-    infos = consumer._partitions.engine.infos()
+    infos = consumer._engine.infos()
     return sum(100_000 if info.lag is None else info.lag for info in infos)
 
 
@@ -134,6 +140,11 @@ def test_rows_are_handed_out_one_by_one_and_positions_follow(
     assert set(seen.values()) == {1}
 
 
+THREADS_ONLY = pytest.mark.parametrize("face", ["threads"])
+"""Its listener calls the consumer and uses the answer at once."""
+
+
+@THREADS_ONLY
 def test_rows_of_a_large_chunk_do_not_keep_the_group_waiting(
     consumer: Consumers, writer: Writer, topic: str
 ) -> None:

@@ -53,6 +53,47 @@ class _Identity:
     membership: Membership = NO_MEMBERSHIP
 
 
+class CommitRules:
+    """In whose name offsets are committed, and what an error means."""
+
+    def __init__(
+        self, group_id: str, member: CommittingMember, is_assigned: Callable[[TopicAndPartition], bool]
+    ) -> None:
+        self._group_id = group_id
+        self._member = member
+        self.is_assigned = is_assigned
+
+    def identity(self, offsets: CommittedOffsets) -> Membership:
+        """The identity for a whole try: a commit in a later generation, of a partition that was given back
+        in between, would undo the commit of its new owner. Raises PartitionsLost."""
+        membership = self._member.membership
+        if membership.generation < 0 or not all(map(self.is_assigned, offsets)):
+            raise self._lost(offsets, "this member does not have them any more")
+        return membership
+
+    def left(
+        self, error: OffsetCommitFailed, offsets: CommittedOffsets, membership: Membership, deadline: Deadline
+    ) -> CommittedOffsets:
+        """The offsets to try again. Raises PartitionsLost or the error if that makes no sense."""
+        action = action_for(error.code, Call.OFFSET_COMMIT)
+        may_pass = action is Action.REJOIN or self._member.membership != membership
+        if not may_pass or deadline.passed:
+            self._member.refused_commit(error.code, membership)
+            if action in _LOST:
+                raise self._lost(offsets, error.error.text) from error
+            raise error
+        return {topic_partition: offsets[topic_partition] for topic_partition in error.failures}
+
+    def _lost(self, offsets: CommittedOffsets, reason: str) -> PartitionsLost:
+        shown = ", ".join(
+            f"{partition} at {position.offset}" for partition, position in sorted(offsets.items())
+        )
+        return PartitionsLost(
+            f"group {self._group_id!r}: {shown} not committed: {reason}. Others go on at the last commit; "
+            "poll() joins again. If this goes on, raise max.poll.interval.ms or process less between polls"
+        )
+
+
 class CommitResources(NamedTuple):
     """What has to be closed. It does not refer to callbacks."""
 
@@ -80,7 +121,7 @@ class Commits:
     ) -> None:
         self._config = config
         self._group_id = group_id
-        self._member = member
+        self._rules = CommitRules(group_id, member, is_assigned)
         self.is_assigned = is_assigned
         identity = self._identity = _Identity()
         self.store = KafkaOffsets(config, metadata, membership=lambda: identity.membership)
@@ -133,43 +174,34 @@ class Commits:
     def _commit(self, offsets: CommittedOffsets) -> None:
         deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
         while True:
-            # One identity for the whole try: a commit in a later generation, of a partition that was given
-            # back in between, would undo the commit of its new owner.
-            membership = self._identity.membership = self._member.membership
-            if membership.generation < 0 or not all(map(self.is_assigned, offsets)):
-                raise self._lost(offsets, "this member does not have them any more")
+            membership = self._identity.membership = self._rules.identity(offsets)
             try:
                 self.store.commit(self._group_id, offsets)
             except OffsetCommitFailed as error:
-                action = action_for(error.code, Call.OFFSET_COMMIT)
-                may_pass = action is Action.REJOIN or self._member.membership != membership
-                if not may_pass or deadline.passed:
-                    self._member.refused_commit(error.code, membership)
-                    if action in _LOST:
-                        raise self._lost(offsets, error.error.text) from error
-                    raise
-                offsets = {topic_partition: offsets[topic_partition] for topic_partition in error.failures}
+                offsets = self._rules.left(error, offsets, membership, deadline)
                 MONOTONIC.pause(self._config.retry_backoff_ms)
             else:
                 return
 
-    def _lost(self, offsets: CommittedOffsets, reason: str) -> PartitionsLost:
-        shown = ", ".join(
-            f"{partition} at {position.offset}" for partition, position in sorted(offsets.items())
-        )
-        return PartitionsLost(
-            f"group {self._group_id!r}: {shown} not committed: {reason}. Others go on at the last commit; "
-            "poll() joins again. If this goes on, raise max.poll.interval.ms or process less between polls"
-        )
+
+class Submitting(Protocol):
+    """What commits positions, one after the other."""
+
+    @property
+    def is_assigned(self) -> Callable[[TopicAndPartition], bool]:
+        """Whether a partition is assigned."""
+
+    def submit(self, offsets: CommittedOffsets, on_commit: OnCommit | None = None) -> object:
+        """Commit after everything that was submitted before."""
 
 
-class AutoCommit:
-    """Commits the positions every `interval_ms` and before partitions are given up; never if that is None."""
+class CommitTimes:
+    """When positions are committed automatically: every `interval_ms`; never if that is None."""
 
     def __init__(
         self,
         group_id: str,
-        commits: Commits,
+        commits: Submitting,
         positions: Callable[[], CommittedOffsets],
         interval_ms: float | None,
     ) -> None:
@@ -179,6 +211,11 @@ class AutoCommit:
         self._interval_ms = interval_ms
         self._committed_at_ms = MONOTONIC.now_ms()
         self._committed: dict[TopicAndPartition, tuple[int, str]] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether positions are committed automatically."""
+        return self._interval_ms is not None
 
     def check_off(self) -> None:
         """Raise ConfigError if positions are committed automatically."""
@@ -205,23 +242,12 @@ class AutoCommit:
         if self._interval_ms is None or now_ms - self._committed_at_ms < self._interval_ms:
             return
         self._committed_at_ms = now_ms
-        offsets = self._changed()
+        offsets = self.changed()
         if offsets:
             self._commits.submit(offsets, self._on_commit)
 
-    def commit_now(self) -> None:
-        """Commit before partitions are given up. A failure is logged: the group must not wait."""
-        if self._interval_ms is None:
-            return
-        try:
-            offsets = self._changed()
-            if offsets:
-                self._commits.submit(offsets).result()
-            self._commits.run_callbacks()
-        except OttlaError as error:
-            log.warning("group %r: the last commit: %s", self._group_id, error)
-
-    def _changed(self) -> dict[TopicAndPartition, OffsetAndMetadata]:
+    def changed(self) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """The positions that are not committed yet."""
         return {
             topic_partition: position
             for topic_partition, position in self._positions().items()
@@ -235,6 +261,32 @@ class AutoCommit:
                 each: position for each, position in offsets.items() if self._commits.is_assigned(each)
             }
             self.note(assigned)
+
+
+class AutoCommit(CommitTimes):
+    """Commits the positions every `interval_ms` and before partitions are given up; never if that is None."""
+
+    def __init__(
+        self,
+        group_id: str,
+        commits: Commits,
+        positions: Callable[[], CommittedOffsets],
+        interval_ms: float | None,
+    ) -> None:
+        super().__init__(group_id, commits, positions, interval_ms)
+        self._store = commits
+
+    def commit_now(self) -> None:
+        """Commit before partitions are given up. A failure is logged: the group must not wait."""
+        if not self.is_on:
+            return
+        try:
+            offsets = self.changed()
+            if offsets:
+                self._store.submit(offsets).result()
+            self._store.run_callbacks()
+        except OttlaError as error:
+            log.warning("group %r: the last commit: %s", self._group_id, error)
 
 
 def _key(position: OffsetAndMetadata) -> tuple[int, str]:

@@ -16,40 +16,35 @@ from ottla.consumer.coordinated.commits import (
     AutoCommit,
     CommitResources,
     Commits,
-    CommittedOffsets,
     OnCommit,
     log_failure,
 )
 from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig
-from ottla.consumer.coordinated.member_state import HEALTH_OF, MemberState, PartitionSet
+from ottla.consumer.coordinated.group_face import GroupFace
+from ottla.consumer.coordinated.member_state import MemberState
 from ottla.consumer.coordinated.membership_thread import MembershipThread
 from ottla.consumer.coordinated.partitions import AssignedPartitions
 from ottla.consumer.coordinated.rebalancing import RebalanceListener, Rebalancing
 from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTopics
-from ottla.consumer.reading.health import Health
 from ottla.consumer.reading.held_chunks import HeldChunk
-from ottla.consumer.reading.reader_state import ReaderMetrics, Stopped
 from ottla.fetching.chunk_queue import FetchedDataChunk
-from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.fetching.commit_positions import Committable
+from ottla.fetching.engine import FetchEngine
+from ottla.fetching.inbox import Inbox
 from ottla.model.closing import Closing
-from ottla.model.committed_positions import GroupMetadata
-from ottla.model.errors import ConfigError, ConsumerClosed, OttlaError
+from ottla.model.errors import ConfigError
 from ottla.model.forgotten import stop_if_forgotten
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.property_table import merged
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.offsets import OffsetAndMetadata
-from ottla.offsets.coordinator_messages import Membership
 from ottla.records.messages import MessageAndMetadata
 from ottla.records.rows import Deserializer
-
-MAX_WAIT_MS = 1_000.0
-"""The longest wait for records before the consumer tells its member again that the application is alive."""
 
 Message = MessageAndMetadata[Any, Any]
 
 
-class GroupConsumer(Closing):
+class GroupConsumer(GroupFace, Closing):
     """Reads topics as a member of a group. Joins with the first `poll`, leaves with `close`.
 
     `topics` is a name, several names, or a compiled pattern that must match whole names. Settings are
@@ -95,34 +90,32 @@ class GroupConsumer(Closing):
             settings["group_id"] = group_id
         config = GroupConsumerConfig.from_properties(merged(properties, settings))
         client = config.client
-        self._selection = TopicSelection(topics)
-        self._group_id = config.member.group_id
-        self._max_poll_records = config.max_poll_records
-        self._max_wait_ms = min(MAX_WAIT_MS, config.member.max_poll_interval_ms / 3)
-        self._is_closed = False
+        selection = TopicSelection(topics)
         self._metadata = ClusterMetadata(client)
+        super().__init__(config, selection, self._metadata.errors)
         self._lookup = OffsetLookup(client, self._metadata, config.fetch.isolation_level)
-        self._partitions = AssignedPartitions(config, self._metadata, key_deserializer, value_deserializer)
-        self._membership = membership = MembershipThread(
+        self._engine = FetchEngine(client, config.fetch, self._metadata, name=config.member.group_id)
+        self._partitions = AssignedPartitions(self._engine, Inbox(), key_deserializer, value_deserializer)
+        self._member_thread = self._membership = membership = MembershipThread(
             client, config.member, self._selection, self._metadata, self._partitions.wake
         )
         self._commits = Commits(
             client, self._metadata, self._group_id, self._membership, self._partitions.is_assigned
         )
-        self._auto_commit = AutoCommit(
+        self._auto_commit = auto_commit = AutoCommit(
             self._group_id, self._commits, self._partitions.committable, config.auto_commit_interval_ms
         )
         self._rebalancing = Rebalancing(
             self._group_id,
             listener or RebalanceListener(),
-            self._membership,
+            membership,
             self._partitions,
             self._commits,
-            self._auto_commit,
+            auto_commit,
         )
         # Nothing here may refer to the listener or to callbacks: these often refer to the consumer.
         self._stop = partial(
-            _stop, membership, self._partitions, self._commits.resources, self._lookup, self._metadata
+            _stop, membership, self._engine, self._commits.resources, self._lookup, self._metadata
         )
         self._forgotten = stop_if_forgotten(
             self,
@@ -131,17 +124,9 @@ class GroupConsumer(Closing):
             is_running=lambda: membership.is_started,
         )
 
-    def __repr__(self) -> str:
-        assigned = ", ".join(map(str, sorted(self.assignment))) or "nothing"
-        member_id, generation, _ = self.membership
-        if self._is_closed:
-            state = "closed"
-        elif not self._membership.is_started:
-            state = "not joined yet"
-        else:
-            member = f"member {member_id!r}" if member_id else "no member yet"
-            state = f"{member}, generation {generation}, {self._membership.state.value}, assigned {assigned}"
-        return f"<GroupConsumer of group {self._group_id!r}, topics {self._selection!r}: {state}>"
+    @property
+    def _is_started(self) -> bool:
+        return self._member_thread.is_started
 
     # --- reading
 
@@ -184,7 +169,7 @@ class GroupConsumer(Closing):
     def _attend(self, deadline: Deadline) -> bool:
         """Do what has to be done before records are handed out; False if that waits for a broker."""
         self._check_open()
-        self._membership.start()
+        self._member_thread.start()
         self._commits.run_callbacks()
         try:
             change = self._membership.polled()
@@ -196,10 +181,6 @@ class GroupConsumer(Closing):
         is_settled = change is None or self._rebalancing.carry_out(change, wait_ms)
         self._auto_commit.commit_if_due()
         return is_settled
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ConsumerClosed(f"group {self._group_id!r}: this consumer is closed; make another one")
 
     # --- commits
 
@@ -229,10 +210,6 @@ class GroupConsumer(Closing):
         if positions:
             self._commits.submit(positions, on_commit or partial(log_failure, self._group_id))
 
-    def _positions(self, offsets: Committable | None) -> CommittedOffsets:
-        self._check_open()
-        return self._partitions.noted(commit_positions(offsets, self._partitions.positions))
-
     def committed(
         self, partitions: Iterable[TopicAndPartition] | None = None
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
@@ -243,40 +220,6 @@ class GroupConsumer(Closing):
 
     # --- the group
 
-    @property
-    def assignment(self) -> PartitionSet:
-        """The partitions of this member; they change only inside `poll` and iteration."""
-        return self._partitions.assigned
-
-    @property
-    def membership(self) -> Membership:
-        """The `member_id` and `generation` of this member; generation -1 while it is in none."""
-        return self._membership.membership
-
-    @property
-    def group_metadata(self) -> GroupMetadata:
-        """The group and this member, for `Producer.send_offsets`. Raises ConfigError if auto commit is on."""
-        self._auto_commit.check_off()
-        return GroupMetadata(self._group_id, *self.membership)
-
-    @property
-    def stopped(self) -> Stopped:
-        """The partitions that cannot be read at present, and why: `skip`, `seek` or `retry` them."""
-        return self._partitions.engine.stopped
-
-    @property
-    def health(self) -> Health:
-        """The health of the member: DEGRADED if partitions cannot be read, FAILED if it was refused."""
-        if self._is_closed:
-            return Health.CLOSED
-        state = self._membership.state
-        is_degraded = self.stopped or self._membership.has_refused_topics
-        return Health.DEGRADED if is_degraded and state is not MemberState.FAILED else HEALTH_OF[state]
-
-    def metrics(self) -> ReaderMetrics:
-        """Return lag, queue sizes, and which partitions cannot be read."""
-        return ReaderMetrics.of(self.health, self._partitions.engine)
-
     def check_brokers(self, timeout: float | None = None) -> None:
         """Ask a broker to describe the cluster, and return when one has.
 
@@ -286,11 +229,6 @@ class GroupConsumer(Closing):
         self._check_open()
         self._metadata.check_brokers(timeout)
 
-    @property
-    def network_error(self) -> OttlaError | None:
-        """Why no broker gives a usable answer at present; None if one does, or none was asked."""
-        return self._metadata.errors.problem()
-
     def subscribe(self, topics: WantedTopics) -> None:
         """Read these topics instead of the present ones; the group rebalances.
 
@@ -298,13 +236,9 @@ class GroupConsumer(Closing):
         """
         self._check_open()
         self._selection = TopicSelection(topics)
-        self._membership.subscribe(self._selection)
+        self._member_thread.subscribe(self._selection)
 
     # --- positions
-
-    def position(self, topic_partition: TopicAndPartition) -> int:
-        """Return the offset after the last record that was handed out; -1 while it is not known yet."""
-        return self._partitions.position(topic_partition)
 
     def seek(self, topic_partition: TopicAndPartition, offset: OffsetSpec) -> None:
         """Continue at `offset`: a number, "earliest", "latest", a datetime with a time zone or a timedelta.
@@ -316,14 +250,6 @@ class GroupConsumer(Closing):
         self._partitions.check_assigned(topic_partition)
         self._partitions.seek(topic_partition, self._lookup.start(topic_partition, offset))
 
-    def skip(self, topic_partition: TopicAndPartition) -> int:
-        """Continue after damaged or too large records, and return that offset.
-
-        Raises ConfigError if no such records stopped the partition.
-        """
-        self._check_open()
-        return self._partitions.skip(topic_partition)
-
     def retry(self, *partitions: TopicAndPartition) -> None:
         """Fetch now where errors stopped these partitions, or all if none is named.
 
@@ -333,7 +259,7 @@ class GroupConsumer(Closing):
         self._partitions.retry(partitions)
         if not partitions and self._membership.state is MemberState.FAILED:
             self._rebalancing.lose(self._partitions.assigned)
-            self._membership.retry()
+            self._member_thread.retry()
 
     def tail(self, count: int) -> None:
         """Continue at the last `count` offsets of each assigned partition.
@@ -356,14 +282,6 @@ class GroupConsumer(Closing):
         self._check_open()
         return self._lookup.for_times(times)
 
-    def pause(self, *partitions: TopicAndPartition) -> None:
-        """Stop fetching and handing out these partitions; `poll` continues with the others."""
-        self._partitions.pause(partitions)
-
-    def resume(self, *partitions: TopicAndPartition) -> None:
-        """Continue with paused partitions."""
-        self._partitions.resume(partitions)
-
     # --- the end
 
     def close(self) -> None:
@@ -379,13 +297,10 @@ class GroupConsumer(Closing):
             if self._partitions.assigned:
                 self._rebalancing.revoke(self._partitions.assigned)
 
-    def _mark_closed(self) -> None:
-        self._is_closed = True
-
 
 def _stop(
     membership: MembershipThread,
-    partitions: AssignedPartitions,
+    engine: FetchEngine,
     commits: CommitResources,
     lookup: OffsetLookup,
     metadata: ClusterMetadata,
@@ -394,6 +309,6 @@ def _stop(
     with contextlib.ExitStack() as stack:
         stack.callback(metadata.close)
         stack.callback(lookup.close)
-        stack.callback(partitions.close)
+        stack.callback(engine.close)
         stack.callback(membership.stop)
         stack.callback(commits.close)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from ottla.client.metadata import ClusterMetadata
-from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig
 from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
 from ottla.consumer.reading.reader_state import feed_of, retry_all
 from ottla.fetching.commit_positions import commit_positions
-from ottla.fetching.engine import FetchEngine
+from ottla.fetching.feed import PartitionFeed
 from ottla.fetching.feed_interface import BY_RESET_POLICY
+from ottla.fetching.fetch_errors import PartitionError
 from ottla.fetching.inbox import Inbox
 from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.errors import ConfigError
@@ -20,19 +20,39 @@ from ottla.offsets.stop_note import noted, stop_note
 from ottla.records.rows import Deserializer, RowMaker
 
 
+class Engine(Protocol):
+    """The part of a fetch engine that is needed here, whatever drives it."""
+
+    @property
+    def feeds(self) -> Mapping[TopicAndPartition, PartitionFeed]:
+        """The feeds of all partitions that are read."""
+
+    @property
+    def stopped(self) -> dict[TopicAndPartition, PartitionError]:
+        """The partitions that cannot be read at present, and why."""
+
+    def add(
+        self, topic_partition: TopicAndPartition, offset: int, *, inbox: Inbox | None = None
+    ) -> PartitionFeed:
+        """Read a partition."""
+
+    def remove(self, topic_partition: TopicAndPartition) -> None:
+        """Read it no more."""
+
+
 class AssignedPartitions:
     """Belongs to the polling thread; `wake` and `is_assigned` may be called from any thread."""
 
     def __init__(
         self,
-        config: GroupConsumerConfig,
-        metadata: ClusterMetadata,
+        engine: Engine,
+        inbox: Inbox,
         key_deserializer: Deserializer | None,
         value_deserializer: Deserializer | None,
     ) -> None:
         self._deserializers = key_deserializer, value_deserializer
-        self._inbox = Inbox()
-        self.engine = FetchEngine(config.client, config.fetch, metadata, name=config.member.group_id)
+        self._inbox = inbox
+        self.engine = engine
         self._held = HeldChunks()
         self._starts: dict[TopicAndPartition, int] = {}  # assigned, but not read yet
         self._paused: set[TopicAndPartition] = set()
@@ -84,10 +104,6 @@ class AssignedPartitions:
             position = self._held.remove(topic_partition)
             if position is not None:
                 position.drop()
-
-    def close(self) -> None:
-        """End all threads."""
-        self.engine.close()
 
     # --- reading
 
