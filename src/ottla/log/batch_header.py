@@ -23,12 +23,23 @@ from ottla.model.record_layout import (
     NO_TIMESTAMP,
     OFFSET_AND_SIZE,
     TIMESTAMP,
+    TRANSACTIONAL,
 )
 
 # The most that `header_at` looks at, and enough for any entry but the shortest messages.
 HEADER_BYTES = BATCH_OVERHEAD
 # Makes a NamedTuple of a tuple of all its fields in half the time that its own constructor takes.
 named = tuple.__new__
+_ATTRIBUTES_AT = 22  # the lower byte of a batch's attributes
+
+
+def is_transactional(records: bytes | bytearray | memoryview) -> bool:
+    """Whether the first batch of a record set belongs to a transaction."""
+    return (
+        len(records) > _ATTRIBUTES_AT
+        and records[MAGIC_AT] == 2
+        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+    )
 
 
 class BatchHeader(NamedTuple):

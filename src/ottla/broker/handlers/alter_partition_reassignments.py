@@ -59,10 +59,22 @@ def _move(broker: ServedBroker, topic: str, wanted: ReassignablePartition, *, ma
 def refuse(
     request: AlterPartitionReassignmentsRequest, error: Code, _version: int
 ) -> AlterPartitionReassignmentsResponse:
-    """One error for the whole request."""
+    """One error for the whole request, and, as in Kafka, for each partition."""
     return AlterPartitionReassignmentsResponse(
         error_code=error,
         error_message=error.text,
+        responses=[
+            ReassignedTopic(
+                name=topic.name,
+                partitions=[
+                    ReassignedPartition(
+                        partition_index=each.partition_index, error_code=error, error_message=error.text
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
 

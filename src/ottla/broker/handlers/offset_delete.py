@@ -41,15 +41,22 @@ def handle(inquiry: Inquiry, request: OffsetDeleteRequest) -> None:
     inquiry.ask_groups(replaced(request, topics=known), reply)
 
 
-def _refused(name: str, indexes: list[int]) -> OffsetDeleteTopicResponse:
-    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+def _refused(
+    name: str, indexes: list[int], code: Code = Code.UNKNOWN_TOPIC_OR_PARTITION
+) -> OffsetDeleteTopicResponse:
     answers = [OffsetDeletePartitionResponse(partition_index=index, error_code=code) for index in indexes]
     return OffsetDeleteTopicResponse(name=name, partitions=answers)
 
 
-def refuse(_request: OffsetDeleteRequest, error: Code, _version: int) -> OffsetDeleteResponse:
-    """One error for the whole request."""
-    return OffsetDeleteResponse(error_code=error)
+def refuse(request: OffsetDeleteRequest, error: Code, _version: int) -> OffsetDeleteResponse:
+    """One error for the whole request; rights on topics are missing for each of them."""
+    if error is not Code.TOPIC_AUTHORIZATION_FAILED:
+        return OffsetDeleteResponse(error_code=error)
+    topics = [
+        _refused(topic.name, [each.partition_index for each in topic.partitions], error)
+        for topic in request.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)
 
 
 HANDLER = Handler(OffsetDeleteRequest, VersionRange(0, 0), handle, refuse)

@@ -26,6 +26,7 @@ from ottla.broker.storage.open_transactions import IMPLICIT_SINCE, NotAdmitted, 
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.topic_store import exhausted
 from ottla.broker.storage.turn import Failures
+from ottla.log.batch_header import is_transactional
 from ottla.log.record_checks import LongCheck
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
@@ -117,6 +118,9 @@ class ProduceAttempt:
                 answers.append(answer)
                 if name is None:
                     answer.error_code, answer.error_message = Code.UNKNOWN_TOPIC_ID, topic.topic_id.hex()
+                elif self._transactional_id is None and is_transactional(item.records or b""):
+                    # Whoever is in a transaction says in which: its rights are checked by that name.
+                    answer.error_code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 else:
                     self._append(name, item, answer)
                 count += 1

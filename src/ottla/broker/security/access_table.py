@@ -175,6 +175,17 @@ def _fetched_offsets(asker: Asker, item: Any) -> bool:
     return asker.names_topics
 
 
+def _share_offsets(asker: Asker, item: Any) -> bool:
+    """Offsets of a share group in a topic that the client may not see: an error in their place."""
+    if asker.may(DESCRIBE, TOPIC, item.topic_name):
+        return True
+    item.topic_id = bytes(16)
+    for partition in item.partitions:
+        partition.start_offset = partition.leader_epoch = partition.lag = -1
+        partition.error_code, partition.error_message = ERRORS[TOPIC], ERRORS[TOPIC].text
+    return True
+
+
 def _created_settings(asker: Asker, item: Any) -> bool:
     """The settings of a new topic are for those who may see settings."""
     if item.error_code == Code.NONE and not asker.may(DESCRIBE_CONFIGS, TOPIC, item.name, logs=False):
@@ -349,6 +360,7 @@ ACCESS: Mapping[int, Access] = {
                 ERRORS[GROUP],
             ),
         ),
+        answer=(Shown(("groups", "topics"), _share_offsets),),
     ),
     91: Access((_READ_GROUP,), (_topics(READ, "topics", "responses"),)),  # AlterShareGroupOffsets
     92: Access((_named(DELETE, GROUP, "group_id"),), (_topics(READ, "topics", "responses"),)),

@@ -22,7 +22,7 @@ from ottla.broker.serving.traffic import Traffic
 from ottla.broker.storage.appending import AppendedRecords
 from ottla.broker.storage.open_transactions import NotAdmitted
 from ottla.broker.storage.turn import Failures
-from ottla.log.batch_header import named
+from ottla.log.batch_header import is_transactional, named
 from ottla.log.record_checks import LongCheck
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError, StorageError
@@ -58,12 +58,23 @@ _SINCE = 5  # from there on the answer has base offset, append time and log star
 class RequestShape:
     """The bytes that requests of one kind have in common, and their answer."""
 
-    __slots__ = ("_offsets_at", "_template", "acks", "head", "index", "is_flexible", "topic", "version")
+    __slots__ = (
+        "_offsets_at",
+        "_template",
+        "acks",
+        "has_transaction",
+        "head",
+        "index",
+        "is_flexible",
+        "topic",
+        "version",
+    )
 
     def __init__(self, call: Call, request: ProduceRequest) -> None:
         self.topic = request.topic_data[0]
         self.index = self.topic.partition_data[0].index
         self.acks = request.acks
+        self.has_transaction = request.transactional_id is not None
         self.version = call.version
         self.head = bytes(call.frame[:_HEAD_BYTES])
         self.is_flexible = call.version >= _FLEXIBLE_SINCE
@@ -184,7 +195,7 @@ class ExpressLane:
     def _stage(self, frame: memoryview, end: int, sequence: int, shape: RequestShape) -> bool:
         try:
             records = shape.records(frame, end)
-            if records is None:
+            if records is None or (not shape.has_transaction and is_transactional(records)):
                 return False
             topic: str = shape.topic.name
             if shape.version >= TOPIC_IDS_SINCE:
