@@ -59,7 +59,11 @@ class Node:
             coordinated=self.transactions,
             scram_users=cluster.scram_users,
             shares=cluster.shares,
-            sessions=FetchSessions(cluster.memory.sessions, lambda: random.randint(1, SESSION_ID_MAX)),
+            sessions=FetchSessions(
+                cluster.memory.sessions,
+                lambda: random.randint(1, SESSION_ID_MAX),
+                store.config.fetch_sessions_max,
+            ),
             quotas=quotas,
             authorizer=cluster.authorizer,
             memory=cluster.memory,

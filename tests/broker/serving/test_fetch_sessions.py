@@ -272,3 +272,11 @@ def test_a_session_tells_what_has_changed(client: Client, version: int) -> None:
     last = ask({0: ends[0]}, again.session_id, -1)
     assert (last.session_id, told(last)) == (0, {0: 0})
     assert ask({}, again.session_id, 1).error_code == Code.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_the_number_of_sessions_is_kafkas_setting() -> None:
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    with EmbeddedBroker(properties=slots) as broker, Client.of(broker.bootstrap) as client:
+        create(client, new_topic(TOPIC, 1))
+        asked = [client.call(fetch_request(client, {(TOPIC, 0): 0}, 12, session_epoch=0), 12) for _ in "ab"]
+        assert [response.session_id != 0 for response in asked] == [True, False]

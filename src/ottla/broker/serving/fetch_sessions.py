@@ -28,8 +28,6 @@ from ottla.wire.api.fetch import (
     FetchTopicResponse,
 )
 
-SLOTS = 1000
-"""Sessions of a broker: max.incremental.fetch.session.cache.slots of Kafka."""
 EVICTION_MS = 120_000
 PARTITION_BYTES = 600
 """What a session costs for each partition, roughly: Python's objects with their numbers."""
@@ -131,7 +129,7 @@ class FetchSession:
 class FetchSessions:
     """The sessions of one broker. Owned by its loop."""
 
-    def __init__(self, memory: Share, new_id: Callable[[], int], slots: int = SLOTS) -> None:
+    def __init__(self, memory: Share, new_id: Callable[[], int], slots: int = 1_000) -> None:
         self._memory = memory
         self._new_id = new_id
         self._slots = slots

@@ -70,6 +70,7 @@ class BrokerConfig:
     memory_bytes_max: int = 512 << 20
     connections_max: int = 10_000
     connections_per_ip_max: int = INT_MAX
+    fetch_sessions_max: int = 1_000
     connections_idle_ms: int = 600_000
     flush: FlushPolicy = FlushPolicy.OS
     groups: GroupConfig = field(default_factory=GroupConfig)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.settings.connection_table import CONNECTION_ROWS
 from ottla.broker.settings.consumer_group_table import CONSUMER_GROUP_ROWS
 from ottla.broker.settings.security_table import SECURITY_ROWS
 from ottla.broker.settings.setting import Setting, UpdateMode, table
@@ -177,30 +178,7 @@ _SERVER_ROWS = (
         unit="bytes",
         check=_positive,
     ),
-    _int(
-        "max.connections",
-        10_000,
-        "The largest number of connections; further ones are closed (Kafka: no limit; here each takes memory "
-        "and a file descriptor of the process).",
-        "connections_max",
-        minimum=0,
-        update=_CLUSTER_WIDE,
-    ),
-    _int(
-        "max.connections.per.ip",
-        INT_MAX,
-        "The largest number of connections from one address; further ones are closed.",
-        "connections_per_ip_max",
-        minimum=0,
-        update=_CLUSTER_WIDE,
-    ),
-    _long(
-        "connections.max.idle.ms",
-        600_000,
-        "A connection without requests for this time is closed; a negative value never closes it.",
-        "connections_idle_ms",
-        unit="ms",
-    ),
+    *CONNECTION_ROWS,
     _int(
         "producer.id.expiration.ms",
         86_400_000,

@@ -69,7 +69,6 @@ NAMES = frozenset(
         "log.initial.task.delay.ms",
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
-        "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "metric.reporters",
         "num.io.threads",
