@@ -12,7 +12,6 @@ from benchmarks.harness import FULL, QUICK, Effort
 from benchmarks.rebalance.cases import (
     OURS,
     SCALA,
-    Events,
     recovery,
     run_blocked,
     run_churn,
@@ -102,13 +101,17 @@ def blocked_table(effort: Effort) -> Iterator[str]:  # noqa: ARG001  (it takes a
 
 
 def coordinator_table(effort: Effort) -> Iterator[str]:
-    """Events by kind of members."""
-    events: dict[str, Events] = run_coordinator(effort)
-    yield from _head("event", *events)
-    for event in next(iter(events.values())):
-        results = [of_kind[event] for of_kind in events.values()]
-        cells = (f"{_settled(result)}, {_seconds(result.outcome.longest_wait_s)}" for result in results)
-        yield _row(event, *cells)
+    """Events by kind of group, on both brokers."""
+    by_broker = run_coordinator(effort)
+    yield from _head("group", "event", *by_broker)
+    for kind, events in by_broker[OURS].items():
+        for event in events:
+            results = [by_kind[kind][event] if kind in by_kind else None for by_kind in by_broker.values()]
+            cells = (
+                f"{_settled(result)}, {_seconds(result.outcome.longest_wait_s)}" if result else ""
+                for result in results
+            )
+            yield _row(kind, event, *cells)
 
 
 TABLES = {

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from benchmarks.harness import QUICK, Better, Case, Effort, Peer, benchmark, version_of
+from benchmarks.harness import QUICK, Better, Case, Effort, Peer, benchmark
 from benchmarks.rebalance import churn, coordinator, flaws
 from benchmarks.rebalance.group import Cluster, Event
 from benchmarks.rebalance.hosts import Command, ours, scala
 from ottla.client.client_config import ClientConfig
-from tools.peers import KAFKA_0_9, RealKafka, Unavailable
+from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable
 
 logger = logging.getLogger(__name__)
 
-OURS, SCALA = "ottla", "Kafka's"
+OURS, SCALA, NEW_KAFKA = "ottla", "Kafka's", "Kafka 4"
 HEAP_MB = 512
 
 Events = dict[str, Event]
@@ -69,11 +69,19 @@ def run_blocked() -> dict[str, flaws.Blocked]:
         return {name: flaws.blocked(cluster, command) for name, (cluster, command) in by_name.items()}
 
 
-def run_coordinator(effort: Effort) -> dict[str, Events]:
-    """Kind of members → event → how it went."""
+def run_coordinator(effort: Effort) -> dict[str, dict[str, Events]]:
+    """Broker → kind of group → event → how it went; Kafka's only where it can be run."""
     size = coordinator.QUICK if effort is QUICK else coordinator.FULL
-    with coordinator.kinds() as (client, kinds):
-        return {name: coordinator.come_and_go(client, kind, size) for name, kind in kinds.items()}
+    found: dict[str, dict[str, Events]] = {}
+    for broker, kinds in {OURS: coordinator.our_kinds, NEW_KAFKA: coordinator.kafkas_kinds}.items():
+        try:
+            with kinds() as (client, by_name):
+                found[broker] = {
+                    name: coordinator.come_and_go(client, kind, size) for name, kind in by_name.items()
+                }
+        except Unavailable as error:
+            logger.warning("Kafka %s cannot be run here: %s", KAFKA_4, error)
+    return found
 
 
 @benchmark("rebalance-members")
@@ -119,13 +127,14 @@ def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long
 
 @benchmark("rebalance-coordinator")
 def coordinated(effort: Effort) -> Iterator[Case]:
-    """Members of groups with a coordinator, beside classic ones."""
-    events = run_coordinator(effort)
-    first, *others = events
-    for event, result in events[first].items():
-        rivals = {name: events[name][event] for name in others}
-        yield _timed(f"{event}: until all is well again", result, rivals, settled_s)
-        yield _timed(f"{event}: the longest wait of a record", result, rivals, longest_wait_s)
+    """Groups of every kind on our broker, beside Kafka 4 with the same members."""
+    by_broker = run_coordinator(effort)
+    theirs = by_broker.get(NEW_KAFKA, {})
+    for kind, events in by_broker[OURS].items():
+        for event, result in events.items():
+            rivals = {NEW_KAFKA: theirs[kind][event]} if kind in theirs else {}
+            yield _timed(f"{kind}, {event}: until all is well again", result, rivals, settled_s)
+            yield _timed(f"{kind}, {event}: the longest wait of a record", result, rivals, longest_wait_s)
 
 
 def recovery(blocked: flaws.Blocked) -> str:
@@ -148,7 +157,7 @@ def longest_wait_s(event: Event) -> float:
 def _timed(name: str, result: Event, others: Mapping[str, Event], of: Callable[[Event], float]) -> Case:
     peers = []
     for other, event in others.items():
-        version = KAFKA_0_9 if other == SCALA else version_of(other) or version_of("ottla") or ""
+        version = KAFKA_0_9 if other == SCALA else KAFKA_4
         shown = "Kafka's consumer" if other == SCALA else other
         if event.outcome.is_settled:
             peers.append(Peer(shown, version, lambda event=event: of(event)))  # type: ignore[misc]

@@ -11,6 +11,7 @@ from benchmarks.rebalance.timeline import Place
 from ottla.client.client_config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
+from ottla.model.error_codes import Code
 from ottla.records.messages import Message, MessageSet
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
@@ -42,6 +43,8 @@ class Traffic:
                 answer = connection.call(request, at_most=NAMES_UNTIL)
                 now_s = time.monotonic()
                 for partition in answer.responses[0].partition_responses:
+                    if partition.error_code == Code.NOT_LEADER_OR_FOLLOWER:
+                        continue  # a new topic: Kafka's leader does not know it yet
                     if partition.error_code:
                         raise RuntimeError(f"{self._topic}-{partition.index}: error {partition.error_code}")
                     self.written[partition.index, partition.base_offset] = now_s

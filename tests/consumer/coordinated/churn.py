@@ -2,9 +2,10 @@
 
 python -m tests.consumer.coordinated.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] …
 
-The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. It prints what
-happened and ends with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s
-after the last fault. `test_churn` runs it in the suite, where nothing is said about seconds.
+The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. With offsets in
+Kafka every second process has members by librdkafka, in one group with ours. It prints what happened and ends
+with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s after the last fault.
+`test_churn` runs it in the suite, where nothing is said about seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.offsets import OffsetLedger
-from tests.consumer.coordinated.member_process import GROUP, TABLES, TOPIC, Settings, connected
+from tests.consumer.coordinated.member_process import FOREIGN, GROUP, TABLES, TOPIC, Settings, connected
 from tests.waiting import wait_for
 from tools.peers import RealKafka
 
@@ -71,7 +72,8 @@ class Outcome:
 class Processes:
     """Processes with members, all forked from one that has imported everything."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, is_mixed: bool) -> None:
+        self._is_mixed = is_mixed
         command = [sys.executable, "-m", "tests.consumer.coordinated.member_process", settings.json()]
         self._parent = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
@@ -84,7 +86,8 @@ class Processes:
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._count += 1
-        self._parent.stdin.write(f"process-{self._count}\n")
+        is_foreign = self._is_mixed and self._count % 2 == 0
+        self._parent.stdin.write(f"{FOREIGN if is_foreign else 'process'}-{self._count}\n")
         self._parent.stdin.flush()
         self.running.append(int(self._parent.stdout.readline()))
 
@@ -132,7 +135,7 @@ class Churn(Closing):
             self._database.execute(statement)
         OffsetLedger(self._database, group_id=GROUP).create_table()
         self._written = 0
-        self.processes = Processes(settings)
+        self.processes = Processes(settings, is_mixed=not settings.own_offsets)
         self.outcome = Outcome(dict.fromkeys((*FAULTS, "join", "go on"), 0))
 
     def run(self) -> Outcome:

@@ -8,6 +8,7 @@ writes what it is given and what it reads into the database; with SIGTERM all of
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+import confluent_kafka
 import numpy as np
 
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
@@ -25,6 +27,9 @@ from ottla.model.errors import OwnershipLost, PartitionsLost
 from ottla.offsets import OffsetLedger
 
 TOPIC, GROUP = "t", "g"
+FOREIGN = "foreign"
+"""Processes whose names begin so have members by librdkafka."""
+NO_GENERATION = -1
 TABLES = (
     "PRAGMA journal_mode = WAL",
     "CREATE TABLE results "
@@ -73,6 +78,50 @@ def _protocol(settings: Settings) -> dict[str, Any]:
     }
 
 
+class ForeignWorker:
+    """A member by librdkafka. Its generation is not known: -1."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._name = name
+        self._ledger = OffsetLedger(connected(settings.database), group_id=GROUP)
+        own = {name.replace("_", "."): value for name, value in _protocol(settings).items()}
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                **own,
+            }
+        )
+
+    def run(self, leaving: threading.Event) -> None:
+        self._consumer.subscribe([TOPIC])
+        try:
+            while not leaving.is_set():
+                by_partition: dict[int, list[Any]] = {}
+                for message in self._consumer.consume(2_000, 0.2):
+                    if message.error() is None:
+                        by_partition.setdefault(message.partition() or 0, []).append(message)
+                for partition, messages in by_partition.items():
+                    self._keep(partition, messages)
+        finally:
+            self._consumer.close()
+
+    def _keep(self, partition: int, messages: list[Any]) -> None:
+        """The results, and then the position in Kafka."""
+        first, last = messages[0].offset(), messages[-1].offset()
+        assert [message.offset() for message in messages] == list(range(first, last + 1)), "out of order"
+        total = int(np.frombuffer(b"".join(message.value() for message in messages), np.int64).sum())
+        row = (partition, first, last + 1, len(messages), total, NO_GENERATION, self._name)
+        with self._ledger.transaction() as cursor:
+            cursor.execute("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        position = confluent_kafka.TopicPartition(TOPIC, partition, last + 1)
+        with contextlib.suppress(confluent_kafka.KafkaException):  # others have it: the next poll tells
+            self._consumer.commit(offsets=[position], asynchronous=False)
+
+
 class Worker(RebalanceListener):
     """One member, in a thread of its own."""
 
@@ -112,6 +161,7 @@ class Worker(RebalanceListener):
         place, batch = chunk.topic_partition, chunk.batch
         numbers = np.frombuffer(b"".join(batch["value"].to_pylist()), np.int64)
         first, last = batch["offset"][0].as_py(), batch["offset"][-1].as_py()
+        assert last - first + 1 == batch.num_rows, "out of order"
         row = (place.partition, first, last + 1, batch.num_rows, int(numbers.sum()))
         generation = self._consumer.membership.generation
         try:
@@ -134,7 +184,8 @@ def work(settings: Settings, name: str) -> None:
 
     def run(number: int) -> None:
         try:
-            Worker(settings, f"{name}-{number}").run(leaving)
+            kind = ForeignWorker if name.startswith(FOREIGN) else Worker
+            kind(settings, f"{name}-{number}").run(leaving)
         except BaseException:  # noqa: BLE001 - whatever it is, the test must not wait for this member
             sys.excepthook(*sys.exc_info())
             os._exit(1)
