@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pyspark
@@ -18,11 +19,16 @@ import pytest
 
 import ottla
 from ottla import EmbeddedBroker
+from ottla.spark.iceberg import IcebergTable
+from ottla.spark.locations import location
+from ottla.spark.pipeline.table_files import read_file
 from ottla.spark.session import worker_python
+from tests.scale import SOAK
 from tests.spark import cluster_program
 from tests.spark.conftest import Filled, Reads, values
 from tests.spark.process_tree import below, kill, kill_with_all_below
 from tests.waiting import wait_for
+from tools.s3_server import BUCKET, S3Server
 
 HOME = Path(pyspark.__file__).parent
 ENVIRONMENT = {
@@ -48,10 +54,11 @@ DEADLINE_S = 500
 class Cluster:
     """A master, two workers with a core each, and what is submitted to them."""
 
-    def __init__(self, place: Path, stack: ExitStack) -> None:
+    def __init__(self, place: Path, stack: ExitStack, environment: Mapping[str, str]) -> None:
         self._place, self._stack = place, stack
         # On a real cluster, a path that is there on every node.
-        self._environment = {**os.environ, **ENVIRONMENT, "PYSPARK_PYTHON": worker_python()}
+        python = {"PYSPARK_PYTHON": worker_python()}
+        self._environment = {**os.environ, **ENVIRONMENT, **python, **environment}
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.url = f"spark://127.0.0.1:{listener.getsockname()[1]}"
         host, port = self.url.removeprefix("spark://").split(":")
@@ -89,9 +96,10 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    environment = request.getfixturevalue("s3_server").environment if SOAK else {}
     with ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
+        yield Cluster(tmp_path_factory.mktemp("cluster"), stack, environment)
 
 
 @pytest.mark.timeout(DEADLINE_S + 40)
@@ -143,3 +151,45 @@ def test_a_pipeline_is_submitted_as_the_page_says(
     assert pipeline.wait(DEADLINE_S) == 0, cluster.said()
     table = ds.dataset(tmp_path / "table").to_table(columns=["value"])
     assert Counter(map(int, table.column("value").to_pylist())) == Counter(range(RECORDS))
+
+
+TO_STORES = """
+checkpoint = "{place}/state"
+[source]
+bootstrap = "{bootstrap}"
+topics = ["{topic}"]
+start = "earliest"
+maxOffsetsPerTrigger = 60
+[[sink]]
+format = "parquet"
+path = "{url}/parquet"
+compact_after = 2
+[[sink]]
+format = "iceberg"
+path = "{url}/iceberg"
+"""
+
+
+@pytest.mark.skipif(not SOAK, reason="a nightly size: OTTLA_SOAK=1")
+@pytest.mark.timeout(DEADLINE_S + 40)
+def test_workers_that_share_no_directory_write_to_a_store(
+    cluster: Cluster, s3: S3Server, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+) -> None:
+    """Only the driver has the checkpoint's directory; a killed executor's tasks are repeated by the other."""
+    fill(topic, range(RECORDS))
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    form = tmp_path / "pipeline.toml"
+    form.write_text(TO_STORES.format(place=tmp_path, bootstrap=broker.bootstrap, topic=topic, url=url))
+    program = str(Path(ottla.__file__).with_name("__main__.py"))
+    pipeline = cluster.submit(program, "pipeline", "run", str(form), "--available-now")
+    second = tmp_path / "state" / "offsets" / "1"
+    wait_for(lambda: pipeline.poll() is not None or second.exists(), cluster.said, DEADLINE_S)
+    assert pipeline.poll() is None, cluster.said()
+    kill(wait_for(cluster.executors)[0])
+    assert pipeline.wait(DEADLINE_S) == 0, cluster.said()
+    where = location(f"{url}/parquet")
+    files = [entry.path for entry in where.list() if not entry.path.startswith("_")]
+    found = [int(value) for file in files for value in read_file(where, file)["value"].to_pylist()]
+    assert Counter(found) == Counter(range(RECORDS))
+    table: Any = IcebergTable(f"{url}/iceberg")._named.load()
+    assert Counter(map(int, table.scan().to_arrow()["value"].to_pylist())) == Counter(range(RECORDS))

@@ -35,10 +35,17 @@ _PROPERTIES = {_RETRIES: "0", "format-version": "2"}
 
 
 class IcebergTable:
-    """For one thread. The options `catalog` and `table` name it in a catalog; else it is at the URL."""
+    """For one thread. The options `catalog` and `table` name it in a catalog; else it is at the URL.
+
+    `properties` are those of a table that is made.
+    """
 
     def __init__(
-        self, url: str, options: Mapping[str, str] | None = None, partition_by: Sequence[str] = ()
+        self,
+        url: str,
+        options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         try:
             from pyiceberg.exceptions import CommitFailedException
@@ -49,6 +56,7 @@ class IcebergTable:
         self._named = iceberg_catalog.NamedTable(url, options or {})
         self._overtaken = CommitFailedException
         self._partition_by = tuple(partition_by)
+        self._properties = {**_PROPERTIES, **(properties or {})}
         self.shown = self._named.shown
 
     # --- what it has
@@ -70,7 +78,7 @@ class IcebergTable:
 
         table = self._named.load()
         if table is None:
-            self._named.create(schema, self._partition_by, _PROPERTIES)
+            self._named.create(schema, self._partition_by, self._properties)
             table = self._named.load()
             assert table is not None
         before = table.schema()

@@ -41,6 +41,13 @@ SCHEMA = pa.schema(
 """The columns of Spark's Kafka schema."""
 
 
+_UNMEASURED = {
+    f"write.metadata.metrics.column.{name}": "none"
+    for name in ("value", "headers.element.key", "headers.element.value")
+}
+"""Nobody asks for the smallest and the largest of these."""
+
+
 class RawTable(Protocol):
     """A table that is filled. For one thread."""
 
@@ -68,7 +75,7 @@ def raw_table(kind: str, url: str, options: Mapping[str, str], *, has_headers: b
         check_promises(location(url))
     schema = SCHEMA if has_headers else SCHEMA.remove(SCHEMA.get_field_index("headers"))
     if kind == SinkFormat.ICEBERG:
-        return IcebergRaw(IcebergTable(url, options), schema)
+        return IcebergRaw(IcebergTable(url, options, properties=_UNMEASURED), schema)
     if options or not url:
         raise ConfigError(f"format={kind} needs a location, and has no options")
     return DeltaRaw(url, schema) if kind == SinkFormat.DELTA else LandedRaw(url, schema)
