@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.broker.security.secured import MECHANISMS, exchange, log_in, properti
 from tests.broker.wire_client import Client
 from tests.client.certificates import Certificates
 from tests.scale import REPLAY, seeded, sized
+from tests.waiting import wait_for
 from tests.wire.messages import Row, rows_of
 
 SASL_KEYS = {HANDSHAKE_KEY, VERSIONS_KEY, AUTHENTICATE_KEY}
@@ -232,3 +233,24 @@ def test_a_user_without_rights_gets_nothing_done(strict: EmbeddedBroker) -> None
     with sasl_client(strict) as root:
         log_in(root, "PLAIN")
         assert root.call(MetadataRequest(topics=None)).topics == []  # nothing was made
+
+
+def test_who_has_not_logged_in_holds_little(certificates: Certificates) -> None:
+    """Many that begin a large token and stop: what they hold has a limit, and others log in meanwhile."""
+    limits = {"socket.request.max.bytes": str(1 << 20), "queued.max.request.bytes": str(4 << 20)}
+    begun = struct.pack(">ihhih", 500_000, AUTHENTICATE_KEY, 2, 1, -1) + bytes(400_000)
+    with (
+        EmbeddedBroker(properties={**properties(certificates), **limits}) as broker,
+        ExitStack() as opened,
+    ):
+        for _ in range(40):
+            client = opened.enter_context(sasl_client(broker))
+            with suppress(OSError):
+                client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+                client._socket.settimeout(0.5)
+                client._socket.sendall(begun)
+        requests = broker._running().cluster.memory.requests
+        wait_for(lambda: requests.used <= requests.limit == 4 << 20, "what is held is below the limit")
+        assert requests.refused
+        with sasl_client(broker) as honest:
+            assert not log_in(honest, "PLAIN").error_code
