@@ -2,30 +2,31 @@
 
 python -m tests.broker.share_groups.killed_member BOOTSTRAP DIRECTORY
 
-For each line of its input, a number, it forks a process and prints its pid. A process writes what it is
+For each line of its input, a name, it forks a process and prints its pid. A process writes what it is
 given and what it answers into a file of the directory, one JSON object a line.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ottla import ShareConsumer
 from ottla.model.errors import OttlaError
+from tests.forked_processes import fork_for_each_line
 
 TOPIC = GROUP = "killed"
 
 
-def work(bootstrap: str, path: Path, number: int) -> None:
+def work(bootstrap: str, directory: Path, name: str) -> None:
     """Read for ever. Every fifth chunk or so is released, the others are accepted."""
-    chance = random.Random(number)
+    chance = random.Random(name)
+    path = directory / f"{name}.jsonl"
     with (
         path.open("ab", buffering=0) as file,
         ShareConsumer(
@@ -65,15 +66,5 @@ def work(bootstrap: str, path: Path, number: int) -> None:
                 tell(what=answer, at=at, partition=partition, offsets=offsets, counts=counts)
 
 
-def main() -> None:
-    bootstrap, directory = sys.argv[1:]
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            work(bootstrap, Path(directory) / f"{int(line)}.jsonl", int(line))
-        os.write(1, b"%d\n" % pid)
-
-
 if __name__ == "__main__":
-    main()
+    fork_for_each_line(partial(work, sys.argv[1], Path(sys.argv[2])))

@@ -7,15 +7,11 @@ OTTLA_SOAK=1 kills many more.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +21,7 @@ from tests.broker.faults.broker_process import BrokerProcess
 from tests.broker.real_clients import send
 from tests.broker.share_groups.killed_member import GROUP, TOPIC
 from tests.broker.share_groups.share_member import configure_group
+from tests.forked_processes import ForkedProcesses
 from tests.scale import SEED, sized
 from tests.waiting import wait_for
 
@@ -44,46 +41,6 @@ class Scale(NamedTuple):
 SCALE = sized(Scale(3, 2, 1_500, 5, 2), Scale(8, 6, 60_000, 60, 15))
 Place = tuple[int, int]
 """A partition and an offset."""
-
-
-class Members:
-    """Processes with a member each, all forked from one that has imported everything."""
-
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        command = [sys.executable, "-m", "tests.broker.share_groups.killed_member", bootstrap, str(directory)]
-        self._parent = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
-        )
-        self._count = 0
-        self.running: list[int] = []
-
-    def join(self) -> None:
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
-        self._count += 1
-        self._parent.stdin.write(f"{self._count}\n")
-        self._parent.stdin.flush()
-        self.running.append(int(self._parent.stdout.readline()))
-
-    def kill(self, pid: int) -> None:
-        self.running.remove(pid)
-        os.kill(pid, signal.SIGKILL)  # ProcessLookupError: a member has ended by itself
-
-    def close(self) -> None:
-        for pid in self.running:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._parent.kill()
-        self._parent.communicate()
-
-
-@contextmanager
-def members_of(bootstrap: str, directory: Path) -> Iterator[Members]:
-    members = Members(bootstrap, directory)
-    try:
-        yield members
-    finally:
-        members.close()
 
 
 def told(directory: Path) -> list[dict[str, Any]]:
@@ -135,9 +92,11 @@ def test_no_record_is_lost_and_none_comes_back(tmp_path: Path) -> None:
         numbers = [b"%d" % number for number in range(SCALE.records // SCALE.partitions)]
         for partition in range(SCALE.partitions):
             send(bootstrap, TOPIC, numbers, partition=partition)
-        with members_of(bootstrap, tmp_path) as members:
+        names = iter(range(SCALE.members + SCALE.kills))
+        members = ForkedProcesses("tests.broker.share_groups.killed_member", bootstrap, str(tmp_path))
+        with closing(members):
             for _ in range(SCALE.members):
-                members.join()
+                members.start(f"{next(names)}")
             victims = ["broker"] * SCALE.broker_kills + ["member"] * (SCALE.kills - SCALE.broker_kills)
             chance.shuffle(victims)
             for number, victim in enumerate(victims):
@@ -147,8 +106,8 @@ def test_no_record_is_lost_and_none_comes_back(tmp_path: Path) -> None:
                 )
                 time.sleep(chance.uniform(0, 0.1))  # somewhere in the middle of whatever they do
                 if victim == "member":
-                    members.kill(chance.choice(members.running))
-                    members.join()
+                    members.send(chance.choice(members.running), signal.SIGKILL)
+                    members.start(f"{next(names)}")
                 else:
                     lives[-1].kill()
                     lives.append(BrokerProcess(data, settings, arguments=("--port", str(port))))

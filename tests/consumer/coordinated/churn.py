@@ -11,15 +11,12 @@ with 1 if a check fails, or if the group was not stable within session.timeout.m
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +28,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.offsets import OffsetLedger
 from tests.consumer.coordinated.member_process import FOREIGN, GROUP, TABLES, TOPIC, Settings, connected
+from tests.forked_processes import ForkedProcesses
 from tests.waiting import wait_for
 from tools.peers import RealKafka
 
@@ -69,52 +67,18 @@ class Outcome:
         )
 
 
-class Processes:
-    """Processes with members, all forked from one that has imported everything."""
+class Processes(ForkedProcesses):
+    """Processes with members; with `is_mixed` every second one has members by librdkafka."""
 
     def __init__(self, settings: Settings, *, is_mixed: bool) -> None:
+        super().__init__("tests.consumer.coordinated.member_process", settings.json())
         self._is_mixed = is_mixed
-        command = [sys.executable, "-m", "tests.consumer.coordinated.member_process", settings.json()]
-        self._parent = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
-        )
         self._count = 0
-        self.running: list[int] = []
-        self.stopped: list[int] = []
 
     def join(self) -> None:
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
         self._count += 1
         is_foreign = self._is_mixed and self._count % 2 == 0
-        self._parent.stdin.write(f"{FOREIGN if is_foreign else 'process'}-{self._count}\n")
-        self._parent.stdin.flush()
-        self.running.append(int(self._parent.stdout.readline()))
-
-    def send(self, pid: int, number: signal.Signals) -> None:
-        os.kill(pid, number)
-        self.running.remove(pid)
-        if number is signal.SIGSTOP:
-            self.stopped.append(pid)
-            stat = Path(f"/proc/{pid}/stat")
-            wait_for(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), "it has stopped")
-
-    def go_on(self, pid: int) -> None:
-        os.kill(pid, signal.SIGCONT)
-        self.stopped.remove(pid)
-        self.running.append(pid)
-
-    def close(self) -> None:
-        for pid in [*self.running, *self.stopped]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue  # it failed, and has said why
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
-        self._parent.stdin.close()
-        self._parent.wait(60)
-        self._parent.stdout.close()
+        self.start(f"{FOREIGN if is_foreign else 'process'}-{self._count}")
 
 
 FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}

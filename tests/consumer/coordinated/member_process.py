@@ -16,6 +16,7 @@ import sqlite3
 import sys
 import threading
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 import confluent_kafka
@@ -25,6 +26,7 @@ from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
 from ottla.consumer.coordinated.member_state import PartitionSet
 from ottla.model.errors import OwnershipLost, PartitionsLost
 from ottla.offsets import OffsetLedger
+from tests.forked_processes import fork_for_each_line
 
 TOPIC, GROUP = "t", "g"
 FOREIGN = "foreign"
@@ -198,17 +200,5 @@ def work(settings: Settings, name: str) -> None:
         thread.join()
 
 
-def main() -> None:
-    settings = Settings.of(sys.argv[1])
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            work(settings, line.strip())
-            os._exit(0)
-        os.write(1, b"%d\n" % pid)
-
-
 if __name__ == "__main__":
-    main()
+    fork_for_each_line(partial(work, Settings.of(sys.argv[1])))
