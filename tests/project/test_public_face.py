@@ -102,6 +102,8 @@ ATTRIBUTES: dict[type, str] = {
         describe_transactions find_hanging_transactions group_lag group_offsets groups_named list_groups
         list_offsets list_topics list_transactions reset_group_offsets share_group_offsets
         terminate_transaction
+        alter_client_quotas alter_user_scram_credentials create_acls delete_acls describe_acls
+        describe_client_quotas describe_user_scram_credentials
     """,
     BatchDelivery: "done failures result",
     ConsumerConnector: """

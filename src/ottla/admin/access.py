@@ -111,6 +111,7 @@ class ClusterAccess:
                     session_timeout_ms=self.config.zookeeper_session_timeout_ms,
                     connection_timeout_ms=self.config.zookeeper_connection_timeout_ms,
                     request_timeout_ms=self.config.client.request_timeout_ms,
+                    login=self.config.zookeeper_login,
                 )
             )
             session.connect()

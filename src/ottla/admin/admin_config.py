@@ -10,6 +10,7 @@ from ottla.client.client_config import CLIENT_PROPERTIES, FOREIGN_PROPERTIES, Cl
 from ottla.model.address import Address
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import INT, TEXT, Property, parse_properties
+from ottla.zookeeper.login import ZOOKEEPER_LOGIN_PROPERTIES, ZooKeeperLogin, zookeeper_login
 from ottla.zookeeper.paths import parse_connect
 
 
@@ -37,6 +38,7 @@ ADMIN_PROPERTIES: tuple[Property, ...] = (
         minimum=1,
     ),
     Property("zookeeper.connection.timeout.ms", INT, 6_000, "How long to wait for ZooKeeper.", minimum=1),
+    *ZOOKEEPER_LOGIN_PROPERTIES,
     Property(
         "default.api.timeout.ms",
         INT,
@@ -57,6 +59,7 @@ class AdminConfig:
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int
     zookeeper_connection_timeout_ms: int
+    zookeeper_login: ZooKeeperLogin
     api_timeout_ms: int
 
     @classmethod
@@ -75,5 +78,6 @@ class AdminConfig:
             zookeeper_connect=values["zookeeper_connect"],
             zookeeper_session_timeout_ms=values["zookeeper_session_timeout_ms"],
             zookeeper_connection_timeout_ms=values["zookeeper_connection_timeout_ms"],
+            zookeeper_login=zookeeper_login(values),
             api_timeout_ms=values["default_api_timeout_ms"],
         )

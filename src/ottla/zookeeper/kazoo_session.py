@@ -29,10 +29,12 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from ottla.model.closing import Closing
 from ottla.model.errors import ConfigError
 from ottla.zookeeper.kazoo_translation import KINDS, STATES, stat_of, translated
+from ottla.zookeeper.login import ZooKeeperLogin
 from ottla.zookeeper.paths import (
     checked_path,
     lineage,
@@ -92,6 +94,7 @@ class KazooSettings:
     """The longest wait for an answer: far above a slow server's, because a cut connection is noticed
     sooner."""
     limits: SessionLimits = field(default_factory=SessionLimits)
+    login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
 
     def __post_init__(self) -> None:
         for name in ("session_timeout_ms", "connection_timeout_ms", "request_timeout_ms"):
@@ -259,8 +262,11 @@ class KazooZooKeeperSession(Closing):
         return self
 
     def _new_client(self) -> Any:
+        login = self._settings.login
         client = KazooClient(
             hosts=self._hosts,
+            auth_data=[("digest", f"{login.username}:{login.password}")] if login.username else None,
+            default_acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE if login.sets_acl else None,
             timeout=self._settings.session_timeout_ms / 1000,
             connection_retry=dict(_RECONNECT),
             logger=_KazooLog(_log),
