@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ottla.broker.handlers.registry import handlers
+from ottla.broker.loop_broker import LoopBroker
 from ottla.broker.security.local_security import BrokerSecurity, LocalSecurity
 from ottla.broker.service import BrokerService, new_loop
 from ottla.broker.serving.faults import FaultKind, FaultRule, When, api_key, error_code
@@ -81,6 +82,23 @@ class EmbeddedBroker(Closing):
         self._broker_count = brokers
         self._ports: list[list[int]] = []
         self._forgotten: weakref.finalize[..., object] | None = None
+
+    @classmethod
+    def aio(
+        cls,
+        data_dir: str | Path | None = None,
+        *,
+        port: int = 0,
+        brokers: int = 1,
+        properties: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> LoopBroker:
+        """A broker on the caller's event loop, without a thread: `async with EmbeddedBroker.aio() as broker`.
+
+        Arguments as those of EmbeddedBroker, but without `security`.
+        """
+        made = cls(data_dir, port=port, brokers=brokers, properties=merged(properties, settings))
+        return LoopBroker(made._config, brokers, made.close)
 
     def __repr__(self) -> str:
         count = "" if self._broker_count == 1 else f" of {self._broker_count} brokers"
