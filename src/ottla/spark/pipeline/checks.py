@@ -196,7 +196,7 @@ def analysed(
         records = [nothing(spark, source) for source in form.source_options]
         for step in all_steps(form, records, decodes):
             schemas += [(step.name, step.rows.schema.simpleString())]
-        if form.window or form.keeps_state:
+        if form.window or form.keeps_state or form.is_sent:
             _check_stream(form, spark, decodes)
         if sample and spans:
             rows = _examples(form, spark, decodes, spans, sample)

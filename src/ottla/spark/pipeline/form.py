@@ -142,6 +142,11 @@ class PipelineForm:
         return bool(self.transform.arrow) or any(source.decode.can_fail for source in self.sources)
 
     @property
+    def is_sent(self) -> bool:
+        """Whether rows go to a topic only: then Spark writes the stream itself."""
+        return not self.window and [sink.format for sink in self.sinks] == [SinkFormat.TOPIC]
+
+    @property
     def keeps_state(self) -> bool:
         """Whether rows depend on records of earlier batches: in joins, and where repeats are left out."""
         return len(self.sources) > 1 or bool(self.transform.deduplicate_by)

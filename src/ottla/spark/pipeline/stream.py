@@ -53,15 +53,14 @@ class PipelineStream:
         if form.sink.format is SinkFormat.LANDING:
             return [self._landing()]
         sources = offsets.pinned(form.source_options, self._state)
-        is_sent = len(form.sinks) == 1 and form.sink.format is SinkFormat.TOPIC
-        if not (form.window or form.keeps_state or is_sent):
+        if not (form.window or form.keeps_state or form.is_sent):
             (records,) = streams(self._spark, sources)
             return [self._started(records, self._writer.write_records, self._state)]
         # The stream itself is transformed, so what it refuses needs a query of its own.
         rows, _ = rows_of(form, streams(self._spark, sources), self._decodes)
         if form.window:
             queries = [self._totals(rows)]
-        elif is_sent:
+        elif form.is_sent:
             queries = [self._sent(rows)]
         else:
             with _only_batches_with_records(self._spark):
