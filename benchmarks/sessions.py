@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.harness import FULL, Case, Effort, Peer, benchmark, rate
 from ottla import EmbeddedBroker, Producer
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 
 TOPIC, PARTITIONS, BUSY = "many", 1_000, 10
 FETCHES, FEW_FETCHES = 500, 100
@@ -64,7 +64,7 @@ class _Reader:
         while event is None:
             self._wire.received(self._socket.recv_into(self._wire.get_buffer()))
             event = self._wire.next_event()
-        if not isinstance(event, Answer) or not isinstance(event.message, FetchResponse):
+        if not isinstance(event, ReceivedResponse) or not isinstance(event.message, FetchResponse):
             raise AssertionError(f"the broker answers {event}")
         return event.message
 

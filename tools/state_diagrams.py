@@ -91,7 +91,7 @@ MACHINES = (
         "A member of a consumer group at its coordinator",
         "ottla/broker/groups/coordinator/consumer_groups/member.py: TRANSITIONS",
         "How a member of a group of KIP-848 moves to its target assignment.",
-        consumer_member.MemberState.STABLE,
+        consumer_member.ReconcilingState.STABLE,
         _by_state(consumer_member.TRANSITIONS),
     ),
     Machine(
@@ -105,7 +105,7 @@ MACHINES = (
         "A transactional producer",
         "ottla/producer/transaction_state.py: TRANSITIONS",
         "A `Producer` with a transactional.id.",
-        transaction_state.TransactionState.UNINITIALIZED,
+        transaction_state.ProducerTransactionState.UNINITIALIZED,
         _by_state(transaction_state.TRANSITIONS),
     ),
     Machine(

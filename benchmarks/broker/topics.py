@@ -8,7 +8,7 @@ import uuid
 from benchmarks.broker.frames import CLIENT_ID, Dialect
 from benchmarks.broker.load import Address, connected
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 
 READY_S = 60
 _POLL_S = 0.005
@@ -34,7 +34,7 @@ def _has_leader(address: Address, dialect: Dialect, topic: str) -> bool:
         while (event := wire.next_event()) is None:
             count = connection.recv_into(wire.get_buffer())
             wire.received(count) if count else wire.eof()
-    if not isinstance(event, Answer):
+    if not isinstance(event, ReceivedResponse):
         raise ConnectionError(f"{address} closed the connection instead of answering Metadata")
     (found,) = event.message.topics  # type: ignore[attr-defined]
     return found.error_code == 0 and all(part.error_code == 0 for part in found.partitions)

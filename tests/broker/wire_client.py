@@ -10,7 +10,7 @@ import socket
 from typing import Any, TypeVar, cast
 
 from ottla.model.closing import Closing
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -57,7 +57,7 @@ class Client(Closing):
                 self._wire.received(count)
             else:
                 self._wire.eof()
-        if not isinstance(event, Answer):
+        if not isinstance(event, ReceivedResponse):
             raise ConnectionResetError(f"{self._address}: no answer: {event}")
         return event.message
 

@@ -19,7 +19,7 @@ from ottla.console.charts import chart, sparkline
 from ottla.console.display import moment, seconds, short, shown, size
 from ottla.console.history import POINTS_MAX, SERIES_MAX, History, Series
 from ottla.console.paging import part_of
-from ottla.console.rebalances import Move, rebalance
+from ottla.console.rebalances import PartitionMove, rebalance
 from ottla.console.server import ConsoleServer
 from tests.console.conftest import Shown
 from tests.waiting import wait_for
@@ -287,7 +287,7 @@ def test_a_rebalance_says_who_had_what_who_has_it_and_why() -> None:
     change = rebalance(before, after, 1.0)
     assert change is not None
     assert change.reasons == ("b-1 joined",)
-    assert change.moves == (Move("t-1", "a-1", "b-1"),)
+    assert change.moves == (PartitionMove("t-1", "a-1", "b-1"),)
     gone = rebalance(after, group("Empty"), 2.0)
     assert gone is not None
     assert gone.reasons == ("a-1 left", "b-1 left")

@@ -30,7 +30,7 @@ from ottla.wire.api import (
     produce,
 )
 from ottla.wire.schema import Response
-from ottla.wire.server_connection import Call, ClientDisconnected, ServedApis, ServerConnection
+from ottla.wire.server_connection import ClientDisconnected, ReceivedRequest, ServedApis, ServerConnection
 from ottla.wire.versions import VersionRange
 from tests.interop.broker_versions import NEW
 from tests.interop.rows import entries, last_offset_of, magic_of
@@ -58,7 +58,7 @@ class StubBroker:
         self._host, self._port = self._listener.getsockname()
         self._peers: dict[threading.Thread, socket.socket] = {}
         self._acceptor = threading.Thread(target=self._accept, name="stub-acceptor")
-        self._handlers: dict[type, Callable[[Call], Response]] = {
+        self._handlers: dict[type, Callable[[ReceivedRequest], Response]] = {
             api_versions.ApiVersionsRequest: self._api_versions,
             metadata.MetadataRequest: self._metadata,
             produce.ProduceRequest: self._produce,
@@ -119,7 +119,7 @@ class StubBroker:
         with peer:
             try:
                 while not isinstance(event := connection.next_event(), ClientDisconnected):
-                    if isinstance(event, Call):
+                    if isinstance(event, ReceivedRequest):
                         self.calls.append((event.api.name, event.version))
                         connection.respond(event, self._handlers[type(event.message)](event))
                     peer.sendall(b"".join(connection.take_output()))
@@ -134,14 +134,14 @@ class StubBroker:
 
     # ---- APIs
 
-    def _api_versions(self, _: Call) -> Response:
+    def _api_versions(self, _: ReceivedRequest) -> Response:
         rows = [
             api_versions.ApiVersion(api_key=key, min_version=served.oldest, max_version=served.newest)
             for key, served in self._served.ranges.items()
         ]
         return api_versions.ApiVersionsResponse(api_keys=rows)
 
-    def _metadata(self, _: Call) -> Response:
+    def _metadata(self, _: ReceivedRequest) -> Response:
         partition = metadata.MetadataPartitionResponse(
             leader_id=NODE_ID, replica_nodes=[NODE_ID], isr_nodes=[NODE_ID]
         )
@@ -149,13 +149,13 @@ class StubBroker:
         broker = metadata.MetadataBroker(node_id=NODE_ID, host=self._host, port=self._port)
         return metadata.MetadataResponse(brokers=[broker], controller_id=NODE_ID, topics=[topic])
 
-    def _init_producer_id(self, _: Call) -> Response:
+    def _init_producer_id(self, _: ReceivedRequest) -> Response:
         return init_producer_id.InitProducerIdResponse(producer_id=PRODUCER_ID)
 
-    def _find_coordinator(self, _: Call) -> Response:
+    def _find_coordinator(self, _: ReceivedRequest) -> Response:
         return find_coordinator.FindCoordinatorResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
 
-    def _produce(self, call: Call) -> Response:
+    def _produce(self, call: ReceivedRequest) -> Response:
         records = call.message.topic_data[0].partition_data[0].records  # type: ignore[attr-defined]
         with self._changed:
             self.produced.append(bytes(records))
@@ -172,7 +172,7 @@ class StubBroker:
         topic = produce.ProduceTopicResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[partition])
         return produce.ProduceResponse(responses=[topic])
 
-    def _list_offsets(self, call: Call) -> Response:
+    def _list_offsets(self, call: ReceivedRequest) -> Response:
         offset = self._next_offset if call.message.topics[0].partitions[0].timestamp == -1 else 0  # type: ignore[attr-defined]
         partition = list_offsets.ListOffsetsPartitionResponse()
         if call.version == 0:
@@ -182,7 +182,7 @@ class StubBroker:
         topic = list_offsets.ListOffsetsTopicResponse(name=TOPIC, partitions=[partition])
         return list_offsets.ListOffsetsResponse(topics=[topic])
 
-    def _fetch(self, call: Call) -> Response:
+    def _fetch(self, call: ReceivedRequest) -> Response:
         asked = call.message.topics[0].partitions[0]  # type: ignore[attr-defined]
         with self._changed:
             self._changed.wait_for(

@@ -10,7 +10,7 @@ from ottla.broker.producer_state import ProducerStates, load, save
 from ottla.log.end_markers import EndMarker, marker_batch
 from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.log.validation import checked
 from ottla.model.errors import StorageError
 from ottla.records.reader import decode
@@ -106,6 +106,6 @@ class TransactionalLog:
             offset = found.next_offset
 
 
-def told(aborted: AbortedTransaction) -> AbortedRange:
+def told(aborted: StoredAbort) -> AbortedRange:
     """As a fetch response has it."""
     return wire.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

@@ -7,23 +7,35 @@ import random
 import numpy as np
 import pytest
 
-from ottla.mirror.offset_runs import RUNS_IN_NOTE, Run, in_force, joined, notes, runs_in, runs_of, translated
+from ottla.mirror.offset_runs import (
+    RUNS_IN_NOTE,
+    OffsetRun,
+    in_force,
+    joined,
+    notes,
+    runs_in,
+    runs_of,
+    translated,
+)
 from ottla.model.errors import RemoteProtocolError
 
 
 def test_runs_break_where_either_side_does() -> None:
     source = np.array([0, 1, 2, 5, 6, 7], np.int64)
     target = np.array([10, 11, 12, 13, 20, 21], np.int64)
-    assert runs_of(source, target) == [Run(0, 10, 3), Run(5, 13, 1), Run(6, 20, 2)]
+    assert runs_of(source, target) == [OffsetRun(0, 10, 3), OffsetRun(5, 13, 1), OffsetRun(6, 20, 2)]
     assert runs_of(source[:0], target[:0]) == []
 
 
 def test_neighbours_are_joined() -> None:
-    assert joined([Run(0, 5, 2), Run(2, 7, 3), Run(5, 11, 1)]) == [Run(0, 5, 5), Run(5, 11, 1)]
+    assert joined([OffsetRun(0, 5, 2), OffsetRun(2, 7, 3), OffsetRun(5, 11, 1)]) == [
+        OffsetRun(0, 5, 5),
+        OffsetRun(5, 11, 1),
+    ]
 
 
 def test_a_gap_leads_to_the_next_record_and_the_end_to_the_end() -> None:
-    runs = in_force([Run(2, 100, 3), Run(8, 103, 2), Run(12, 105, 0)])
+    runs = in_force([OffsetRun(2, 100, 3), OffsetRun(8, 103, 2), OffsetRun(12, 105, 0)])
     assert [translated(runs, offset) for offset in (0, 2, 4, 5, 8, 9, 10, 12)] == [
         *(100, 100, 102, 103, 103, 104, 105, 105)
     ]
@@ -38,7 +50,7 @@ def test_what_was_mirrored_again_is_found_where_it_is_last() -> None:
     for _ in range(200):
         source, target = 0, 0
         position: dict[int, int] = {}
-        noted: list[Run] = []
+        noted: list[OffsetRun] = []
         for _ in range(20):
             if (
                 chance.random() < 0.3
@@ -48,21 +60,21 @@ def test_what_was_mirrored_again_is_found_where_it_is_last() -> None:
                 position = {offset: at for offset, at in position.items() if offset < source}
             count = chance.randrange(1, 6)
             position |= {source + number: target + number for number in range(count)}
-            noted.append(Run(source, target, count))
+            noted.append(OffsetRun(source, target, count))
             source, target = source + count, target + count
-            noted.append(Run(source, target, 0))
+            noted.append(OffsetRun(source, target, 0))
         runs = in_force(noted)
         assert [translated(runs, offset) for offset in range(source)] == [position[n] for n in range(source)]
         assert translated(runs, source) == target
 
 
 def test_notes_are_read_as_they_were_written() -> None:
-    runs = [Run(3 * number, 2 * number, 2) for number in range(RUNS_IN_NOTE + 5)]
+    runs = [OffsetRun(3 * number, 2 * number, 2) for number in range(RUNS_IN_NOTE + 5)]
     written = list(notes(runs, 10**6))
     assert len(written) == 2
     assert max(map(len, written)) < 900_000
     read = [run for note in written for run in runs_in(note)]
-    assert read == [*runs, Run(10**6, 2 * len(runs), 0)]
+    assert read == [*runs, OffsetRun(10**6, 2 * len(runs), 0)]
     for wrong in (b"", b"[1]", b"[[1,2]]", b'{"a": 1}', b"\xff"):
         with pytest.raises(RemoteProtocolError, match="not a note of offsets"):
             runs_in(wrong)

@@ -8,9 +8,9 @@ from ottla.model.cluster_view import BrokerNode, ClusterView, PartitionView, Top
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.producer.batches import ProducerBatch
-from ottla.producer.dispatcher import BatchAnswer, Dispatcher, StoredBatch
+from ottla.producer.dispatcher import AcceptedBatch, BatchAnswer, Dispatcher
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import EPOCH_MAX, Identity
 from tests.producer.simulated_cluster import TOPIC, part
 
@@ -38,7 +38,7 @@ class Dispatching:
     """A dispatcher whose senders do nothing, and the partitions 0 and 1 of a topic."""
 
     def __init__(self, epoch: int = 0) -> None:
-        self.state = ProducerState.new(CONFIG, MONOTONIC, NetworkErrors(MONOTONIC.now_ms))
+        self.state = ProducerParts.new(CONFIG, MONOTONIC, NetworkErrors(MONOTONIC.now_ms))
         self.senders: dict[int, IdleSender] = {}
         self.dispatcher = Dispatcher(self.state, self._sender)
         self.dispatcher.identified(Identity(9, epoch))
@@ -59,7 +59,7 @@ class Dispatching:
     def take(self, broker_id: int = 1) -> list[ProducerBatch]:
         return self.dispatcher.next_batches(broker_id, LATER_MS)
 
-    def answer(self, broker_id: int, batch: ProducerBatch, result: StoredBatch | KafkaError) -> None:
+    def answer(self, broker_id: int, batch: ProducerBatch, result: AcceptedBatch | KafkaError) -> None:
         self.dispatcher.answered(broker_id, [BatchAnswer(batch, result)], LATER_MS)
 
 
@@ -71,7 +71,7 @@ def test_a_new_leader_is_woken_when_the_old_one_has_answered() -> None:
     one.led_by(2)
     assert one.take(2) == [], "the first batch is in flight to the old leader"
     one.senders[2].is_woken = False
-    one.answer(1, batch, StoredBatch(0))
+    one.answer(1, batch, AcceptedBatch(0))
     assert one.senders[2].is_woken
     assert len(one.take(2)) == 1
 

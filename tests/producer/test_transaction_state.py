@@ -12,17 +12,17 @@ from ottla.producer.sequences import Identity
 from ottla.producer.transaction_state import (
     TRANSITIONS,
     PartitionGate,
-    TransactionEvent,
+    ProducerTransactionEvent,
+    ProducerTransactionState,
     TransactionMachine,
-    TransactionState,
 )
 from tests.producer.one_core import BROKER, add, core, in_flight, refuse, take_one
 from tests.producer.simulated_cluster import TOPIC
 
-EVENTS = TransactionEvent
+EVENTS = ProducerTransactionEvent
 
 
-def machine(*events: TransactionEvent) -> TransactionMachine:
+def machine(*events: ProducerTransactionEvent) -> TransactionMachine:
     one = TransactionMachine()
     for event in (EVENTS.INITIALIZED, EVENTS.BEGIN, *events):
         one.advance(event, DeliveryExpired("too late"))
@@ -43,8 +43,8 @@ def transactional(*, registers: bool = False, partitions: int = 1) -> Accumulato
 def test_every_state_can_be_reached_and_all_but_the_last_left() -> None:
     """The first one too: a transaction that is handed over leaves a producer as it began."""
     reached = {after for row in TRANSITIONS.values() for after in row.values()}
-    assert reached == set(TransactionState)
-    assert {state for state, row in TRANSITIONS.items() if not row} == {TransactionState.FENCED}
+    assert reached == set(ProducerTransactionState)
+    assert {state for state, row in TRANSITIONS.items() if not row} == {ProducerTransactionState.FENCED}
 
 
 def test_a_transaction_that_failed_can_only_be_aborted() -> None:
@@ -55,7 +55,7 @@ def test_a_transaction_that_failed_can_only_be_aborted() -> None:
         assert isinstance(failure.value.__cause__, DeliveryExpired)
     one.advance(EVENTS.ABORT)
     one.advance(EVENTS.ENDED)
-    assert one.state is TransactionState.READY
+    assert one.state is ProducerTransactionState.READY
 
 
 def test_a_commit_without_an_answer_can_only_be_repeated() -> None:
@@ -64,7 +64,7 @@ def test_a_commit_without_an_answer_can_only_be_repeated() -> None:
         with pytest.raises(ConfigError, match="not known; call it again"):
             one.advance(event)
     one.advance(EVENTS.COMMIT)
-    assert one.state is TransactionState.COMMITTING
+    assert one.state is ProducerTransactionState.COMMITTING
 
 
 def test_a_fenced_producer_does_nothing_any_more() -> None:

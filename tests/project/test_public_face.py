@@ -113,7 +113,7 @@ ATTRIBUTES: dict[type, str] = {
     """,
     Delivery: "done exception result",
     EmbeddedBroker: """
-        bootstrap bootstrap_at clear_faults client_settings close create_topic data_dir delay delete_topic
+        aio bootstrap bootstrap_at clear_faults client_settings close create_topic data_dir delay delete_topic
         drop fail heal is_running listeners move_leader port start start_broker stop stop_broker
     """,
     GroupConsumer: """
@@ -150,6 +150,7 @@ MADE_WITH_SETTINGS: dict[str, tuple[Callable[..., object], str, str]] = {
     "Admin": (Admin, "cleint.id", "client.id"),
     "ConsumerConnector": (ConsumerConnector, "zookeper.connect", "zookeeper.connect"),
     "EmbeddedBroker": (EmbeddedBroker, "num.partition", "num.partitions"),
+    "EmbeddedBroker.aio": (EmbeddedBroker.aio, "num.partition", "num.partitions"),
     "GroupConsumer": (partial(GroupConsumer, "orders"), "sesion.timeout.ms", "session.timeout.ms"),
     "LeaderConsumer": (partial(LeaderConsumer, "kafka:9092", "orders", 0), "cleint.id", "client_id"),
     "PartitionConsumer": (PartitionConsumer, "fetch.min.byte", "fetch.min.bytes"),

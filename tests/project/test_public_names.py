@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 INTERNAL = {
     "ottla.aio.sending.NoRoom": "makes send() of an asyncio producer wait for memory",
-    "ottla.broker.groups.coordinator.consumer_groups.rules.Refused": "becomes an answer to a client",
+    "ottla.broker.groups.coordinator.consumer_groups.rules.RequestRefused": "becomes an answer to a client",
     "ottla.broker.groups.coordinator.consumer_groups.topics.RegexError": "becomes an answer to a client",
     "ottla.broker.registration.broker_nodes.Conflict": "ends in the broker's log",
     "ottla.broker.security.mechanisms.LoginRefused": "becomes an answer to a client",
@@ -36,7 +36,7 @@ INTERNAL = {
     "ottla.broker.serving.handler.DropConnection": "closes a client's connection",
     "ottla.broker.settings.topic_settings.ConfigRefused": "becomes an answer to a client",
     "ottla.broker.storage.open_transactions.NotAdmitted": "sends a first batch to the coordinator first",
-    "ottla.console.security.Refused": "becomes an answer to a browser",
+    "ottla.console.security.PageRefused": "becomes an answer to a browser",
     "ottla.consumer.classic.assignors.AssignmentRefused": "fails an attempt to rebalance",
     "ottla.consumer.classic.group_view.NotRegistered": "fails an attempt to rebalance",
     "ottla.consumer.classic.ownership.ClaimsRefused": "fails an attempt to rebalance",

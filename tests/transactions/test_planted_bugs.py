@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla import Admin, EmbeddedBroker, GroupMetadata, OttlaError, Producer, TopicAndPartition
-from ottla.broker.coordination.topic_writer import TopicWriter
-from ottla.broker.groups.coordinator.decision import CoordinatorStep, PendingAppend
+from ottla.broker.coordination.topic_writer import CoordinatorWriter
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, PendingGroupAppend
 from ottla.broker.producer_state import producer_states
 from ottla.broker.storage.partition import Partition
 from ottla.broker.transactions.coordinator import rules
@@ -95,10 +95,10 @@ class Story:
         )
 
 
-_stage = TopicWriter._stage
+_stage = CoordinatorWriter._stage
 
 
-def lost_disk(writer: TopicWriter, partition: Partition, *arguments: Any) -> None:
+def lost_disk(writer: CoordinatorWriter, partition: Partition, *arguments: Any) -> None:
     if partition.topic == TRANSACTIONS_TOPIC:
         raise StorageError("the disk is gone")
     _stage(writer, partition, *arguments)
@@ -117,7 +117,7 @@ def tell_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         story.tell(old, 2, 4)
         story.tell(new, 2, 4)
         with monkeypatch.context() as crash:
-            lose_disk = partial(crash.setattr, TopicWriter, "_stage", lost_disk)
+            lose_disk = partial(crash.setattr, CoordinatorWriter, "_stage", lost_disk)
             story.tell(new, 4, 6, before_the_end=lose_disk)
             old[0].close(0)
             new[0].close(0)
@@ -160,7 +160,7 @@ def no_fence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     def append(step: CoordinatorStep, group_id: str, records: Any, then: Any, producer: Any = None) -> None:
-        step.pending_appends.append(PendingAppend(group_id, tuple(records), then, None))
+        step.pending_appends.append(PendingGroupAppend(group_id, tuple(records), then, None))
 
     monkeypatch.setattr(CoordinatorStep, "append", append)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ottla.wire import client_connection, server_connection
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.primitives import Buffer
-from ottla.wire.server_connection import Call, ServedApis, ServerConnection
+from ottla.wire.server_connection import ReceivedRequest, ServedApis, ServerConnection
 from ottla.wire.versions import PeerVersions, VersionRange, VersionsOrigin
 
 # What one of our brokers might accept: enough APIs for the tests, flexible and older versions.
@@ -24,8 +24,8 @@ SERVED = ServedApis(
 )
 VERSIONS = PeerVersions(SERVED.ranges, VersionsOrigin.ADVERTISED)
 
-ClientEvent = Answer | client_connection.Disconnected
-ServerEvent = Call | server_connection.LongCall | server_connection.ClientDisconnected
+ClientEvent = ReceivedResponse | client_connection.Disconnected
+ServerEvent = ReceivedRequest | server_connection.LongCall | server_connection.ClientDisconnected
 
 
 def joined(parts: Iterable[Buffer]) -> bytes:
@@ -60,15 +60,15 @@ def server_events(server: ServerConnection, data: bytes = b"") -> Iterator[Serve
         yield event
 
 
-def calls(server: ServerConnection, data: bytes = b"") -> list[Call]:
+def calls(server: ServerConnection, data: bytes = b"") -> list[ReceivedRequest]:
     """The calls in `data`; nothing else may happen."""
     events = list(server_events(server, data))
-    assert all(isinstance(event, Call) for event in events)
-    return [event for event in events if isinstance(event, Call)]
+    assert all(isinstance(event, ReceivedRequest) for event in events)
+    return [event for event in events if isinstance(event, ReceivedRequest)]
 
 
-def answers(client: ClientConnection, data: bytes = b"") -> list[Answer]:
+def answers(client: ClientConnection, data: bytes = b"") -> list[ReceivedResponse]:
     """The answers in `data`; nothing else may happen."""
     events = list(client_events(client, data))
-    assert all(isinstance(event, Answer) for event in events)
-    return [event for event in events if isinstance(event, Answer)]
+    assert all(isinstance(event, ReceivedResponse) for event in events)
+    return [event for event in events if isinstance(event, ReceivedResponse)]

@@ -17,11 +17,11 @@ from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.client_connection import (
     TRANSITIONS,
-    Answer,
     ClientConnection,
     ClientInput,
     ClientState,
     Disconnected,
+    ReceivedResponse,
 )
 from ottla.wire.exchange import CORRELATION_ID_MAX, Exchange, expects_response, following
 from ottla.wire.frames import SIZE_ROOM, seal
@@ -84,7 +84,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     data = b"".join(reply(one.correlation_id, 4, HeartbeatResponse(error_code=27)) for one in sent)
     got = answers(client, data)
     message = HeartbeatResponse(error_code=27)
-    assert got == [Answer(number, HeartbeatRequest.API, 4, message) for number in range(3)]
+    assert got == [ReceivedResponse(number, HeartbeatRequest.API, 4, message) for number in range(3)]
     assert client.unanswered == ()
 
 
@@ -118,7 +118,7 @@ def test_good_answers_before_a_fault_are_not_lost() -> None:
     client = ready()
     client.send(HEARTBEAT)
     feed(client, reply(0, 4, HeartbeatResponse()) + b"HTTP/1.1 400")
-    assert isinstance(client.next_event(), Answer)
+    assert isinstance(client.next_event(), ReceivedResponse)
     with pytest.raises(RemoteProtocolError, match="looks like HTTP"):
         client.next_event()
 
@@ -130,7 +130,7 @@ def test_bytes_behind_an_answer_are_ignored() -> None:
     body = reply(0, 4, HeartbeatResponse())[4:] + b"more"
     feed(client, struct.pack(">i", len(body)) + body)
     answer = client.next_event()
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ReceivedResponse)
     assert answer.message == HeartbeatResponse()
 
 
@@ -187,7 +187,7 @@ def test_fetched_records_are_views_of_the_received_bytes() -> None:
     room[: len(data)] = data
     client.received(len(data))
     answer = client.next_event()
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ReceivedResponse)
     assert isinstance(answer.message, FetchResponse)
     records = answer.message.responses[0].partitions[0].records
     assert isinstance(records, memoryview)
@@ -200,14 +200,16 @@ def test_a_refusal_of_api_versions_is_read_in_version_0() -> None:
     client.send(ApiVersionsRequest(), version=4)
     refusal = ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION)
     (answer,) = answers(client, reply(0, 0, refusal))
-    assert answer == Answer(0, ApiVersionsRequest.API, 0, refusal)
+    assert answer == ReceivedResponse(0, ApiVersionsRequest.API, 0, refusal)
 
 
 def test_another_apis_answer_that_starts_with_35_is_read_in_its_own_version() -> None:
     client = ready()
     client.send(HEARTBEAT)
     throttled = HeartbeatResponse(throttle_time_ms=Code.UNSUPPORTED_VERSION << 16)
-    assert answers(client, reply(0, 4, throttled)) == [Answer(0, HeartbeatRequest.API, 4, throttled)]
+    assert answers(client, reply(0, 4, throttled)) == [
+        ReceivedResponse(0, HeartbeatRequest.API, 4, throttled)
+    ]
 
 
 def test_before_versions_are_known_only_questions_in_a_given_version_may_be_sent() -> None:
@@ -230,7 +232,7 @@ def test_the_peer_closes_with_requests_in_flight() -> None:
     feed(client, reply(0, 4, HeartbeatResponse()))
     client.eof()
     events = list(client_events(client))
-    assert isinstance(events[0], Answer)
+    assert isinstance(events[0], ReceivedResponse)
     assert events[1:] == [Disconnected((lost,))]
     assert client.state is ClientState.CLOSED
     assert client.next_event() is None
@@ -295,7 +297,7 @@ NOT_THE_CALLERS = {ClientInput.ANSWER, ClientInput.DRAINED, ClientInput.FAULT}
 
 def answers_one(client: ClientConnection) -> None:
     feed(client, reply(0, 4, HeartbeatResponse()))
-    assert isinstance(client.next_event(), Answer)
+    assert isinstance(client.next_event(), ReceivedResponse)
 
 
 def drained(client: ClientConnection) -> None:

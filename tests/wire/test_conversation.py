@@ -19,10 +19,10 @@ from ottla.wire.api.list_groups import ListGroupsResponse
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.offset_fetch import OffsetFetchResponse
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.negotiation import Discovery, ProbeLink, Question
 from ottla.wire.schema import Request, Response
-from ottla.wire.server_connection import Call, ServedApis, ServerConnection
+from ottla.wire.server_connection import ReceivedRequest, ServedApis, ServerConnection
 from ottla.wire.versions import GENERATIONS, PeerVersions, VersionRange
 from tests.wire.loopback import (
     SERVED,
@@ -71,7 +71,7 @@ def test_any_split_and_any_order_of_completion_give_the_same_conversation(
     server = ServerConnection(served=SERVED)
     sent = [client.send(request) for request, _ in talk]
 
-    heard: list[Call] = []
+    heard: list[ReceivedRequest] = []
     for piece in pieces(b"".join(joined(one.parts) for one in sent), data.draw(cuts)):
         heard += calls(server, piece)
     assert [call.message for call in heard] == [request for request, _ in talk]
@@ -83,7 +83,7 @@ def test_any_split_and_any_order_of_completion_give_the_same_conversation(
         bytes_back += joined(server.take_output())
     assert server.in_flight_count == 0
 
-    got: list[Answer] = []
+    got: list[ReceivedResponse] = []
     for piece in pieces(bytes_back, data.draw(cuts)):
         got += answers(client, piece)
     due = [

@@ -17,9 +17,9 @@ from ottla.wire.client_connection import ClientConnection
 from ottla.wire.schema import Request
 from ottla.wire.server_connection import (
     TRANSITIONS,
-    Call,
     ClientDisconnected,
     LongCall,
+    ReceivedRequest,
     ServedApis,
     ServerConnection,
     ServerInput,
@@ -69,7 +69,7 @@ def test_a_request_with_thousands_of_elements_is_decoded_by_the_driver() -> None
     wanted = MetadataRequest(topics=[MetadataTopic(name=str(number)) for number in range(5000)])
     long, short = server_events(server, requests(wanted, HEARTBEAT))
     assert isinstance(long, LongCall)
-    assert isinstance(short, Call)
+    assert isinstance(short, ReceivedRequest)
     server.respond(short, HeartbeatResponse())
     assert not server.take_output()
     call = server.call_of(long.frame, long.sequence)
@@ -241,9 +241,9 @@ def test_what_was_sent_before_the_close_is_still_handed_out() -> None:
     seen = []
     for event in server_events(server):
         seen.append(type(event))
-        if isinstance(event, Call):
+        if isinstance(event, ReceivedRequest):
             server.respond(event, ProduceResponse())
-    assert seen == [Call, Call, Call, ClientDisconnected]
+    assert seen == [ReceivedRequest, ReceivedRequest, ReceivedRequest, ClientDisconnected]
     assert server.state is ServerState.CLOSED
 
 
@@ -282,7 +282,7 @@ def test_only_what_can_be_decoded_can_be_served(key: int, served: VersionRange, 
         ServedApis({key: served})
 
 
-def in_state(state: ServerState) -> tuple[ServerConnection, Call]:
+def in_state(state: ServerState) -> tuple[ServerConnection, ReceivedRequest]:
     """A connection in this state, with one call that waits for its answer."""
     server = opened()
     (call,) = calls(server, requests(HEARTBEAT))
@@ -294,10 +294,10 @@ def in_state(state: ServerState) -> tuple[ServerConnection, Call]:
     return server, call
 
 
-def act(server: ServerConnection, call: Call, what: ServerInput) -> None:
+def act(server: ServerConnection, call: ReceivedRequest, what: ServerInput) -> None:
     match what:
         case ServerInput.CALL:
-            assert isinstance(next(server_events(server, requests(HEARTBEAT))), Call)
+            assert isinstance(next(server_events(server, requests(HEARTBEAT))), ReceivedRequest)
         case ServerInput.RESPOND:
             server.respond(call, HeartbeatResponse())
         case ServerInput.EOF:

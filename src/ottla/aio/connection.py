@@ -21,7 +21,7 @@ from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
-from ottla.wire.client_connection import Answer
+from ottla.wire.client_connection import ReceivedResponse
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
 from ottla.wire.schema import Api, Request, Response
@@ -114,7 +114,7 @@ class LoopConnection:
         version: int | None = None,
         at_most: int | None = None,
         kept_ms: float = 0.0,
-    ) -> asyncio.Future[Answer] | None:
+    ) -> asyncio.Future[ReceivedResponse] | None:
         """Write a request; give what is returned to `answer`. None if there is no answer (acks=0).
 
         For `kept_ms` the broker may keep it by intention: a long poll, a join. Raises LocalProtocolError,
@@ -127,7 +127,9 @@ class LoopConnection:
             self._errors.due_from(self._link.peer, kept_ms)
         return due
 
-    async def answer(self, due: asyncio.Future[Answer], timeout_ms: float | None = None) -> Answer:
+    async def answer(
+        self, due: asyncio.Future[ReceivedResponse], timeout_ms: float | None = None
+    ) -> ReceivedResponse:
         """Wait for an answer, request.timeout.ms by default.
 
         Raises RequestTimedOut, ConnectionLost or RemoteProtocolError: the connection is closed then.
@@ -141,7 +143,7 @@ class LoopConnection:
             pass  # `taken` raises it
         return self.taken(due)
 
-    def taken(self, due: asyncio.Future[Answer]) -> Answer:
+    def taken(self, due: asyncio.Future[ReceivedResponse]) -> ReceivedResponse:
         """The answer that has come. Raises what broke the connection."""
         try:
             answer = due.result()

@@ -35,7 +35,7 @@ from ottla.fetching.request_plan import FetchPlan
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
-from ottla.wire.client_connection import Answer
+from ottla.wire.client_connection import ReceivedResponse
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class LoopFetcher:
         self._arrivals: list[Cursor] = []
         self._has_ended = False
         self._wake = asyncio.Event()
-        self._due: asyncio.Future[Answer] | None = None
+        self._due: asyncio.Future[ReceivedResponse] | None = None
 
     def join(self, cursors: Iterable[Cursor]) -> bool:
         """Fetch these partitions too, from the next request on; False if the fetcher has ended."""

@@ -16,7 +16,7 @@ from ottla.client.clock import Deadline
 from ottla.client.first_contact import CHUNK_BYTES
 from ottla.client.tls import alert_failure
 from ottla.model.errors import ConnectionLost, OttlaError, RemoteProtocolError, RequestTimedOut
-from ottla.wire.client_connection import Answer, ClientConnection
+from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 from ottla.wire.frames import Allocator, FrameReceiver
 from ottla.wire.schema import Request
 from ottla.wire.versions import PeerVersions
@@ -34,7 +34,7 @@ class LoopLink(asyncio.BufferedProtocol):
         self.answers = 0
         self._receiver = FrameReceiver(chunk_bytes=CHUNK_BYTES, allocate=allocate)
         self._wire = ClientConnection(client_id=client_id, receiver=self._receiver)
-        self._due: deque[asyncio.Future[Answer]] = deque()
+        self._due: deque[asyncio.Future[ReceivedResponse]] = deque()
         self._bare: asyncio.Future[bytes] | None = None  # waits for a frame that is no answer
         self._transport: asyncio.Transport | None = None
         self._changed = LoopCondition()
@@ -78,7 +78,7 @@ class LoopLink(asyncio.BufferedProtocol):
                     _resolve(bare, bytes(frame))
                 return
             while self.failure is None and (event := self._wire.next_event()) is not None:
-                if not isinstance(event, Answer):
+                if not isinstance(event, ReceivedResponse):
                     self.fail(ConnectionLost(f"{self.peer}: the broker closed the connection"))
                     return
                 self.answers += 1
@@ -97,7 +97,7 @@ class LoopLink(asyncio.BufferedProtocol):
         """Speak these versions from now on."""
         self._wire.adopt(versions)
 
-    def send(self, request: Request[Any], version: int | None) -> asyncio.Future[Answer] | None:
+    def send(self, request: Request[Any], version: int | None) -> asyncio.Future[ReceivedResponse] | None:
         """Write a request. Returns what becomes its answer; None if there is none (acks=0)."""
         transport = self._open_transport()
         outgoing = self._wire.send(request, version=version)

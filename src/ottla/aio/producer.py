@@ -48,7 +48,7 @@ class Delivery:
         return self._delivery.exception(0)
 
     async def _settled(self, timeout: float | None) -> None:
-        submission = self._delivery.submission
+        submission = self._delivery._submission
         if not self._delivery.done() and not await watched(submission).until(self._delivery.done, timeout):
             raise submission.late(timeout)
 
@@ -76,12 +76,12 @@ class BatchDelivery:
 
         Raises the error of the first row that failed; `failures` has all of them. Raises TimeoutError.
         """
-        await all_settled(self._delivery.submission, timeout)
+        await all_settled(self._delivery._submission, timeout)
         return self._delivery.result(0)
 
     async def failures(self, timeout: float | None = None) -> list[tuple[RowNumbers, OttlaError]]:
         """(row numbers, error) of rows that failed; waits for all rows. Raises TimeoutError."""
-        await all_settled(self._delivery.submission, timeout)
+        await all_settled(self._delivery._submission, timeout)
         return self._delivery.failures(0)
 
     def __await__(self) -> Generator[Any, None, pa.RecordBatch]:

@@ -24,12 +24,12 @@ from ottla.model.errors import (
     RequestTimedOut,
 )
 from ottla.producer.batches import ProducerBatch
-from ottla.producer.dispatcher import BatchAnswer, Dispatcher, StoredBatch
+from ottla.producer.dispatcher import AcceptedBatch, BatchAnswer, Dispatcher
 from ottla.producer.produce_answers import batch_answers, leader_hints
 from ottla.producer.produce_requests import VERSION_MAX, produce_request
 from ottla.producer.producer_config import ProducerConfig
 from ottla.wire.api.produce import ProduceRequest, ProduceResponse
-from ottla.wire.client_connection import Answer
+from ottla.wire.client_connection import ReceivedResponse
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SenderResources(NamedTuple):
 
 class _InFlight(NamedTuple):
     batches: list[ProducerBatch]
-    due: asyncio.Future[Answer]
+    due: asyncio.Future[ReceivedResponse]
     deadline_ms: float
 
 
@@ -151,7 +151,7 @@ class LoopSender:
             await self._disconnected(error, carried)
         else:
             if due is None:
-                answers = [BatchAnswer(batch, StoredBatch()) for batch in carried]
+                answers = [BatchAnswer(batch, AcceptedBatch()) for batch in carried]
                 self._dispatcher.answered(self._broker_id, answers, MONOTONIC.now_ms())
                 return
             due.add_done_callback(lambda _: self._wake.set())

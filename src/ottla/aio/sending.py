@@ -27,10 +27,10 @@ from ottla.producer.column_intake import ColumnIntake, NeedsTopic, Steps
 from ottla.producer.deliveries import BatchDelivery, Submission
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.inboxes import TopicInbox
-from ottla.producer.memory import MemoryBudget
+from ottla.producer.memory import BufferMemory
 from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.scouting import Scouting, identity_request
 from ottla.producer.timed_work import TimedWork
 from ottla.producer.topic_directory import KnownTopic
@@ -50,7 +50,7 @@ class NoRoom(Exception):
         self.size = size
 
 
-class LoopMemory(MemoryBudget):
+class LoopMemory(BufferMemory):
     """`buffer.memory` for coroutines: `reserve` does not wait, `wait_free` does."""
 
     def __init__(self, config: ProducerConfig, errors: NetworkErrors) -> None:
@@ -93,7 +93,7 @@ class LoopProducerEngine:
         self.memory = LoopMemory(config, self.metadata.errors)
         self._topics_changed = LoopCondition()
         self._scout_wanted, self._upkeep_wanted = asyncio.Event(), asyncio.Event()
-        self.state = ProducerState.new(
+        self.state = ProducerParts.new(
             config,
             MONOTONIC,
             self.metadata.errors,

@@ -25,7 +25,7 @@ from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.closing import Closing
 from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
-from ottla.wire.client_connection import Answer
+from ottla.wire.client_connection import ReceivedResponse
 from ottla.wire.exchange import expects_response
 from ottla.wire.frames import Allocator
 from ottla.wire.schema import Api, Request, Response
@@ -119,7 +119,7 @@ class Connection(Closing):
         opened.link.on_failure = partial(_failed, opener, opened.link, errors)
         return cls(opener, opened, errors, owns_interruption=interruption is None)
 
-    def _answered(self, answer: Answer) -> Answer:
+    def _answered(self, answer: ReceivedResponse) -> ReceivedResponse:
         if self._link.in_flight_count:
             self._errors.due_from(self._link.peer)
         else:
@@ -214,7 +214,7 @@ class Connection(Closing):
         exchange = outgoing.exchange
         return Sent(exchange.correlation_id, exchange.api, exchange.version, outgoing.expects_response)
 
-    def receive(self, timeout_ms: float | None = None) -> Answer:
+    def receive(self, timeout_ms: float | None = None) -> ReceivedResponse:
         """The next response; `timeout_ms=None` means request.timeout.ms.
 
         Raises RequestTimedOut: the connection stays open, and the response may still come. Raises
@@ -231,7 +231,7 @@ class Connection(Closing):
         except ConnectionLost as error:
             raise self._explained(error) from error.__cause__
 
-    def poll(self) -> Answer | None:
+    def poll(self) -> ReceivedResponse | None:
         """The next response if it has arrived, else None; never waits. Call it until it returns None."""
         try:
             answer = self._link.poll()

@@ -22,7 +22,7 @@ from ottla.model.errors import (
     RemoteProtocolError,
     RequestTimedOut,
 )
-from ottla.wire.client_connection import Answer, ClientConnection, Disconnected, Outgoing
+from ottla.wire.client_connection import ClientConnection, Disconnected, Outgoing, ReceivedResponse
 from ottla.wire.frames import FrameReceiver
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Request
@@ -65,7 +65,9 @@ class Link:
         self.answers = 0  # number of responses returned so far
         self.in_flight_count = 0  # requests whose responses have not been returned
         self.on_failure: Callable[[OttlaError], None] = _nothing
-        self._arrived: deque[Answer] = deque()  # responses that came while a request was being written
+        self._arrived: deque[ReceivedResponse] = (
+            deque()
+        )  # responses that came while a request was being written
         self._transport = transport
         self._receiver = receiver
         self._wire = ClientConnection(client_id=client_id, receiver=receiver)
@@ -111,10 +113,10 @@ class Link:
             raise ConnectionResetError("the broker closed the connection")
         if count is not None:
             self._wire.received(count)
-            while isinstance(event := self._wire.next_event(), Answer):
+            while isinstance(event := self._wire.next_event(), ReceivedResponse):
                 self._arrived.append(event)
 
-    def receive(self, timeout_ms: float | None) -> Answer:
+    def receive(self, timeout_ms: float | None) -> ReceivedResponse:
         """The next response. Every failure but a timeout closes the link."""
         if not self.in_flight_count:
             raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
@@ -123,11 +125,11 @@ class Link:
             pass
         return answer
 
-    def poll(self) -> Answer | None:
+    def poll(self) -> ReceivedResponse | None:
         """The next response if it is complete, else None."""
         return self._next(None)
 
-    def _next(self, deadline: Deadline | None) -> Answer | None:
+    def _next(self, deadline: Deadline | None) -> ReceivedResponse | None:
         """The next response; waits until the deadline if there is one. None if it is not complete yet."""
         if self.why_closed:
             raise self._is_closed()
@@ -155,7 +157,7 @@ class Link:
             raise
         return self._handed_out(event)
 
-    def _handed_out(self, event: Answer | Disconnected) -> Answer:
+    def _handed_out(self, event: ReceivedResponse | Disconnected) -> ReceivedResponse:
         if isinstance(event, Disconnected):
             raise self._failed(self._closed_by_peer())
         self.answers += 1

@@ -23,7 +23,7 @@ from ottla.console import charts, display
 from ottla.console.cluster_reader import ClusterReader
 from ottla.console.rebalances import Rebalance
 from ottla.console.sampler import Sampler
-from ottla.console.security import HEADERS, Gate, Refused, form_fields
+from ottla.console.security import HEADERS, Gate, PageRefused, form_fields
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.version import VERSION
 
@@ -130,7 +130,7 @@ class _Guard:
             gate.check_host(request)
             if not is_static and request.url.path != "/login" and not gate.is_known(request):
                 answer = RedirectResponse("/login", 303)
-        except Refused as error:
+        except PageRefused as error:
             answer = PlainTextResponse(f"{error}\n", error.status)
         await answer(scope, receive, send_with_headers)
 
@@ -160,7 +160,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, PageRefused)
     return PlainTextResponse(f"{error}\n", error.status)
 
 
@@ -180,7 +180,7 @@ def application(console: Console) -> Starlette:
         *zookeeper.ROUTES,
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    handlers: dict[Any, Any] = {OttlaError: _failed, Refused: _refused}
+    handlers: dict[Any, Any] = {OttlaError: _failed, PageRefused: _refused}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(_Guard)

@@ -63,7 +63,7 @@ def moment(time_ms: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownBytes:
     """Bytes as text: `kind` is null, empty, json, text or bytes; `is_cut` if only the beginning is there."""
 
     kind: str
@@ -71,17 +71,17 @@ class Shown:
     is_cut: bool = False
 
 
-def shown(data: bytes | None, limit: int = SHOWN_MAX, indent: int | None = 2) -> Shown:
+def shown(data: bytes | None, limit: int = SHOWN_MAX, indent: int | None = 2) -> ShownBytes:
     """JSON is indented, or on one line; what is not text is written in hexadecimal digits."""
     if data is None:
-        return Shown("null", "null")
+        return ShownBytes("null", "null")
     if not data:
-        return Shown("empty", "(empty)")
+        return ShownBytes("empty", "(empty)")
     is_cut = len(data) > limit
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return Shown("bytes", data[: limit // 3].hex(" "), is_cut=len(data) > limit // 3)
+        return ShownBytes("bytes", data[: limit // 3].hex(" "), is_cut=len(data) > limit // 3)
     kind = "text"
     if not is_cut and text[:1] in "{[":
         try:
@@ -89,7 +89,7 @@ def shown(data: bytes | None, limit: int = SHOWN_MAX, indent: int | None = 2) ->
             kind = "json"
         except (ValueError, RecursionError):
             pass
-    return Shown(kind, text[:limit], is_cut)
+    return ShownBytes(kind, text[:limit], is_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ class ShownRecord:
     partition: int
     offset: int
     time: str
-    key: Shown
-    value: Shown
-    headers: list[tuple[str, Shown]]
+    key: ShownBytes
+    value: ShownBytes
+    headers: list[tuple[str, ShownBytes]]
     bytes: int
 
 

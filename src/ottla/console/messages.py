@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.console.display import ShownRecord, shown_record
-from ottla.console.sampler import Snapshot
+from ottla.console.sampler import ClusterSnapshot
 from ottla.consumer.partition.partition_consumer import PartitionConsumer
 from ottla.model.closing import Closing
 from ottla.model.errors import OttlaError
@@ -34,7 +34,7 @@ def records_from(
         return [shown_record(row) for batch in found for row in batch.to_pylist()]
 
 
-def newest(reading: Mapping[str, object], topic: str, snapshot: Snapshot) -> list[ShownRecord]:
+def newest(reading: Mapping[str, object], topic: str, snapshot: ClusterSnapshot) -> list[ShownRecord]:
     """The last records of all partitions, the newest first. Raises OttlaError."""
     ends = {part.partition: end for part, end in snapshot.end.items() if part.topic == topic and end}
     chosen = dict(sorted(ends.items())[:PARTITIONS_MAX])

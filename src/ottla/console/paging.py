@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[Item]):
+class PageRows(Generic[Item]):
     """The rows of a page. `number` counts from 1."""
 
     rows: Sequence[Item]
@@ -24,8 +24,8 @@ class Part(Generic[Item]):
         return max(1, -(-self.total // ROWS))
 
 
-def part_of(items: Sequence[Item], wanted: str) -> Part[Item]:
+def part_of(items: Sequence[Item], wanted: str) -> PageRows[Item]:
     """The page that is wanted; the nearest one if there is no such page."""
     pages = max(1, -(-len(items) // ROWS))
     number = min(max(1, int(wanted) if wanted.isdecimal() and len(wanted) < 9 else 1), pages)
-    return Part(items[(number - 1) * ROWS : number * ROWS], number, len(items))
+    return PageRows(items[(number - 1) * ROWS : number * ROWS], number, len(items))

@@ -11,7 +11,7 @@ EVENTS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PartitionMove:
     """A partition that changed hands; "" is nobody."""
 
     topic_partition: str
@@ -26,14 +26,14 @@ class Rebalance:
     at: float
     state: str
     reasons: tuple[str, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[PartitionMove, ...]
 
 
 def rebalance(before: GroupDescription, after: GroupDescription, at: float) -> Rebalance | None:
     """What changed; None if nothing did."""
     had, has = _owners(before), _owners(after)
     moves = tuple(
-        Move(str(part), had.get(part, ""), has.get(part, ""))
+        PartitionMove(str(part), had.get(part, ""), has.get(part, ""))
         for part in sorted(had.keys() | has.keys())
         if had.get(part) != has.get(part)
     )

@@ -40,7 +40,7 @@ PART_SERIES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """The cluster at a moment. `error` says why there is none, or which part is missing."""
 
     at: float = 0.0
@@ -97,7 +97,7 @@ class Sampler(Closing):
         self._reader = reader
         self._file = file
         self._every_s = every_s
-        self._snapshot = Snapshot()
+        self._snapshot = ClusterSnapshot()
         self._history = _loaded(file)
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -110,7 +110,7 @@ class Sampler(Closing):
         self._thread.start()
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """The last one."""
         return self._snapshot
 
@@ -135,19 +135,19 @@ class Sampler(Closing):
             then = self._history.series(f"{TOPIC}{topic_partition}").time_of(committed)
         return None if then is None else max(0.0, self._snapshot.at - then)
 
-    def wait(self, after: float, timeout: float) -> Snapshot:
+    def wait(self, after: float, timeout: float) -> ClusterSnapshot:
         """The next snapshot after that time, or the last one after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._snapshot.at > after or self._ended.is_set(), timeout)
         return self._snapshot
 
-    def look(self) -> Snapshot:
+    def look(self) -> ClusterSnapshot:
         """Look once, now."""
         began = time.time()
         try:
             snapshot = self._look(began)
         except OttlaError as error:
-            snapshot = Snapshot(at=began, error=str(error))
+            snapshot = ClusterSnapshot(at=began, error=str(error))
         with self._lock:
             if snapshot.cluster is not None:
                 self._note(snapshot)
@@ -156,7 +156,7 @@ class Sampler(Closing):
             self._changed.notify_all()
         return snapshot
 
-    def _look(self, began: float) -> Snapshot:
+    def _look(self, began: float) -> ClusterSnapshot:
         ask = self._reader.ask
         cluster = ask(Admin.describe_cluster)
         topics, missing = _known(lambda: ask(lambda admin: admin.describe_topics()))
@@ -171,7 +171,7 @@ class Sampler(Closing):
             directories = self._reader.access(log_dirs)
             sizes = {part: count for one in directories for part, count in one.sizes.items()}
         self._looks += 1
-        return Snapshot(
+        return ClusterSnapshot(
             at=time.time(),
             took_s=time.time() - began,
             cluster=cluster,
@@ -184,7 +184,7 @@ class Sampler(Closing):
             error=missing or unknown or failed,
         )
 
-    def _note(self, snapshot: Snapshot) -> None:
+    def _note(self, snapshot: ClusterSnapshot) -> None:
         at = snapshot.at
         ends: dict[str, float] = {}
         for part, offset in snapshot.end.items():

@@ -32,7 +32,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class PageRefused(Exception):
     """A request that is not served; `status` and the text are the answer."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -53,7 +53,7 @@ class Gate:
         """Raises Refused if the request is for another host."""
         name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
         if self.token is None and name not in LOOPBACK | {self.host}:
-            raise Refused(421, f"this console is at {self.host}, not at {name!r:.100}")
+            raise PageRefused(421, f"this console is at {self.host}, not at {name!r:.100}")
 
     def session(self, request: Request) -> str | None:
         """The session in the cookie; None if there is none, or if we did not make it."""
@@ -87,14 +87,14 @@ class Gate:
     async def form(self, request: Request) -> dict[str, str]:
         """The fields of a POST that may change something. Raises Refused."""
         if self.is_read_only:
-            raise Refused(403, "this console is read-only")
+            raise PageRefused(403, "this console is read-only")
         fields = await form_fields(request)
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            raise Refused(403, "this form is from another site")
+            raise PageRefused(403, "this form is from another site")
         session = self.session(request)
         if session is None or not hmac.compare_digest(fields.pop("csrf", ""), self.csrf(session)):
-            raise Refused(403, "this form is too old, or from another site: load its page again")
+            raise PageRefused(403, "this form is too old, or from another site: load its page again")
         return fields
 
     def _proof(self, purpose: str, name: str) -> str:
@@ -107,5 +107,5 @@ async def form_fields(request: Request) -> dict[str, str]:
     async for piece in request.stream():
         body += piece
         if len(body) > FORM_BYTES_MAX:
-            raise Refused(413, f"the form is larger than {FORM_BYTES_MAX} bytes")
+            raise PageRefused(413, f"the form is larger than {FORM_BYTES_MAX} bytes")
     return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=100))

@@ -15,7 +15,7 @@ from ottla.model.closing import Closing
 from ottla.model.errors import ConfigError, Unsupported
 
 if TYPE_CHECKING:
-    from ottla.console.sampler import Snapshot
+    from ottla.console.sampler import ClusterSnapshot
 
 HOST, PORT = "127.0.0.1", 9080
 NEEDS = "the console needs Starlette, uvicorn and Jinja2: pip install 'ottla[console]'"
@@ -74,7 +74,7 @@ class ConsoleServer(Closing):
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it was when the console last looked."""
         return self._sampler.snapshot
 

@@ -16,7 +16,7 @@ from ottla.log.batch_header import header_at
 from ottla.log.end_markers import read_marker
 from ottla.log.file_system import REAL
 from ottla.log.segment_file import SegmentFile
-from ottla.log.undecided import AbortedTransaction, UndecidedTransactions
+from ottla.log.undecided import StoredAbort, UndecidedTransactions
 from ottla.log.verification import SoundBatch
 from ottla.model.errors import CorruptRecord
 
@@ -27,7 +27,7 @@ class AbortCheck:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._undecided = UndecidedTransactions()
-        self._aborted: list[AbortedTransaction] = []
+        self._aborted: list[StoredAbort] = []
 
     def see(self, batch: SoundBatch, file: SegmentFile) -> None:
         """Take in a batch of a file."""

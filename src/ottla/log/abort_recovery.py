@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.log import producer_snapshots
 from ottla.log.segment import Segment
-from ottla.log.undecided import AbortedTransaction, UndecidedTransactions
+from ottla.log.undecided import StoredAbort, UndecidedTransactions
 
 
 class AbortRecovery:
@@ -40,7 +40,7 @@ class AbortRecovery:
             self._undecided = UndecidedTransactions({key: at for key, at in begun.items() if at >= 0})
             self._walked_to = snapshot.offset
 
-    def _aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
+    def _aborted_in(self, segment: Segment) -> list[StoredAbort]:
         found = [
             self._undecided.see(header, marker)
             for header, marker in segment.file.history(0)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 
 VERSION = 0
 _ROW = struct.Struct(">hqqqq")
@@ -39,21 +39,21 @@ class AbortedIndex:
         """How many aborted transactions."""
         return len(self._rows) // _ROW.size
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[StoredAbort]:
         """All of them."""
         return list(self.from_offset(0))
 
-    def from_offset(self, offset: int) -> Iterator[AbortedTransaction]:
+    def from_offset(self, offset: int) -> Iterator[StoredAbort]:
         """Those that end at or after an offset."""
         first = bisect_left(range(self.count), offset, key=self._last_offset) if self._rows else 0
         for _, *fields in _ROW.iter_unpack(bytes(self._rows[first * _ROW.size :])):
-            yield AbortedTransaction(*fields)
+            yield StoredAbort(*fields)
 
     def _last_offset(self, index: int) -> int:
         last_offset: int = _ROW.unpack_from(self._rows, index * _ROW.size)[3]
         return last_offset
 
-    def extend(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def extend(self, aborted: Iterable[StoredAbort]) -> None:
         """Add transactions in memory, by their ends; the file follows with the next `store`."""
         for item in aborted:
             self._rows += _ROW.pack(VERSION, *item)

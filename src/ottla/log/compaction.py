@@ -31,7 +31,7 @@ from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.sealed_copy import SealedCopy
 from ottla.log.segment import Segment
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.errors import StorageError
 
 KEYS_MAX = 1_000_000  # about 150 MB of dictionary: the memory limit of a whole broker
@@ -71,7 +71,7 @@ class CompactionTicket:
     keys_max: int
     producer_expiry_ms: int
     cuts: int  # of the log when it began
-    aborted: list[AbortedTransaction] = field(default_factory=list)
+    aborted: list[StoredAbort] = field(default_factory=list)
     groups: list[SegmentGroup] = field(default_factory=list)
     mapped_to: int = 0
     done: bool = False

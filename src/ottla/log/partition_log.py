@@ -33,7 +33,7 @@ from ottla.log.segment_file import SegmentFile
 from ottla.log.segment_list import SegmentList, swap_in
 from ottla.log.staging import write_sets
 from ottla.log.stamping import Appended, StampedSet, stamp
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, LogOffline, StorageError
@@ -128,7 +128,7 @@ class PartitionLog:
         checked: CheckedSet,
         now_ms: int,
         leader_epoch: int = 0,
-        aborted: AbortedTransaction | None = None,
+        aborted: StoredAbort | None = None,
     ) -> Appended:
         """Give offsets to a checked record set and stage it. Raises KafkaError; nothing is staged then.
 
@@ -279,7 +279,7 @@ class PartitionLog:
         what = f"{self.path.name}: offset {offset} is not within {self.start_offset} to {self.high_watermark}"
         raise KafkaError(Code.OFFSET_OUT_OF_RANGE, what)
 
-    def aborted(self, offset: int, size: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted(self, offset: int, size: int, end_offset: int) -> list[StoredAbort]:
         """Aborted transactions with records in a read of `size` bytes, which ends before `end_offset`."""
         return self._segments.aborted(offset, size, end_offset) if self.has_aborts else []
 

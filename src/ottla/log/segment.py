@@ -27,7 +27,7 @@ from ottla.log.recent_batches import BatchSummary, RecentBatches, Span
 from ottla.log.segment_file import Read, SegmentFile, search
 from ottla.log.time_index import ENTRY as TIME_ENTRY
 from ottla.log.time_index import TimeIndex
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.record_layout import NO_TIMESTAMP
 
 # Writing the index files takes about as long as appending a batch, so it is done once for many entries.
@@ -188,7 +188,7 @@ class Segment:
         self.time_index.store()
         self.aborted.store()
 
-    def note_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
+    def note_aborted(self, aborted: Sequence[StoredAbort]) -> None:
         """Add what markers of the last append have aborted, in the file too."""
         self.aborted.extend(aborted)
         self.aborted.store()

@@ -16,7 +16,7 @@ from ottla.log.file_system import FileSystem
 from ottla.log.flush_ticket import FlushTicket
 from ottla.log.log_config import LogConfig
 from ottla.log.segment import Segment
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 
 FLUSHED_SEGMENTS_MAX = 16  # with one ticket, which takes up to four descriptors a segment
 
@@ -56,7 +56,7 @@ class SegmentList:
         """The segment that an offset belongs to, and all after it."""
         return self.items[self.index_of(offset) :]
 
-    def aborted(self, offset: int, size: int, end_offset: int) -> list[AbortedTransaction]:
+    def aborted(self, offset: int, size: int, end_offset: int) -> list[StoredAbort]:
         """See `PartitionLog.aborted`. A few more are no harm: readers look at producers and offsets."""
         segments = self.from_offset(offset)
         end = segments[0].offset_after(offset, size)

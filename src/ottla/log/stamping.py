@@ -16,7 +16,7 @@ from ottla.log.batch_header import BatchHeader, named
 from ottla.log.log_config import LogConfig, MessageTimestampType
 from ottla.log.recent_batches import BatchSummary
 from ottla.log.refusals import refused
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.log.validation import CheckedSet
 from ottla.model.error_codes import Code
 from ottla.model.record_layout import (
@@ -60,7 +60,7 @@ class StampedSet(NamedTuple):
     now_ms: int
     leader_epoch: int
     is_coarse: bool = False
-    aborted: AbortedTransaction | None = None
+    aborted: StoredAbort | None = None
 
 
 def stamp(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ottla.kernels import layout
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.record_layout import CONTROL, TRANSACTIONAL
 from ottla.records.entries import Table
 
@@ -28,7 +28,7 @@ Bools = npt.NDArray[np.bool_]
 class CleanedTransactions:
     """The transactions of one run over a log, from its first segment on."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+    def __init__(self, aborted: Iterable[StoredAbort] = ()) -> None:
         self._aborted = sorted(aborted, key=lambda item: item.last_offset)
         self._spans: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (first, last) by producer
         for item in self._aborted:
@@ -67,7 +67,7 @@ class CleanedTransactions:
                 spent[row] = True
         return spent
 
-    def indexed(self, start: int, end: int) -> list[AbortedTransaction]:
+    def indexed(self, start: int, end: int) -> list[StoredAbort]:
         """What the index of a segment from `start` to `end` keeps, after its pieces were looked at."""
         return [
             item

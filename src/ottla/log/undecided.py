@@ -17,7 +17,7 @@ from ottla.log.end_markers import EndMarker
 from ottla.model.record_layout import TRANSACTIONAL
 
 
-class AbortedTransaction(NamedTuple):
+class StoredAbort(NamedTuple):
     """An aborted transaction: its first record, its marker, and up to where the log was stable then."""
 
     producer_id: int
@@ -48,15 +48,15 @@ class UndecidedTransactions:
         """The producer's transaction, if it has one, is decided."""
         self._first_offsets.pop(producer_id, None)
 
-    def aborted_by(self, marker: EndMarker, offset: int) -> AbortedTransaction | None:
+    def aborted_by(self, marker: EndMarker, offset: int) -> StoredAbort | None:
         """What a marker at an offset aborts; None if it commits, or ends a transaction without records."""
         first = self._first_offsets.get(marker.producer_id, -1)
         if marker.is_commit or first < 0:
             return None
         others = (begun for owner, begun in self._first_offsets.items() if owner != marker.producer_id)
-        return AbortedTransaction(marker.producer_id, first, offset, next(others, offset + 1))
+        return StoredAbort(marker.producer_id, first, offset, next(others, offset + 1))
 
-    def see(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+    def see(self, header: BatchHeader, marker: EndMarker | None) -> StoredAbort | None:
         """Take in the next stored batch; a control batch comes with its marker. Returns what it aborts."""
         if marker is not None:
             aborted = self.aborted_by(marker, header.base_offset)

@@ -25,7 +25,7 @@ RUNS_IN_NOTE = 10_000
 """A run takes up to 60 bytes, so that a note fits into one record on any broker."""
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """`records` records from these offsets on. With 0 records it says where both logs continue."""
 
     source: int
@@ -33,7 +33,7 @@ class Run(NamedTuple):
     records: int
 
 
-def runs_of(source: Offsets, target: Offsets) -> list[Run]:
+def runs_of(source: Offsets, target: Offsets) -> list[OffsetRun]:
     """Return the runs of records whose offsets on both sides are given in ascending order."""
     if not len(source):
         return []
@@ -41,14 +41,14 @@ def runs_of(source: Offsets, target: Offsets) -> list[Run]:
     starts = np.concatenate(([0], breaks))
     counts = np.diff(np.concatenate((starts, [len(source)])))
     return [
-        Run(*numbers)
+        OffsetRun(*numbers)
         for numbers in zip(source[starts].tolist(), target[starts].tolist(), counts.tolist(), strict=True)
     ]
 
 
-def joined(runs: Iterable[Run]) -> list[Run]:
+def joined(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Return the runs with adjacent ones merged."""
-    merged: list[Run] = []
+    merged: list[OffsetRun] = []
     for run in runs:
         last = merged[-1] if merged else None
         if last is not None and run[:2] == (last.source + last.records, last.target + last.records):
@@ -58,29 +58,29 @@ def joined(runs: Iterable[Run]) -> list[Run]:
     return merged
 
 
-def notes(runs: Sequence[Run], next_source: int) -> Iterator[bytes]:
+def notes(runs: Sequence[OffsetRun], next_source: int) -> Iterator[bytes]:
     """Yield the runs as values of records; the last run says where the source continues."""
     end = runs[-1].target + runs[-1].records
-    rest = iter((*runs, Run(next_source, end, 0)))
+    rest = iter((*runs, OffsetRun(next_source, end, 0)))
     while part := list(islice(rest, RUNS_IN_NOTE)):
         yield json.dumps(part, separators=(",", ":")).encode()
 
 
-def runs_in(note: bytes) -> list[Run]:
+def runs_in(note: bytes) -> list[OffsetRun]:
     """Return the runs of a note. Raises RemoteProtocolError if it cannot be read."""
     try:
-        return [Run(*map(int, numbers)) for numbers in json.loads(note)]
+        return [OffsetRun(*map(int, numbers)) for numbers in json.loads(note)]
     except (ValueError, TypeError) as error:
         raise RemoteProtocolError(f"{note[:100]!r} is not a note of offsets: {error}") from None
 
 
-def in_force(noted: Iterable[Run]) -> list[Run]:
+def in_force(noted: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Return the runs that count, ascending; `noted` has them in the order in which they were noted.
 
     A mirror reads in order. A run that begins before the end of earlier ones comes from a restarted mirror,
     which has sent everything from there on again.
     """
-    kept: list[Run] = []
+    kept: list[OffsetRun] = []
     for run in noted:
         while kept and kept[-1].source >= run.source:
             kept.pop()
@@ -90,7 +90,7 @@ def in_force(noted: Iterable[Run]) -> list[Run]:
     return kept
 
 
-def translated(runs: Sequence[Run], offset: int) -> int | None:
+def translated(runs: Sequence[OffsetRun], offset: int) -> int | None:
     """Return the offset in the target for an offset of the source; None if it is not mirrored yet.
 
     `runs` comes from `in_force`. An offset without a record (compaction) becomes that of the next record.

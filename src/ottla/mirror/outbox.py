@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.fetching.chunk_queue import FetchedDataChunk
-from ottla.mirror.offset_runs import Offsets, Run, joined, runs_of
+from ottla.mirror.offset_runs import OffsetRun, Offsets, joined, runs_of
 from ottla.mirror.records import Handler, columns_by_topic
 from ottla.model.errors import ConfigError, MirrorFailed, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
@@ -93,7 +93,7 @@ class Outbox:
         self._unsettled: deque[_Sent] = deque()
         self._known_targets: set[TopicAndPartition] = set()
         self._positions: dict[TopicAndPartition, int] = {}
-        self._runs: dict[TopicAndPartition, list[Run]] = {}
+        self._runs: dict[TopicAndPartition, list[OffsetRun]] = {}
 
     # --- sending
 
@@ -186,7 +186,7 @@ class Outbox:
         """The offset after the last record that was sent, of each partition since its last `forget`."""
         return dict(self._positions)
 
-    def take_runs(self) -> dict[TopicAndPartition, list[Run]]:
+    def take_runs(self) -> dict[TopicAndPartition, list[OffsetRun]]:
         """Return the runs of offsets since the last call."""
         runs, self._runs = self._runs, {}
         return runs

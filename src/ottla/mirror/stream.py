@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from ottla.client.clock import MONOTONIC
 from ottla.consumer.reading.reader_state import Stopped
 from ottla.mirror.exactly_once import TargetTransactions
-from ottla.mirror.offset_runs import Run
+from ottla.mirror.offset_runs import OffsetRun
 from ottla.mirror.outbox import MirrorCounts, Outbox
 from ottla.mirror.sources import MirrorSource, Positions, SourceEvents
 from ottla.model.errors import CorruptRecord
@@ -29,7 +29,7 @@ from ottla.model.topic_partition import TopicAndPartition
 
 log = logging.getLogger(__name__)
 
-Note = Callable[[Mapping[TopicAndPartition, list[Run]], Mapping[TopicAndPartition, int]], None]
+Note = Callable[[Mapping[TopicAndPartition, list[OffsetRun]], Mapping[TopicAndPartition, int]], None]
 """Stores which source offsets became which target offsets, before positions are committed."""
 
 

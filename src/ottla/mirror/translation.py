@@ -15,7 +15,7 @@ from typing import Any
 from ottla.admin import Admin, GroupKind, NewTopic
 from ottla.consumer.partition import replay
 from ottla.mirror.mirror_settings import Properties, admin_properties
-from ottla.mirror.offset_runs import Run, in_force, notes, runs_in, translated
+from ottla.mirror.offset_runs import OffsetRun, in_force, notes, runs_in, translated
 from ottla.mirror.topic_follower import ignoring
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, NotTranslatable
@@ -25,7 +25,7 @@ from ottla.producer import Producer
 log = logging.getLogger(__name__)
 
 RUNS_TOPIC = "ottla-mirror-offsets"
-Runs = Mapping[TopicAndPartition, list[Run]]
+Runs = Mapping[TopicAndPartition, list[OffsetRun]]
 
 
 class RunNotes:
@@ -86,7 +86,7 @@ def translate_group(
         return moved
 
 
-def _moved(group: str, source: TopicAndPartition, offset: int, runs: list[Run]) -> int:
+def _moved(group: str, source: TopicAndPartition, offset: int, runs: list[OffsetRun]) -> int:
     target = translated(runs, offset)
     if target is None:
         end = runs[-1].source + runs[-1].records
@@ -96,9 +96,9 @@ def _moved(group: str, source: TopicAndPartition, offset: int, runs: list[Run]) 
     return target
 
 
-def read_runs(target: Properties, mirror_group: str) -> dict[TopicAndPartition, list[Run]]:
+def read_runs(target: Properties, mirror_group: str) -> dict[TopicAndPartition, list[OffsetRun]]:
     """Return the runs that count, of each partition that the mirror has noted."""
-    noted: dict[TopicAndPartition, list[Run]] = {}
+    noted: dict[TopicAndPartition, list[OffsetRun]] = {}
     properties: dict[str, Any] = {**admin_properties(target), "isolation_level": "read_committed"}
     for message in replay(RUNS_TOPIC, **properties).messages():
         source = _source(message.raw_key or b"", mirror_group)

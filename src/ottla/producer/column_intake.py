@@ -15,7 +15,7 @@ from ottla.producer.inboxes import TopicInbox, wall_ms
 from ottla.producer.partition_queue import FULL
 from ottla.producer.partitioners import PartitionerChoice, no_such_partition
 from ottla.producer.parts import PARTITION, ColumnSource, Sizes, taken
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.topic_directory import KnownTopic
 from ottla.producer.whole_parts import whole_parts
 from ottla.records.whole_batches import is_whole
@@ -43,7 +43,7 @@ Steps = Generator[Need, KnownTopic | None, BatchDelivery]
 class ColumnIntake:
     """Any thread may call it; each call waits while buffer.memory is full."""
 
-    def __init__(self, state: ProducerState, dispatcher: Dispatcher, choice: PartitionerChoice) -> None:
+    def __init__(self, state: ProducerParts, dispatcher: Dispatcher, choice: PartitionerChoice) -> None:
         self._choice = choice
         self._part_bytes = state.config.part_bytes
         self._memory = state.memory

@@ -67,11 +67,6 @@ class Delivery:
         delivery._row = row
         return delivery
 
-    @property
-    def submission(self) -> Submission:
-        """What the record was handed in with."""
-        return self._submission
-
     def done(self) -> bool:
         """Whether the record is stored or has failed."""
         return self._submission.find(self._row) is not None
@@ -115,11 +110,6 @@ class BatchDelivery:
 
     def __len__(self) -> int:
         return self._submission.count
-
-    @property
-    def submission(self) -> Submission:
-        """What the rows are."""
-        return self._submission
 
     def done(self) -> bool:
         """Whether every row is stored or has failed."""

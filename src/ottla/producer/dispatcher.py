@@ -19,7 +19,7 @@ from ottla.model.errors import KafkaError, OttlaError
 from ottla.producer.accumulator import Accumulator, TopicPartition
 from ottla.producer.batches import BatchOutcome, ProducerBatch
 from ottla.producer.intake import Groups
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import Identity
 from ottla.producer.settled_rows import NO_TIME, UNKNOWN_OFFSET
 from ottla.producer.transaction_state import PartitionGate
@@ -38,7 +38,7 @@ class Sender(Protocol):
         """End soon, whatever is in flight."""
 
 
-class StoredBatch(NamedTuple):
+class AcceptedBatch(NamedTuple):
     """The batch is in the log, from this try or an earlier one."""
 
     base_offset: int = UNKNOWN_OFFSET
@@ -49,7 +49,7 @@ class BatchAnswer(NamedTuple):
     """The answer about one batch. Any error but KafkaError means that the response left the batch out."""
 
     batch: ProducerBatch
-    result: StoredBatch | OttlaError
+    result: AcceptedBatch | OttlaError
 
 
 class Questions(NamedTuple):
@@ -71,7 +71,7 @@ class Questions(NamedTuple):
 class Dispatcher:
     """Thread-safe. `new_sender` makes the thread of a broker, which the dispatcher starts and wakes."""
 
-    def __init__(self, state: ProducerState, new_sender: Callable[[int, Dispatcher], Sender]) -> None:
+    def __init__(self, state: ProducerParts, new_sender: Callable[[int, Dispatcher], Sender]) -> None:
         self.is_stopped = False
         self._new_sender = new_sender
         self._memory = state.memory
@@ -188,7 +188,7 @@ class Dispatcher:
 
     def _judged(self, answer: BatchAnswer, now_ms: float) -> tuple[Action, list[BatchOutcome]]:
         batch, result = answer
-        if isinstance(result, StoredBatch):
+        if isinstance(result, AcceptedBatch):
             return Action.STORED, self._core.stored(batch, result.base_offset, result.append_time_ms)
         if isinstance(result, KafkaError):
             return self._core.refused(batch, result, now_ms)

@@ -13,7 +13,7 @@ from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.inboxes import TopicInbox
 from ottla.producer.partitioners import PartitionerChoice, TopicPartitioner
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
 from ottla.producer.transactions import Transactions
@@ -28,7 +28,7 @@ class ProducerEngine:
 
     def __init__(self, config: ProducerConfig, choice: PartitionerChoice) -> None:
         self._metadata = metadata = ClusterMetadata(config.client, MONOTONIC)
-        state = ProducerState.new(config, MONOTONIC, metadata.errors)
+        state = ProducerParts.new(config, MONOTONIC, metadata.errors)
         self.config = config
         self.intake = state.intake
         self.state = state

@@ -23,7 +23,7 @@ from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.intake import Groups
 from ottla.producer.partitioners import TopicPartitioner, by_partition, no_such_partition
 from ottla.producer.parts import PARTITION, ColumnSource, Part, Sizes, batch_size, runs
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.rows import Bytes, Header, HeaderPairs, Notes, as_bytes
 from ottla.producer.settled_rows import RowNumbers, SettledRows
 from ottla.producer.topic_directory import KnownTopic
@@ -57,7 +57,7 @@ class TopicInbox:
     """The records of one topic. Thread-safe."""
 
     def __init__(
-        self, topic: str, state: ProducerState, dispatcher: Dispatcher, partitioner: TopicPartitioner
+        self, topic: str, state: ProducerParts, dispatcher: Dispatcher, partitioner: TopicPartitioner
     ) -> None:
         self.topic = topic
         self.due_ms = NEVER  # when the rows have waited long enough

@@ -10,7 +10,7 @@ from ottla.model.errors import ProducerClosed
 from ottla.producer.deliveries import BufferFull
 
 
-class MemoryBudget:
+class BufferMemory:
     """`buffer.memory`. Thread-safe."""
 
     def __init__(self, limit: int, max_block_ms: float, clock: Clock, errors: NetworkErrors) -> None:

@@ -6,7 +6,7 @@ from ottla.model.cluster_view import BrokerNode, LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.producer.batches import ProducerBatch
-from ottla.producer.dispatcher import BatchAnswer, StoredBatch
+from ottla.producer.dispatcher import AcceptedBatch, BatchAnswer
 from ottla.wire.api.produce import ProducePartitionResponse, ProduceResponse
 
 
@@ -27,11 +27,11 @@ def batch_answers(
 
 def _result(
     broker_id: int, batch: ProducerBatch, response: ProducePartitionResponse | None
-) -> StoredBatch | KafkaError | RemoteProtocolError:
+) -> AcceptedBatch | KafkaError | RemoteProtocolError:
     if response is None:
         return RemoteProtocolError(f"broker {broker_id} says nothing of {batch}")
     if response.error_code in {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}:
-        return StoredBatch(response.base_offset, response.log_append_time_ms)
+        return AcceptedBatch(response.base_offset, response.log_append_time_ms)
     context = f"{batch}, broker {broker_id}"
     if response.error_message:
         context = f"{context} ({response.error_message})"

@@ -34,7 +34,7 @@ from ottla.producer.sequences import Identity
 INTERRUPTED_CLOSE_S = 1.0
 
 
-class GroupMember(Protocol):
+class ReadingMember(Protocol):
     """A consumer that reads as a member of a group."""
 
     @property
@@ -234,7 +234,7 @@ class Producer:
         check_not_in_callback("abort")
         self._engine.transactions.abort()
 
-    def send_offsets(self, offsets: Committable, group: GroupMember | GroupMetadata) -> None:
+    def send_offsets(self, offsets: Committable, group: ReadingMember | GroupMetadata) -> None:
         """Store positions of a group as a part of the transaction: they count when it is committed.
 
         `offsets` is a message or a chunk, which counts as done, or a mapping from partitions to next offsets.

@@ -10,20 +10,20 @@ from typing import Self
 from ottla.client.clock import Clock, Condition, Flag
 from ottla.client.network_errors import NetworkErrors
 from ottla.producer.intake import Intake
-from ottla.producer.memory import MemoryBudget
+from ottla.producer.memory import BufferMemory
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.settlement import Settlement
 from ottla.producer.topic_directory import TopicDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerParts:
     """`scout_wanted` and `upkeep_wanted` wake the threads of these names."""
 
     config: ProducerConfig
     clock: Clock
     chance: random.Random
-    memory: MemoryBudget
+    memory: BufferMemory
     intake: Intake
     topics: TopicDirectory
     settlement: Settlement
@@ -40,14 +40,14 @@ class ProducerState:
         *,
         scout_wanted: Flag | None = None,
         upkeep_wanted: Flag | None = None,
-        memory: MemoryBudget | None = None,
+        memory: BufferMemory | None = None,
         changed: Condition | None = None,
     ) -> Self:
         """Nothing has been handed in, and nothing is known. `changed` is told when topics are known.
 
         By default threads wait for the flags.
         """
-        memory = memory or MemoryBudget(config.buffer_memory, config.max_block_ms, clock, errors)
+        memory = memory or BufferMemory(config.buffer_memory, config.max_block_ms, clock, errors)
         scout_wanted = scout_wanted or threading.Event()
         return cls(
             config,

@@ -15,7 +15,7 @@ from ottla.client.pool import ConnectionPool
 from ottla.client.retry import Backoff
 from ottla.model.errors import LocalProtocolError, OttlaError
 from ottla.producer.dispatcher import Dispatcher, Questions
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.scouting import Scouting, identity_request
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 
@@ -30,7 +30,7 @@ class Scout:
 
     def __init__(
         self,
-        state: ProducerState,
+        state: ProducerParts,
         dispatcher: Dispatcher,
         metadata: ClusterMetadata,
         register: Callable[[], None],

@@ -11,7 +11,7 @@ from ottla.model.cluster_view import ClusterView
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, LocalProtocolError, OttlaError
 from ottla.producer.dispatcher import Dispatcher
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import Identity
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -23,7 +23,7 @@ PRODUCER_ID = "the producer id"
 class Scouting:
     """Takes answers, and tells the dispatcher."""
 
-    def __init__(self, state: ProducerState, dispatcher: Dispatcher) -> None:
+    def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._topics = state.topics
         self._errors = state.errors

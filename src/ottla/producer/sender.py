@@ -28,10 +28,10 @@ from ottla.model.errors import (
     RequestTimedOut,
 )
 from ottla.producer.batches import ProducerBatch
-from ottla.producer.dispatcher import BatchAnswer, Dispatcher, StoredBatch
+from ottla.producer.dispatcher import AcceptedBatch, BatchAnswer, Dispatcher
 from ottla.producer.produce_answers import batch_answers, leader_hints
 from ottla.producer.produce_requests import REGISTERED_VERSION_MAX, VERSION_MAX, produce_request
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.wire.api.produce import ProduceRequest, ProduceResponse
 
 LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class BrokerSender:
     """The thread of one broker."""
 
     def __init__(
-        self, broker_id: int, state: ProducerState, dispatcher: Dispatcher, metadata: ClusterMetadata
+        self, broker_id: int, state: ProducerParts, dispatcher: Dispatcher, metadata: ClusterMetadata
     ) -> None:
         client, clock = state.config.client, state.clock
         self.broker_id = broker_id
@@ -209,7 +209,7 @@ class BrokerSender:
             if sent.expects_response:
                 self._in_flight.append(_InFlight(carried, deadline_ms))
             else:
-                answers = [BatchAnswer(batch, StoredBatch()) for batch in carried]
+                answers = [BatchAnswer(batch, AcceptedBatch()) for batch in carried]
                 self._dispatcher.answered(self.broker_id, answers, self._clock.now_ms())
 
     # ---- receiving

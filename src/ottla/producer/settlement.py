@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from ottla.model.errors import OttlaError, TransactionAborted
 from ottla.producer.batches import BatchOutcome
 from ottla.producer.deliveries import Submission
-from ottla.producer.memory import MemoryBudget
+from ottla.producer.memory import BufferMemory
 from ottla.producer.settled_rows import Recipient, SettledRows
 
 LOG = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ FAILURES_KEPT = 1_000
 class Settlement:
     """Thread-safe. Runs the application's callbacks, so no lock may be held by the caller."""
 
-    def __init__(self, memory: MemoryBudget) -> None:
+    def __init__(self, memory: BufferMemory) -> None:
         self._memory = memory
         self._lock = threading.Lock()
         # Called with the error of records that fail, before their deliveries know it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.inboxes import NEVER, TopicInbox
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 
 EXPIRY_STEPS = 20  # records expire up to a twentieth of delivery.timeout.ms late, and at most 100 ms
 EXPIRY_STEP_MAX_MS = 100.0
@@ -13,7 +13,7 @@ EXPIRY_STEP_MAX_MS = 100.0
 class TimedWork:
     """Says when something is due, and does it. Waits for nothing."""
 
-    def __init__(self, state: ProducerState, dispatcher: Dispatcher) -> None:
+    def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         config = state.config
         self._clock = state.clock
         self._dispatcher = dispatcher

@@ -28,7 +28,7 @@ from ottla.model.errors import ConfigError, OttlaError, ProducerFenced, Transact
 TopicPartition: TypeAlias = tuple[str, int]
 
 
-class TransactionState(StrEnum):
+class ProducerTransactionState(StrEnum):
     """Where a transactional producer is."""
 
     UNINITIALIZED = "not initialized"
@@ -40,7 +40,7 @@ class TransactionState(StrEnum):
     FENCED = "fenced"
 
 
-class TransactionEvent(StrEnum):
+class ProducerTransactionEvent(StrEnum):
     """What changes the state."""
 
     INITIALIZED = "the coordinator gave an id and an epoch"
@@ -53,9 +53,11 @@ class TransactionEvent(StrEnum):
     FENCE = "the coordinator refuses the producer"
 
 
-_S, _E = TransactionState, TransactionEvent
+_S, _E = ProducerTransactionState, ProducerTransactionEvent
 
-TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]] = MappingProxyType(
+TRANSITIONS: Mapping[
+    ProducerTransactionState, Mapping[ProducerTransactionEvent, ProducerTransactionState]
+] = MappingProxyType(
     {
         _S.UNINITIALIZED: {_E.INITIALIZED: _S.READY, _E.FENCE: _S.FENCED},
         _S.READY: {_E.BEGIN: _S.OPEN, _E.FENCE: _S.FENCED},
@@ -91,23 +93,23 @@ class TransactionMachine:
     """The state, and why it is FAILED or FENCED."""
 
     def __init__(self) -> None:
-        self.state = TransactionState.UNINITIALIZED
+        self.state = ProducerTransactionState.UNINITIALIZED
         self._cause: OttlaError | None = None
 
-    def advance(self, event: TransactionEvent, cause: OttlaError | None = None) -> None:
+    def advance(self, event: ProducerTransactionEvent, cause: OttlaError | None = None) -> None:
         """Take a step. Raises `refusal` if the table has none; then nothing has changed."""
         after = TRANSITIONS[self.state].get(event)
         if after is None:
             raise self.refusal(event.value)
         self.state = after
-        if event in {TransactionEvent.FAIL, TransactionEvent.FENCE}:
+        if event in {ProducerTransactionEvent.FAIL, ProducerTransactionEvent.FENCE}:
             self._cause = cause
 
     def refusal(self, call: str) -> OttlaError:
         """The error for a call that the state does not allow."""
-        if self.state is TransactionState.FENCED:
+        if self.state is ProducerTransactionState.FENCED:
             return self._with_cause(ProducerFenced(f"{self._cause}"))
-        if self.state is TransactionState.FAILED:
+        if self.state is ProducerTransactionState.FAILED:
             return self._with_cause(
                 TransactionAborted(f"the transaction can only be aborted, because of: {self._cause}")
             )

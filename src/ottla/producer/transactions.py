@@ -16,10 +16,14 @@ from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import ConfigError, OttlaError, ProducerFenced, RequestTimedOut, TransactionAborted
 from ottla.producer.dispatcher import Dispatcher
 from ottla.producer.prepared_transaction import PreparedTransaction
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import Identity
 from ottla.producer.transaction_link import Offsets, TransactionLink
-from ottla.producer.transaction_state import TransactionEvent, TransactionMachine, TransactionState
+from ottla.producer.transaction_state import (
+    ProducerTransactionEvent,
+    ProducerTransactionState,
+    TransactionMachine,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +33,7 @@ class Transactions:
 
     def __init__(
         self,
-        state: ProducerState,
+        state: ProducerParts,
         dispatcher: Dispatcher,
         metadata: ClusterMetadata,
         wait_settled: Callable[[], None],
@@ -51,9 +55,9 @@ class Transactions:
     def is_open(self) -> bool:
         """Whether a transaction has begun and has not ended."""
         return self._machine.state not in {
-            TransactionState.UNINITIALIZED,
-            TransactionState.READY,
-            TransactionState.FENCED,
+            ProducerTransactionState.UNINITIALIZED,
+            ProducerTransactionState.READY,
+            ProducerTransactionState.FENCED,
         }
 
     # ---- the calls of users
@@ -61,11 +65,11 @@ class Transactions:
     def init(self, resumed: Identity | None = None) -> Identity:
         """See `Producer.init_transactions`."""
         with self._calls:
-            if self._machine.state is TransactionState.FENCED:
+            if self._machine.state is ProducerTransactionState.FENCED:
                 raise self._machine.refusal("init_transactions()")
-            if self._machine.state is TransactionState.UNINITIALIZED:
+            if self._machine.state is ProducerTransactionState.UNINITIALIZED:
                 self._adopt(self._link.init(resumed, self._link.deadline()))
-                self._advance(TransactionEvent.INITIALIZED)
+                self._advance(ProducerTransactionEvent.INITIALIZED)
                 LOG.info(
                     "%s: producer id %d, epoch %d",
                     self._config.transactional_id,
@@ -77,9 +81,9 @@ class Transactions:
     def begin(self) -> None:
         """See `Producer.begin`."""
         with self._calls:
-            if self._machine.state is TransactionState.UNINITIALIZED:
+            if self._machine.state is ProducerTransactionState.UNINITIALIZED:
                 self.init()
-            self._advance(TransactionEvent.BEGIN)
+            self._advance(ProducerTransactionEvent.BEGIN)
             # Another thread may have handed these in while the last transaction ended.
             self._dispatcher.abandon(TransactionAborted("the transaction ended before the record was sent"))
             self._dispatcher.open_transaction(registers=not self._link.is_implicit)
@@ -89,7 +93,7 @@ class Transactions:
         """See `Producer.commit`."""
         with self._calls:
             is_started = self._close_settled("commit()")
-            self._advance(TransactionEvent.COMMIT)
+            self._advance(ProducerTransactionEvent.COMMIT)
             if is_started:
                 self._tell(lambda: self._end(self._link.deadline(limit_ms), is_commit=True))
             self._ended()
@@ -98,7 +102,7 @@ class Transactions:
         """See `Producer.hand_over`."""
         with self._calls:
             is_started = self._close_settled("hand_over()")
-            self._advance(TransactionEvent.HAND_OVER)
+            self._advance(ProducerTransactionEvent.HAND_OVER)
             self._intake.shut(self._machine.refusal("send()"))
             if not is_started:
                 return None
@@ -108,7 +112,7 @@ class Transactions:
     def abort(self, limit_ms: float | None = None) -> None:
         """See `Producer.abort`."""
         with self._calls:
-            self._advance(TransactionEvent.ABORT)
+            self._advance(ProducerTransactionEvent.ABORT)
             self._intake.shut(ConfigError("send(): abort() has begun; call it again"))
             is_started = self._close()
             self._dispatcher.abandon(TransactionAborted("the transaction was aborted"))
@@ -123,7 +127,7 @@ class Transactions:
     def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """See `Producer.send_offsets`."""
         with self._calls:
-            if self._machine.state is not TransactionState.OPEN:
+            if self._machine.state is not ProducerTransactionState.OPEN:
                 raise self._machine.refusal("send_offsets()")
             self._dispatcher.start_transaction()
             self._tell(
@@ -136,7 +140,7 @@ class Transactions:
         Failures that nobody has looked at are forgotten: what is not committed does not count anyway.
         """
         try:
-            if self._machine.state is TransactionState.COMMITTING:
+            if self._machine.state is ProducerTransactionState.COMMITTING:
                 self.commit(limit_ms)
             elif self.is_open:
                 self.abort(limit_ms)
@@ -161,7 +165,7 @@ class Transactions:
 
     def _close_settled(self, call: str) -> bool:
         """Wait until all is stored or has failed, then `_close`."""
-        if self._machine.state is TransactionState.OPEN:
+        if self._machine.state is ProducerTransactionState.OPEN:
             self._intake.shut(ConfigError(f"send(): {call} has begun; call it again, or abort()"))
             self._wait_settled()
         return self._close()
@@ -191,7 +195,7 @@ class Transactions:
         self._dispatcher.renumber(identity)
 
     def _ended(self) -> None:
-        self._advance(TransactionEvent.ENDED)
+        self._advance(ProducerTransactionEvent.ENDED)
         self._intake.shut(self._machine.refusal("send()"))
 
     def _tell(self, call: Callable[[], None]) -> None:
@@ -205,7 +209,7 @@ class Transactions:
             self.failed(error)
             raise
         except OttlaError as error:
-            if self._machine.state is not TransactionState.OPEN:
+            if self._machine.state is not ProducerTransactionState.OPEN:
                 raise
             self.failed(error)  # positions of a group that may be stored or not
             raise self._machine.refusal("send_offsets()") from error
@@ -229,16 +233,19 @@ class Transactions:
     def failed(self, error: OttlaError) -> None:
         """A record or a step failed: the transaction cannot be committed, and the rest of it fails too."""
         with self._lock:
-            if self._machine.state not in {TransactionState.OPEN, TransactionState.COMMITTING}:
+            if self._machine.state not in {
+                ProducerTransactionState.OPEN,
+                ProducerTransactionState.COMMITTING,
+            }:
                 return
-            self._machine.advance(TransactionEvent.FAIL, error)
+            self._machine.advance(ProducerTransactionEvent.FAIL, error)
         self._give_up()
 
     def _fence(self, error: OttlaError) -> None:
         with self._lock:
-            if self._machine.state is TransactionState.FENCED:
+            if self._machine.state is ProducerTransactionState.FENCED:
                 return
-            self._machine.advance(TransactionEvent.FENCE, error)
+            self._machine.advance(ProducerTransactionEvent.FENCE, error)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -246,6 +253,6 @@ class Transactions:
         self._intake.shut(why)
         self._dispatcher.abandon(why)
 
-    def _advance(self, event: TransactionEvent) -> None:
+    def _advance(self, event: ProducerTransactionEvent) -> None:
         with self._lock:
             self._machine.advance(event)

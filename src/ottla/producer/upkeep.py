@@ -7,7 +7,7 @@ import threading
 
 from ottla.model.errors import OttlaError
 from ottla.producer.dispatcher import Dispatcher
-from ottla.producer.producer_state import ProducerState
+from ottla.producer.producer_state import ProducerParts
 from ottla.producer.timed_work import TimedWork
 
 LOG = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 class Upkeep:
     """Looks at the time when something is due, and whenever `upkeep_wanted` is set."""
 
-    def __init__(self, state: ProducerState, dispatcher: Dispatcher) -> None:
+    def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._work = TimedWork(state, dispatcher)
         assert isinstance(state.upkeep_wanted, threading.Event)

@@ -74,7 +74,9 @@ def conditions(where: Tree | None, fields: Mapping[str, str], evaluate: Evaluate
 
     `evaluate` gives the value of a constant expression, None if it has none.
     """
-    reader = _Reader(frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR"), evaluate)
+    reader = _ConditionReader(
+        frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR"), evaluate
+    )
     found = Conditions()
     for part in _conjuncts(where):
         found = reader.with_part(found, part)
@@ -92,7 +94,7 @@ def _conjuncts(where: Tree | None) -> Iterator[Tree]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ConditionReader:
     """Reads conditions. `fields` are the text fields of JSON values, in lower case."""
 
     fields: frozenset[str]

@@ -7,7 +7,15 @@ a column of reasons, which is null where a value could be decoded. Knows no brok
 
 from __future__ import annotations
 
-from ottla.schemas.decoded import Decoded, Decoder, Undecodable
+from ottla.schemas.decoded import DecodedValues, Decoder, Undecodable
 from ottla.schemas.registry import SchemaFiles, SchemaRegistry, Schemas, schemas_at
 
-__all__ = ["Decoded", "Decoder", "SchemaFiles", "SchemaRegistry", "Schemas", "Undecodable", "schemas_at"]
+__all__ = [
+    "DecodedValues",
+    "Decoder",
+    "SchemaFiles",
+    "SchemaRegistry",
+    "Schemas",
+    "Undecodable",
+    "schemas_at",
+]

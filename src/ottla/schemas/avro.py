@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.model.errors import ConfigError
-from ottla.schemas.decoded import Decoded, Undecodable, decoded_one_by_one
+from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one
 from ottla.schemas.framing import framed
 from ottla.schemas.registry import Schemas, SchemaText
 
@@ -56,7 +56,7 @@ class AvroDecoder:
         """The reader schema's type."""
         return self._type
 
-    def decode(self, column: pa.Array) -> Decoded:
+    def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
         return decoded_one_by_one(column, self._type, self._one)
 

@@ -16,7 +16,7 @@ class Undecodable(OttlaError):
     """A value that is not what its schema says. The text says where, and what is there."""
 
 
-class Decoded(NamedTuple):
+class DecodedValues(NamedTuple):
     """Values, null where they could not be decoded; and the reasons, null where they could."""
 
     values: pa.Array
@@ -30,11 +30,11 @@ class Decoder(Protocol):
     def type(self) -> pa.DataType:
         """The type of the values."""
 
-    def decode(self, column: pa.Array) -> Decoded:
+    def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes. A null stays null, and is no error."""
 
 
-def decoded_one_by_one(column: pa.Array, kind: pa.DataType, decode: Callable[[bytes], Any]) -> Decoded:
+def decoded_one_by_one(column: pa.Array, kind: pa.DataType, decode: Callable[[bytes], Any]) -> DecodedValues:
     """Decode each value by a function, whose errors become the reasons."""
     rows: list[Any] = []
     reasons: list[str | None] = []
@@ -47,7 +47,7 @@ def decoded_one_by_one(column: pa.Array, kind: pa.DataType, decode: Callable[[by
                 reason = f"{error or type(error).__name__}; the value is {shown(value)}"
         rows.append(row)
         reasons.append(reason)
-    return Decoded(_array(rows, reasons, kind), pa.array(reasons, pa.string()))
+    return DecodedValues(_array(rows, reasons, kind), pa.array(reasons, pa.string()))
 
 
 def _array(rows: list[Any], reasons: list[str | None], kind: pa.DataType) -> pa.Array:

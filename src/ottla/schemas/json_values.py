@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.model.errors import ConfigError
-from ottla.schemas.decoded import Decoded, Undecodable, decoded_one_by_one, path_of
+from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one, path_of
 from ottla.schemas.framing import framed
 
 _BEFORE, _AFTER = 20, 20
@@ -37,7 +37,7 @@ class JsonDecoder:
         """The type of the values."""
         return self._type
 
-    def decode(self, column: pa.Array) -> Decoded:
+    def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
         return decoded_one_by_one(column, self._type, self._one)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.model.errors import ConfigError
-from ottla.schemas.decoded import Decoded, Undecodable, decoded_one_by_one
+from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one
 from ottla.schemas.json_values import check_type
 
 
@@ -26,7 +26,7 @@ class MsgpackDecoder:
         """The type of the values."""
         return self._type
 
-    def decode(self, column: pa.Array) -> Decoded:
+    def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
         return decoded_one_by_one(column, self._type, self._one)
 

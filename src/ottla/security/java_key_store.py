@@ -32,7 +32,7 @@ class StoreEntries:
     trusted: list[bytes] = field(default_factory=list)
 
 
-class _Reader:
+class _StoreReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
@@ -75,7 +75,7 @@ def _read(data: bytes, password: str, key_password: str) -> StoreEntries:
         sound = hashlib.sha1(_utf16(password) + _SALT + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(sound, digest):
             raise ValueError("the password is wrong, or the file is damaged")
-    reader = _Reader(body)
+    reader = _StoreReader(body)
     magic, version, count = reader.number(), reader.number(), reader.number()
     if magic != MAGIC or version not in (1, 2) or count > ENTRIES_MAX:
         raise ValueError("it is no JKS store")

@@ -44,7 +44,7 @@ class Expected:
     skew_s: int = 30
 
 
-class Identity(NamedTuple):
+class TokenIdentity(NamedTuple):
     """Who a token names, and until when."""
 
     name: str
@@ -90,7 +90,7 @@ def check_signature(token: Token, keys: Iterable[Mapping[str, Any]]) -> None:
     raise TokenRefused("no known key has signed this token")
 
 
-def identity(token: Token, expected: Expected, now_s: float) -> Identity:
+def identity(token: Token, expected: Expected, now_s: float) -> TokenIdentity:
     """Return who a token names. Raises TokenRefused for claims that are wrong, missing or out of date."""
     claims = token.claims
     name: Any = claims.get(expected.name_claim)
@@ -110,7 +110,7 @@ def identity(token: Token, expected: Expected, now_s: float) -> Identity:
     audiences = {audience} if isinstance(audience, str) else set(map(str, audience or ()))
     if expected.audiences and not audiences & set(expected.audiences):
         raise TokenRefused("the token is for another audience")
-    return Identity(name, float(ends_s))
+    return TokenIdentity(name, float(ends_s))
 
 
 def parse_jwks(text: str | bytes, where: str) -> list[dict[str, Any]]:

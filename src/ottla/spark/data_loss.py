@@ -20,14 +20,14 @@ class Bounds(NamedTuple):
     latest: Offsets
 
 
-class Plan(NamedTuple):
+class BatchRanges(NamedTuple):
     """The ranges of a batch that can be read, and a sentence for each loss."""
 
     ranges: list[TaskRange]
     losses: list[str]
 
 
-def ranges_between(start: Offsets, end: Offsets, bounds: Bounds) -> Plan:
+def ranges_between(start: Offsets, end: Offsets, bounds: Bounds) -> BatchRanges:
     """The ranges of a batch, limited to the offsets that the logs have.
 
     A partition that is not in `start` is new and is read from its beginning. A partition whose end lies
@@ -56,7 +56,7 @@ def ranges_between(start: Offsets, end: Offsets, bounds: Bounds) -> Plan:
             )
         if first < last:
             ranges.append(TaskRange(topic_partition, first, last))
-    return Plan(ranges, losses)
+    return BatchRanges(ranges, losses)
 
 
 def _first_offset(

@@ -34,7 +34,7 @@ _S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 STRAY_S = 86_400
 
 
-class Entry(NamedTuple):
+class StoreEntry(NamedTuple):
     """A file of a location: its path, bytes, and when it was written, in seconds since 1970."""
 
     path: str
@@ -55,7 +55,7 @@ class Location(Protocol):
     url: str
     is_directory: bool
 
-    def list(self, under: str = "") -> list[Entry]:
+    def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
 
     def read(self, path: str) -> Stored | None:
@@ -162,7 +162,7 @@ class Directory:
         self.root = root
         self.url = str(root)
 
-    def list(self, under: str = "") -> list[Entry]:
+    def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
         entries = []
         for directory, _, names in os.walk(self.root / under):
@@ -171,7 +171,7 @@ class Directory:
                 with suppress(FileNotFoundError):
                     status = path.stat()
                     entries.append(
-                        Entry(path.relative_to(self.root).as_posix(), status.st_size, status.st_mtime)
+                        StoreEntry(path.relative_to(self.root).as_posix(), status.st_size, status.st_mtime)
                     )
         return sorted(entries)
 
@@ -277,11 +277,11 @@ class ObjectStore:
             text = re.sub(r"\s+", " ", str(error).partition("\n\nDebug source")[0])
             raise StorageError(f"{self.url}: {text[:500]}") from error
 
-    def list(self, under: str = "") -> list[Entry]:
+    def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
         with self._told():
             found = [one for chunk in self._obstore.list(self._store, under or None) for one in chunk]
-        return sorted(Entry(one["path"], one["size"], one["last_modified"].timestamp()) for one in found)
+        return sorted(StoreEntry(one["path"], one["size"], one["last_modified"].timestamp()) for one in found)
 
     def read(self, path: str) -> Stored | None:
         """A file; None if there is none."""

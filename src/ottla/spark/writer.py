@@ -33,7 +33,7 @@ from ottla.producer import PreparedTransaction, Producer
 from ottla.producer.producer_config import ProducerConfig
 from ottla.records.columns import HEADER, HEADERS
 from ottla.spark.exactly_once.settings import ExactlyOnce, exactly_once
-from ottla.spark.exactly_once.write_driver import Plan, WriteDriver
+from ottla.spark.exactly_once.write_driver import WriteDriver, WritePlan
 from ottla.spark.exactly_once.write_tasks import close_producers, prepare
 from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
 from ottla.spark.range_reader import settle_in
@@ -118,7 +118,7 @@ class TaskWritten(WriterCommitMessage):
 
     rows: int
     query: str = ""
-    plan: Plan | None = None
+    plan: WritePlan | None = None
     prepared: PreparedTransaction | None = None
 
 
@@ -130,7 +130,7 @@ class _PlannedWriter:
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._plan: Plan | None = None
+        self._plan: WritePlan | None = None
 
     def __getstate__(self) -> dict[str, object]:
         if self._options.exactly_once is not None and self._plan is None:

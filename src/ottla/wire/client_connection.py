@@ -105,7 +105,7 @@ class Outgoing:
     expects_response: bool
 
 
-class Answer(NamedTuple):
+class ReceivedResponse(NamedTuple):
     """A response. `version` is that of the message: 0 where an ApiVersions question was refused (KIP-511).
 
     Record sets in `message` are views of the received frame, not copies.
@@ -208,7 +208,7 @@ class ClientConnection:
         """We close: after a timeout, or because we are done. Late answers are not looked at."""
         self._advance(ClientInput.CLOSE)
 
-    def next_event(self) -> Answer | Disconnected | None:
+    def next_event(self) -> ReceivedResponse | Disconnected | None:
         """The next thing that the peer did, or None until more is received.
 
         Raises RemoteProtocolError if the peer broke the protocol; the connection is CLOSED then, and
@@ -242,7 +242,7 @@ class ClientConnection:
             raise LocalProtocolError(f"{api.name} v{version}: the highest common version is {chosen}")
         return chosen
 
-    def _answer(self, frame: memoryview) -> Answer:
+    def _answer(self, frame: memoryview) -> ReceivedResponse:
         correlation_id = decode_correlation_id(frame)
         if not self._in_flight:
             raise RemoteProtocolError(
@@ -257,7 +257,7 @@ class ClientConnection:
         message, _ = decode_prefix(due.api.response, version, body)
         self._advance(ClientInput.ANSWER)
         self._in_flight.popleft()
-        return Answer(correlation_id, due.api, version, message)
+        return ReceivedResponse(correlation_id, due.api, version, message)
 
     def _out_of_step(self, due: Exchange, correlation_id: int) -> str:
         others = [str(request) for request in self._in_flight if request.correlation_id == correlation_id]

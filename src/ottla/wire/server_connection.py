@@ -134,7 +134,7 @@ ShortCut = Callable[[memoryview, int], bool]
 """Given a frame and the sequence it would have: True takes the call, to be ended by `finish`."""
 
 
-class Call(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request to be answered by `respond`. `sequence` is its number on this connection.
 
     Record sets in `message` are writable views of the received `frame`. A tuple, because one is made for
@@ -223,7 +223,7 @@ class ServerConnection:
         """We close. Answers that come later are dropped."""
         self._advance(ServerInput.CLOSE)
 
-    def next_event(self) -> Call | LongCall | ClientDisconnected | None:
+    def next_event(self) -> ReceivedRequest | LongCall | ClientDisconnected | None:
         """The next thing that the peer did, or None until more is received or, if full, answered.
 
         May add output (see `take_output`). Raises RemoteProtocolError if the peer broke the protocol or
@@ -246,7 +246,7 @@ class ServerConnection:
             raise
         return None
 
-    def respond(self, call: Call, message: Response) -> None:
+    def respond(self, call: ReceivedRequest, message: Response) -> None:
         """Answer a call, in any order; also one that expects no response, to end it.
 
         Raises LocalProtocolError for a second answer, for one of another type and for values that the
@@ -267,19 +267,19 @@ class ServerConnection:
         self.output_bytes = 0
         return output
 
-    def call_of(self, frame: memoryview, sequence: int) -> Call:
+    def call_of(self, frame: memoryview, sequence: int) -> ReceivedRequest:
         """The call of a frame that the short cut took and cannot answer itself, or of a long call.
 
         Any thread may call it. Raises RemoteProtocolError.
         """
         call = self._decoded(frame, sequence, decode_long)
-        if not isinstance(call, Call):
+        if not isinstance(call, ReceivedRequest):
             raise LocalProtocolError(f"call {sequence} is none that a short cut may take")
         return call
 
-    def _call(self, frame: memoryview) -> Call | LongCall | None:
+    def _call(self, frame: memoryview) -> ReceivedRequest | LongCall | None:
         sequence = self._sequence_in
-        decoded: Call | LongCall | RequestHeader
+        decoded: ReceivedRequest | LongCall | RequestHeader
         try:
             decoded = self._decoded(frame, sequence, decode_at_once)
         except LongRequest:
@@ -296,7 +296,7 @@ class ServerConnection:
         frame: memoryview,
         sequence: int,
         decode: Callable[[type[Request[Any]], int, memoryview], Request[Any]],
-    ) -> Call | RequestHeader:
+    ) -> ReceivedRequest | RequestHeader:
         """The call, or only its header where ApiVersions is asked in a version that is not served."""
         header, rest = decode_request_header(frame)
         api = self._served.find(header)
@@ -304,7 +304,7 @@ class ServerConnection:
             return header
         # Bytes after the message are ignored, as Kafka does: librdkafka leaves some in Metadata v9+.
         message = decode(api.request, header.version, request_body(api, header.version, rest))
-        return Call(
+        return ReceivedRequest(
             sequence,
             api,
             header.version,
@@ -355,7 +355,7 @@ class ServerConnection:
             self._answers.clear()  # a long poll may keep this object, but need not keep what waited behind it
 
 
-def encoded_answer(call: Call, message: Response) -> list[Buffer]:
+def encoded_answer(call: ReceivedRequest, message: Response) -> list[Buffer]:
     """The bytes of an answer, for `ServerConnection.finish`. Any thread may call it.
 
     Raises LocalProtocolError for an answer of another type or that the call's version cannot carry.

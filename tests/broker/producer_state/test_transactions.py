@@ -12,7 +12,7 @@ import pytest
 from ottla.log import producer_snapshots
 from ottla.log.end_markers import EndMarker, marker_batch, read_marker
 from ottla.log.log_config import DAY_MS, LogConfig
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from tests.log.faulty_files import QuickFiles
@@ -46,7 +46,7 @@ def test_an_aborted_transaction_is_told_by_its_records_and_is_in_the_file(tmp_pa
     one.end(7, is_commit=False)  # 3: from 1 on all is open
     one.end(8, is_commit=False)  # 4
     one.write()
-    expected = [AbortedTransaction(7, 0, 3, 1), AbortedTransaction(8, 1, 4, 5)]
+    expected = [StoredAbort(7, 0, 3, 1), StoredAbort(8, 1, 4, 5)]
     assert one.log.aborted(0, 1 << 20, one.stable) == expected
     assert one.log.aborted(4, 1 << 20, one.stable) == expected[1:]
     assert one.committed(0) == [(2, b"c")]
@@ -135,7 +135,7 @@ def test_a_snapshot_tells_of_a_transaction_that_began_before_what_is_read(tmp_pa
     assert one.states.first_unstable == 0
     one.end(7, is_commit=False)
     one.write()
-    assert one.log.aborted(0, 100, one.stable) == [AbortedTransaction(7, 0, 601, 602)]
+    assert one.log.aborted(0, 100, one.stable) == [StoredAbort(7, 0, 601, 602)]
     one.reopen(is_clean=True)
     assert (one.states.first_unstable, one.log.has_aborts) == (-1, True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.kafka.line_reader import Line, LineReader
-from ottla.cli.kafka.tool import Refused
+from ottla.cli.kafka.tool import ToolRefused
 
 
 def read(line: str, **properties: str) -> Line:
@@ -25,10 +25,10 @@ def test_a_key_and_headers() -> None:
 
 
 def test_what_is_missing() -> None:
-    with pytest.raises(Refused, match=r"KafkaException: No key separator found on line number 1: 'v'$"):
+    with pytest.raises(ToolRefused, match=r"KafkaException: No key separator found on line number 1: 'v'$"):
         read("v", parse_key="true")
     assert read("v", parse_key="true", ignore_error="true") == Line(None, b"v")
-    with pytest.raises(Refused, match=r"kafka\.common\.KafkaException: No key found on line 1: v$"):
+    with pytest.raises(ToolRefused, match=r"kafka\.common\.KafkaException: No key found on line 1: v$"):
         LineReader({"parse.key": "true"}, is_old=True).read("v")
 
 
@@ -38,7 +38,7 @@ def test_nulls() -> None:
 
 
 def test_separators_must_differ() -> None:
-    with pytest.raises(Refused, match=r"headers\.separator and headers\.key\.separator may not be equal"):
+    with pytest.raises(ToolRefused, match=r"headers\.separator and headers\.key\.separator may not be equal"):
         read("v", headers_separator=":")
 
 

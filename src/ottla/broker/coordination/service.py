@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from ottla.broker.coordination.effects import Append, Caller, Reply
 from ottla.broker.coordination.loading import PartitionLoads, Replay
-from ottla.broker.coordination.topic_writer import TopicWriter
+from ottla.broker.coordination.topic_writer import CoordinatorWriter
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
 from ottla.model.error_codes import Code
@@ -54,7 +54,7 @@ class CoordinatorService(Generic[D]):
     """Replies, timers and records of one coordinator, and the partitions of its topic. Owned by the loop."""
 
     def __init__(
-        self, coordinator: Coordinator[D], replay: Replay, writer: TopicWriter, runtime: Runtime
+        self, coordinator: Coordinator[D], replay: Replay, writer: CoordinatorWriter, runtime: Runtime
     ) -> None:
         self._decider = coordinator
         self._writer = writer

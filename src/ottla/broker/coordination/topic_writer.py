@@ -17,7 +17,7 @@ Written = Callable[[Code], None]
 """Called with NONE when records are written, or with the error."""
 
 
-class TopicWriter:
+class CoordinatorWriter:
     """Appends to partitions of one topic. Owned by the loop.
 
     With a `broker_id` only to those that this broker leads. An `appender` is needed for records of a

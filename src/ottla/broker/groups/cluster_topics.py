@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import GroupOverrides
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
-from ottla.broker.settings.config_view import ResourceType
+from ottla.broker.settings.config_view import ConfigResourceType
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.topic_partition import INTERNAL_TOPICS
 
@@ -43,5 +43,5 @@ class ClusterTopics:
 
     def overrides(self, group_id: str) -> GroupOverrides:
         """Return the times that admin clients have set for a group."""
-        stored = self._store.catalog.entity(ResourceType.GROUP.name, group_id)
+        stored = self._store.catalog.entity(ConfigResourceType.GROUP.name, group_id)
         return {name: int(stored[name]) for name in GROUP_TIMES if name in stored}

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.coordination.service import CoordinatorService, ReplyTo
-from ottla.broker.coordination.topic_writer import TopicWriter
+from ottla.broker.coordination.topic_writer import CoordinatorWriter
 from ottla.broker.groups.cluster_topics import ClusterTopics
-from ottla.broker.groups.coordinator import Decision, GroupCoordinator
+from ottla.broker.groups.coordinator import GroupCoordinator, GroupDecision
 from ottla.broker.storage.appending import Appender
 from ottla.broker.storage.memory import SMALL_BYTES, Share
 from ottla.broker.storage.partition import Partition
@@ -27,7 +27,7 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request, Response
 
 
-class GroupService(CoordinatorService[Decision]):
+class GroupService(CoordinatorService[GroupDecision]):
     """The groups that a broker coordinates. Owned by the loop."""
 
     def __init__(
@@ -37,7 +37,7 @@ class GroupService(CoordinatorService[Decision]):
         self.coordinator = GroupCoordinator(
             store.config.groups, lambda: str(uuid.uuid4()), topics, topics.overrides
         )
-        writer = TopicWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
+        writer = CoordinatorWriter(OFFSETS_TOPIC, store, runtime, broker_id, appender)
         super().__init__(self.coordinator, self.coordinator.replay, writer, runtime)
         appender.marker_listeners.append(self._transaction_ended)
         self._memory = memory

@@ -16,11 +16,11 @@ from ottla.model.errors import KafkaError
 from ottla.model.permissions import TOPIC_OPERATIONS
 from ottla.model.topic_partition import INTERNAL_TOPICS
 from ottla.wire.api.describe_topic_partitions import (
+    DescribedPartition,
+    DescribedTopic,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     PartitionCursor,
-    PartitionDescription,
-    TopicDescription,
 )
 from ottla.wire.versions import VersionRange
 
@@ -40,7 +40,7 @@ def handle(inquiry: Inquiry, request: DescribeTopicPartitionsRequest) -> Describ
         reason = f"cursor {cursor.topic_name!r}, partition {cursor.partition_index}: not among the topics"
         raise KafkaError(Code.INVALID_REQUEST, reason)
     room = max(min(PARTITIONS_MAX, request.response_partition_limit), 1)
-    topics: list[TopicDescription] = []
+    topics: list[DescribedTopic] = []
     for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
         if not room:
@@ -56,21 +56,19 @@ def handle(inquiry: Inquiry, request: DescribeTopicPartitionsRequest) -> Describ
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-def _topic(inquiry: Inquiry, name: str, first: int, count: int) -> TopicDescription:
+def _topic(inquiry: Inquiry, name: str, first: int, count: int) -> DescribedTopic:
     broker = inquiry.broker
     try:
         check_name(name)
         if name not in broker.store.partitions:
             raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, name)
     except KafkaError as error:
-        return TopicDescription(
-            error_code=error.code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
-        )
+        return DescribedTopic(error_code=error.code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
     partitions = []
     for partition in broker.store.partitions[name][first : first + count]:
         found = partition_metadata(broker.leaders, partition)
         partitions.append(
-            PartitionDescription(
+            DescribedPartition(
                 error_code=found.error_code,
                 partition_index=found.partition_index,
                 leader_id=found.leader_id,
@@ -82,7 +80,7 @@ def _topic(inquiry: Inquiry, name: str, first: int, count: int) -> TopicDescript
                 offline_replicas=found.offline_replicas,
             )
         )
-    return TopicDescription(
+    return DescribedTopic(
         name=name,
         topic_id=broker.store.catalog.topics[name].topic_id,
         is_internal=name in INTERNAL_TOPICS,
@@ -95,7 +93,7 @@ def refuse(
     request: DescribeTopicPartitionsRequest, error: Code, _version: int
 ) -> DescribeTopicPartitionsResponse:
     """One error for every topic that the request names."""
-    topics = [TopicDescription(error_code=error, name=topic.name) for topic in request.topics]
+    topics = [DescribedTopic(error_code=error, name=topic.name) for topic in request.topics]
     return DescribeTopicPartitionsResponse(topics=topics)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.serving.handler import Handler, Inquiry
-from ottla.broker.settings.config_view import ResourceType
+from ottla.broker.settings.config_view import ConfigResourceType
 from ottla.model.error_codes import Code
 from ottla.wire.api.list_config_resources import (
     ListConfigResourcesRequest,
@@ -25,22 +25,22 @@ TYPES_SINCE = 1
 def handle(inquiry: Inquiry, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of each type that the request names; without any, of all."""
     if inquiry.version < TYPES_SINCE:
-        wanted: Iterable[int] = [ResourceType.CLIENT_METRICS]
+        wanted: Iterable[int] = [ConfigResourceType.CLIENT_METRICS]
     else:
-        wanted = dict.fromkeys(request.resource_types) or list(ResourceType)
+        wanted = dict.fromkeys(request.resource_types) or list(ConfigResourceType)
     listed = []
     for kind in wanted:
-        if kind not in list(ResourceType):
+        if kind not in list(ConfigResourceType):
             return refuse(request, Code.UNSUPPORTED_VERSION, inquiry.version)
-        names = _names(inquiry, ResourceType(kind))
+        names = _names(inquiry, ConfigResourceType(kind))
         listed += [ListedConfigResource(resource_name=name, resource_type=kind) for name in names]
     return ListConfigResourcesResponse(config_resources=listed)
 
 
-def _names(inquiry: Inquiry, kind: ResourceType) -> Iterable[str]:
-    if kind is ResourceType.TOPIC:
+def _names(inquiry: Inquiry, kind: ConfigResourceType) -> Iterable[str]:
+    if kind is ConfigResourceType.TOPIC:
         return inquiry.broker.store.partitions
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return map(str, inquiry.broker.leaders.brokers)
     return inquiry.broker.store.catalog.entities.get(kind.name, ())
 

@@ -11,7 +11,7 @@ from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.share_acknowledging import by_topic
 from ottla.broker.serving.share_coordination import coordinator_error
 from ottla.broker.share_groups.core.assignor import NAME, TopicIdPartition
-from ottla.broker.share_groups.core.group import ShareGroup, ShareMember
+from ottla.broker.share_groups.core.group import ShareGroup, ShareGroupMember
 from ottla.model.error_codes import Code
 from ottla.model.permissions import GROUP_OPERATIONS
 from ottla.wire.api.consumer_group_describe import MemberAssignment, MemberTopicPartitions
@@ -56,7 +56,7 @@ def _refused(group_id: str, error: Code) -> DescribedShareGroup:
     return DescribedShareGroup(group_id=group_id, error_code=error, error_message=text, group_state=state)
 
 
-def _member(inquiry: Inquiry, group: ShareGroup, member: ShareMember) -> DescribedShareMember:
+def _member(inquiry: Inquiry, group: ShareGroup, member: ShareGroupMember) -> DescribedShareMember:
     assigned = group.assignments.get(member.member_id, frozenset())
     return DescribedShareMember(
         member_id=member.member_id,

@@ -39,7 +39,7 @@ from typing import NamedTuple
 from ottla.log.batch_header import BatchHeader, named
 from ottla.log.end_markers import EndMarker
 from ottla.log.producer_snapshots import ProducerEntry
-from ottla.log.undecided import AbortedTransaction, UndecidedTransactions
+from ottla.log.undecided import StoredAbort, UndecidedTransactions
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.record_layout import TRANSACTIONAL
@@ -208,7 +208,7 @@ class ProducerStates:
             reason = f"the marker of epoch {state.epoch} is of the transaction before the open one"
             raise KafkaError(Code.INVALID_PRODUCER_EPOCH, f"producer {marker.producer_id}: {reason}")
 
-    def aborted_by(self, marker: EndMarker, offset: int) -> AbortedTransaction | None:
+    def aborted_by(self, marker: EndMarker, offset: int) -> StoredAbort | None:
         """What a marker at an offset aborts; None if it commits or ends nothing."""
         return self._undecided.aborted_by(marker, offset)
 

@@ -97,7 +97,7 @@ class Each:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OnlyVisible:
     """Of a list of the answer, or of lists in its elements, only what passes the test stays."""
 
     path: Sequence[str]
@@ -147,7 +147,7 @@ class Access:
 
     whole: tuple[Whole, ...] = ()
     each: tuple[Each, ...] = ()
-    answer: tuple[Shown | Allowed, ...] = ()
+    answer: tuple[OnlyVisible | Allowed, ...] = ()
     asked: Callable[[Any], Any] = _as_it_is
 
     def refused(self, asker: Asker, request: Any) -> Code | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.broker.security.access_rules import ERRORS, Access, Allowed, Asker, Each, Shown, Whole
+from ottla.broker.security.access_rules import ERRORS, Access, Allowed, Asker, Each, OnlyVisible, Whole
 from ottla.model.acls import CLUSTER_NAME, ResourceType
 from ottla.model.error_codes import Code
 from ottla.model.permissions import Operation
@@ -79,8 +79,10 @@ def _configs(operation: Operation, answered: str) -> Access:
     return Access(each=(Each("resources", answered, test, error),))
 
 
-def _shown(path: tuple[str, ...], field: str, resource: ResourceType) -> Shown:
-    return Shown(path, lambda asker, item: asker.may(DESCRIBE, resource, getattr(item, field), logs=False))
+def _shown(path: tuple[str, ...], field: str, resource: ResourceType) -> OnlyVisible:
+    return OnlyVisible(
+        path, lambda asker, item: asker.may(DESCRIBE, resource, getattr(item, field), logs=False)
+    )
 
 
 def _metadata_topic(asker: Asker, request: Any, item: Any) -> bool:
@@ -229,7 +231,7 @@ ACCESS: Mapping[int, Access] = {
     3: Access(  # Metadata
         each=(Each("topics", "topics", _metadata_topic, ERRORS[TOPIC]),),
         answer=(
-            Shown(("topics",), _seen_topic),
+            OnlyVisible(("topics",), _seen_topic),
             Allowed("topic_authorized_operations", TOPIC, "topics", "name"),
             _CLUSTER_RIGHTS,
         ),
@@ -245,7 +247,10 @@ ACCESS: Mapping[int, Access] = {
                 ERRORS[GROUP],
             ),
         ),
-        answer=(Shown(("topics",), _fetched_offsets), Shown(("groups", "topics"), _fetched_offsets)),
+        answer=(
+            OnlyVisible(("topics",), _fetched_offsets),
+            OnlyVisible(("groups", "topics"), _fetched_offsets),
+        ),
     ),
     10: Access(  # FindCoordinator
         whole=(
@@ -266,12 +271,12 @@ ACCESS: Mapping[int, Access] = {
     15: Access(
         each=(_texts(DESCRIBE, GROUP, "groups", "groups"),), answer=(_GROUP_RIGHTS,)
     ),  # DescribeGroups
-    16: Access(answer=(Shown(("groups",), _listed_group),)),  # ListGroups
+    16: Access(answer=(OnlyVisible(("groups",), _listed_group),)),  # ListGroups
     17: _OPEN,  # SaslHandshake
     18: _OPEN,  # ApiVersions
     19: Access(  # CreateTopics
         each=(Each("topics", "topics", _created_topic, ERRORS[TOPIC]),),
-        answer=(Shown(("topics",), _created_settings),),
+        answer=(OnlyVisible(("topics",), _created_settings),),
     ),
     20: Access(
         each=(_topics(DELETE, "topics", "responses"), _texts(DELETE, TOPIC, "topic_names", "responses"))
@@ -341,14 +346,14 @@ ACCESS: Mapping[int, Access] = {
     75: Access(  # DescribeTopicPartitions
         each=(_topics(DESCRIBE),),
         answer=(
-            Shown(("topics",), _seen_topic),
+            OnlyVisible(("topics",), _seen_topic),
             Allowed("topic_authorized_operations", TOPIC, "topics", "name"),
         ),
     ),
     76: Access((_READ_GROUP, Whole(_subscribed_topics, ERRORS[TOPIC]))),  # ShareGroupHeartbeat
     77: Access(each=(_GROUPS,), answer=(_GROUP_RIGHTS,)),  # ShareGroupDescribe
     78: Access(  # ShareFetch; a session may have topics that the request does not name
-        (_READ_GROUP,), (_topics(READ, "topics", "responses"),), (Shown(("responses",), _read_topic),)
+        (_READ_GROUP,), (_topics(READ, "topics", "responses"),), (OnlyVisible(("responses",), _read_topic),)
     ),
     79: Access((_READ_GROUP,), (_topics(READ, "topics", "responses"),)),  # ShareAcknowledge
     90: Access(  # DescribeShareGroupOffsets
@@ -360,7 +365,7 @@ ACCESS: Mapping[int, Access] = {
                 ERRORS[GROUP],
             ),
         ),
-        answer=(Shown(("groups", "topics"), _share_offsets),),
+        answer=(OnlyVisible(("groups", "topics"), _share_offsets),),
     ),
     91: Access((_READ_GROUP,), (_topics(READ, "topics", "responses"),)),  # AlterShareGroupOffsets
     92: Access((_named(DELETE, GROUP, "group_id"),), (_topics(READ, "topics", "responses"),)),

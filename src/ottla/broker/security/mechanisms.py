@@ -33,7 +33,7 @@ class LoginRefused(OttlaError):
     """A client did not prove who it is. The text is for the client."""
 
 
-class Step(NamedTuple):
+class SaslStep(NamedTuple):
     """What to send, and, when the login is done, who it is; `lifetime_ms`: how long it holds, 0 for ever."""
 
     token: bytes = b""
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 class Login(Protocol):
     """One login of one client."""
 
-    def next(self, token: bytes) -> Step:
+    def next(self, token: bytes) -> SaslStep:
         """Take the client's next token. Raises LoginRefused."""
 
 
@@ -65,7 +65,7 @@ class PlainLogin:
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
 
-    def next(self, token: bytes) -> Step:
+    def next(self, token: bytes) -> SaslStep:
         """Accept [authorization id] NUL user NUL password."""
         parts = token.split(b"\0")
         if len(token) > TOKEN_BYTES_MAX or len(parts) != 3 or not parts[1] or not parts[2]:
@@ -84,7 +84,7 @@ class PlainLogin:
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        return Step(user=name)
+        return SaslStep(user=name)
 
 
 class ScramLogin:
@@ -100,7 +100,7 @@ class ScramLogin:
         self._full_nonce = ""
         self._messages = ""  # client-first-bare, server-first
 
-    def next(self, token: bytes) -> Step:
+    def next(self, token: bytes) -> SaslStep:
         """Take client-first, then client-final."""
         try:
             text = token.decode()
@@ -110,7 +110,7 @@ class ScramLogin:
             raise invalid(self._mechanism)
         return self._final(text) if self._full_nonce else self._first(text)
 
-    def _first(self, text: str) -> Step:
+    def _first(self, text: str) -> SaslStep:
         binding, _, rest = text.partition(",")
         wanted_as, _, bare = rest.partition(",")
         fields = _fields(bare)
@@ -132,9 +132,9 @@ class ScramLogin:
             salt, iterations = credential.salt, credential.iterations
         server_first = f"r={self._full_nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         self._messages = f"{bare},{server_first}"
-        return Step(server_first.encode())
+        return SaslStep(server_first.encode())
 
-    def _final(self, text: str) -> Step:
+    def _final(self, text: str) -> SaslStep:
         without_proof, found, proof_text = text.rpartition(",p=")
         fields = _fields(without_proof)
         try:
@@ -148,7 +148,7 @@ class ScramLogin:
         if known is None or not proof_is_sound(self._algorithm, known, signed, proof):
             raise invalid(self._mechanism)
         signature = server_signature(self._algorithm, known, signed)
-        return Step(b"v=" + base64.b64encode(signature), self._user)
+        return SaslStep(b"v=" + base64.b64encode(signature), self._user)
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from ottla.broker.security.mechanisms import Login, LoginRefused, Step, invalid
+from ottla.broker.security.mechanisms import Login, LoginRefused, SaslStep, invalid
 from ottla.broker.security.principal import ANONYMOUS, USER, Principal
 from ottla.broker.settings.security_settings import SaslSettings
 from ottla.model.error_codes import Code
@@ -162,7 +162,7 @@ class SaslSession:
         self._login = None
         return TokenAnswer(token=step.token, lifetime_ms=self._begin(step, now_s))
 
-    def _begin(self, step: Step, now_s: float) -> int:
+    def _begin(self, step: SaslStep, now_s: float) -> int:
         """Begin the session, and return how long it lasts; 0: for ever."""
         limits_ms = (self._logins.settings.reauth_ms.get(self._mechanism, 0), step.lifetime_ms)
         lifetime_ms = min((limit for limit in limits_ms if limit > 0), default=0)

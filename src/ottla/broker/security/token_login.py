@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.security.mechanisms import LoginRefused, Step, invalid
+from ottla.broker.security.mechanisms import LoginRefused, SaslStep, invalid
 from ottla.broker.settings.security_settings import OAuthSettings
 from ottla.model.errors import ConfigError
 from ottla.security.json_web_token import (
     Expected,
-    Identity,
+    TokenIdentity,
     TokenRefused,
     check_signature,
     check_unsigned,
@@ -86,7 +86,7 @@ class TokenLogin:
         self._clock_s = clock_s
         self._is_refused = False
 
-    def next(self, token: bytes) -> Step:
+    def next(self, token: bytes) -> SaslStep:
         """Take the token; after a bad one, the client's confirmation."""
         if self._is_refused:
             raise LoginRefused(INVALID)
@@ -98,15 +98,15 @@ class TokenLogin:
         except TokenRefused as error:
             log.info("a token is refused: %s", error)
             self._is_refused = True
-            return Step(INVALID.encode())
+            return SaslStep(INVALID.encode())
         if match[1] and match[1].decode("utf-8", "replace") != who.name:
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different from the "
                 "token's principal name"
             )
-        return Step(user=who.name, lifetime_ms=max(1, int((who.ends_s - self._clock_s()) * 1000)))
+        return SaslStep(user=who.name, lifetime_ms=max(1, int((who.ends_s - self._clock_s()) * 1000)))
 
-    def _identity(self, text: str) -> Identity:
+    def _identity(self, text: str) -> TokenIdentity:
         token = parse_token(text)
         if self._keys is None:
             check_unsigned(token)

@@ -29,9 +29,9 @@ from ottla.wire.frames import FrameReceiver
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Response
 from ottla.wire.server_connection import (
-    Call,
     ClientDisconnected,
     LongCall,
+    ReceivedRequest,
     ServerConnection,
     encoded_answer,
 )
@@ -74,7 +74,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             served=context.broker.served, receiver=self._receiver, short_cut=short_cut
         )
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._waiting_for: Call | LongCall | None = None  # the unanswered call that holds back the next ones
+        self._waiting_for: ReceivedRequest | LongCall | None = (
+            None  # the unanswered call that holds back the next ones
+        )
         self._is_serving = False
         self._is_paused = False  # the peer does not take its answers
         self._is_holding = False  # more bytes came while a call waits
@@ -158,21 +160,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # --- the broker's side
 
-    def answer(self, call: Call, response: Response) -> None:
+    def answer(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait. Ready answers are written at the end of the turn, or by `flush`."""
         self._respond(call, response)
         if call is self._waiting_for:
             self._waiting_for = None
         self._output.add(self)
 
-    def answer_large(self, call: Call, response: Response) -> None:
+    def answer_large(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait. A thread encodes the answer."""
         if self._broker.runtime.is_closed:
             return
         encoding = self._in_thread(encoded_answer, call, self.throttle.settled(call, response))
         encoding.add_done_callback(partial(self._encoded, call))
 
-    def _encoded(self, call: Call, done: asyncio.Future[list[Buffer]]) -> None:
+    def _encoded(self, call: ReceivedRequest, done: asyncio.Future[list[Buffer]]) -> None:
         error = done.exception()
         if error is not None:
             self._give_up(call, error)
@@ -182,11 +184,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._waiting_for = None
         self._output.add(self)
 
-    def fail(self, call: Call, error: BaseException) -> None:
+    def fail(self, call: ReceivedRequest, error: BaseException) -> None:
         """Answer a call that had to wait with what an error means to the client."""
         self.answer(call, self._refusal(call, error))
 
-    def hold_back(self, call: Call) -> None:
+    def hold_back(self, call: ReceivedRequest) -> None:
         """Serve the next calls after this one is answered, though its kind is pipelined."""
         self._waiting_for = call
 
@@ -225,7 +227,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._traffic.count_fault(self.peer_host, error)
         self.close()
 
-    def learn(self, call: Call, request: ProduceRequest) -> None:
+    def learn(self, call: ReceivedRequest, request: ProduceRequest) -> None:
         """Remember the shape of a produce request, so that the next one can take the express lane."""
         self._express.learn(call, request)
 
@@ -272,7 +274,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         decoding = self._in_thread(self._wire.call_of, call.frame, call.sequence)
         decoding.add_done_callback(self._decoded)
 
-    def _decoded(self, done: asyncio.Future[Call]) -> None:
+    def _decoded(self, done: asyncio.Future[ReceivedRequest]) -> None:
         """Handle a request that a thread has decoded, also if its client has left since."""
         self._waiting_for = None
         if self._broker.runtime.is_closed:
@@ -288,7 +290,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         runtime = self._broker.runtime
         return runtime.loop.run_in_executor(runtime.checkers, work, *arguments)
 
-    def _dispatch(self, call: Call) -> None:
+    def _dispatch(self, call: ReceivedRequest) -> None:
         handler = self._handlers[call.api.key]
         self._traffic.calls[call.api.key] += 1
         inquiry = Inquiry(self._broker, self, call)
@@ -332,16 +334,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self.throttle.pause(call)
 
-    def _refusal(self, call: Call, error: BaseException) -> Response:
+    def _refusal(self, call: ReceivedRequest, error: BaseException) -> Response:
         return refusal(self._handlers[call.api.key], call, error, self.peer_host)
 
-    def _respond(self, call: Call, response: Response) -> None:
+    def _respond(self, call: ReceivedRequest, response: Response) -> None:
         try:
             self._wire.respond(call, self.throttle.settled(call, response))
         except LocalProtocolError as error:
             self._give_up(call, error)
 
-    def _give_up(self, call: Call, error: BaseException) -> None:
+    def _give_up(self, call: ReceivedRequest, error: BaseException) -> None:
         """Close: there is no answer, by an error of ours, and later answers cannot leave before it."""
         text = "%s v%d from %s has no answer"
         log.error(text, call.api.name, call.version, self.peer_host, exc_info=error)

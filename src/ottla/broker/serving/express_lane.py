@@ -37,7 +37,7 @@ from ottla.wire.frames import SIZE_ROOM, seal
 from ottla.wire.headers import encode_response_header
 from ottla.wire.primitives import Buffer, read_varint
 from ottla.wire.schema import encode
-from ottla.wire.server_connection import Call
+from ottla.wire.server_connection import ReceivedRequest
 
 SHAPES_MAX = 256
 """Shapes of one connection: a producer with more partitions sends several in a request anyway."""
@@ -70,7 +70,7 @@ class RequestShape:
         "version",
     )
 
-    def __init__(self, call: Call, request: ProduceRequest) -> None:
+    def __init__(self, call: ReceivedRequest, request: ProduceRequest) -> None:
         self.topic = request.topic_data[0]
         self.index = self.topic.partition_data[0].index
         self.acks = request.acks
@@ -155,7 +155,7 @@ class ExpressLane:
         self._waiting: list[AppendedCall] = []  # of this turn
         self._turn_number = -1
 
-    def learn(self, call: Call, request: ProduceRequest) -> None:
+    def learn(self, call: ReceivedRequest, request: ProduceRequest) -> None:
         """Remember the shape of a request that went the general way, if the lane can serve its kind."""
         topics = request.topic_data
         if call.version < _SINCE or len(topics) != 1 or len(topics[0].partition_data) != 1:

@@ -23,7 +23,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, OttlaError, StorageError
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Request, Response
-from ottla.wire.server_connection import Call
+from ottla.wire.server_connection import ReceivedRequest
 from ottla.wire.versions import VersionRange
 
 log = logging.getLogger(__name__)
@@ -56,19 +56,19 @@ class ClientLink(Protocol):
     parked: Cancellable | None
     farewells: dict[Hashable, Callable[[], None]]
 
-    def answer(self, call: Call, response: Response) -> None:
+    def answer(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait."""
 
-    def answer_large(self, call: Call, response: Response) -> None:
+    def answer_large(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait; a thread encodes the answer."""
 
-    def fail(self, call: Call, error: BaseException) -> None:
+    def fail(self, call: ReceivedRequest, error: BaseException) -> None:
         """Answer a call that had to wait with what an error means to the client."""
 
-    def hold_back(self, call: Call) -> None:
+    def hold_back(self, call: ReceivedRequest) -> None:
         """Serve the next calls of the connection after this one is answered."""
 
-    def learn(self, call: Call, request: ProduceRequest) -> None:
+    def learn(self, call: ReceivedRequest, request: ProduceRequest) -> None:
         """Remember the shape of a produce request for the express lane."""
 
     def drop(self, error: OttlaError) -> None:
@@ -83,7 +83,7 @@ class Inquiry:
 
     __slots__ = ("broker", "call", "link", "version")
 
-    def __init__(self, broker: ServedBroker, link: ClientLink, call: Call) -> None:
+    def __init__(self, broker: ServedBroker, link: ClientLink, call: ReceivedRequest) -> None:
         self.broker = broker
         self.link = link
         self.call = call
@@ -200,7 +200,7 @@ class Handler:
         return VersionRange(oldest, self.versions.newest)
 
 
-def refusal(handler: Handler, call: Call, error: BaseException, peer_host: str) -> Response:
+def refusal(handler: Handler, call: ReceivedRequest, error: BaseException, peer_host: str) -> Response:
     """Return the answer that says what an error means to the client. Errors of ours are logged."""
     code = Code.UNKNOWN_SERVER_ERROR
     if isinstance(error, KafkaError | StorageError):

@@ -20,7 +20,7 @@ from ottla.broker.share_groups.readable import readable_batches, slice_of
 from ottla.broker.storage.partition import Partition
 from ottla.log.file_system import Buffer
 from ottla.log.reading import ColdRead
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, StorageError
 from ottla.wire.api.share_fetch import (
@@ -194,7 +194,7 @@ class SharePoll:
         self._room -= len(answer.records)
         self._record_count += sum(item.last - item.first + 1 for item in ranges)
 
-    def _aborted(self, found: Partition, offset: int, size: int) -> list[AbortedTransaction]:
+    def _aborted(self, found: Partition, offset: int, size: int) -> list[StoredAbort]:
         log = found.log
         if log is None or not self._settings.is_committed or not log.has_aborts:
             return []

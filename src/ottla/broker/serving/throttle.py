@@ -16,7 +16,7 @@ from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SES
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 from ottla.wire.api.produce import ProduceRequest
 from ottla.wire.schema import Response
-from ottla.wire.server_connection import Call
+from ottla.wire.server_connection import ReceivedRequest
 
 PERCENT = 100.0
 _EXEMPT = {17, 18, 36}
@@ -62,7 +62,7 @@ class Throttle:
         """A call is handled from now on."""
         self._began = perf_counter()
 
-    def settled(self, call: Call, response: Response) -> Response:
+    def settled(self, call: ReceivedRequest, response: Response) -> Response:
         """Count an answer, and return the one that leaves; the connection is muted if it was too much."""
         limits = self._quotas.limits
         if not limits.has_clients or call.api.key in _EXEMPT:
@@ -87,7 +87,7 @@ class Throttle:
         self.mute(waits[name], self._connection.flush)
         return response
 
-    def pause(self, call: Call) -> None:
+    def pause(self, call: ReceivedRequest) -> None:
         """A handler has returned, and its call waits: count the time that it took."""
         if self._quotas.limits.is_set(REQUEST):
             self._used(REQUEST, call, self._spent_percent(), self._loop.time() * 1000)
@@ -111,13 +111,13 @@ class Throttle:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _used(self, name: str, call: Call, value: float, now_ms: float) -> int:
+    def _used(self, name: str, call: ReceivedRequest, value: float, now_ms: float) -> int:
         if not self._quotas.limits.is_set(name):
             return 0
         quota = self._quotas.applied(name, self._connection.principal.name, call.client_id or "")
         return 0 if quota is None else self._quotas.record(name, quota, value, now_ms)
 
-    def _take_back(self, call: Call, size: int, now_ms: float) -> None:
+    def _take_back(self, call: ReceivedRequest, size: int, now_ms: float) -> None:
         quota = self._quotas.applied(FETCH, self._connection.principal.name, call.client_id or "")
         if quota is not None:
             self._quotas.take_back(FETCH, quota, size, now_ms)

@@ -23,7 +23,7 @@ from ottla.broker.settings.ignored_names import NAMES, check_refused, is_ignored
 from ottla.broker.settings.listeners import LOOPBACK, PORT, Listener, client_listeners
 from ottla.broker.settings.security_settings import AuthorizerSettings, authorizer_settings
 from ottla.broker.settings.security_table import listener_setting
-from ottla.broker.settings.share_config import ShareConfig
+from ottla.broker.settings.share_config import ShareGroupConfig
 from ottla.broker.settings.topic_table import PRODUCER
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.log.log_config import LogConfig
@@ -75,7 +75,7 @@ class BrokerConfig:
     flush: FlushPolicy = FlushPolicy.OS
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
-    shares: ShareConfig = field(default_factory=ShareConfig)
+    shares: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     offsets_expiry_check_ms: int = 600_000
     offsets_segment_bytes: int = 100 << 20
     retention_check_ms: int = 300_000

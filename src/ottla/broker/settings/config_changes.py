@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_dynamic
 from ottla.broker.settings.broker_table import BROKER_SETTINGS
 from ottla.broker.settings.client_metrics import METRICS_SETTINGS, check_subscription
-from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.config_view import ConfigResourceType, ConfigView
 from ottla.broker.settings.group_table import GROUP_SETTINGS, group_settings
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_ignored
@@ -43,10 +43,10 @@ Answer = TypeVar(
 
 
 _TABLES: Mapping[int, SettingTable] = {
-    ResourceType.TOPIC: TOPIC_SETTINGS,
-    ResourceType.BROKER: BROKER_SETTINGS,
-    ResourceType.GROUP: GROUP_SETTINGS,
-    ResourceType.CLIENT_METRICS: METRICS_SETTINGS,
+    ConfigResourceType.TOPIC: TOPIC_SETTINGS,
+    ConfigResourceType.BROKER: BROKER_SETTINGS,
+    ConfigResourceType.GROUP: GROUP_SETTINGS,
+    ConfigResourceType.CLIENT_METRICS: METRICS_SETTINGS,
 }
 
 
@@ -140,7 +140,7 @@ def replacement_outcomes(
     """Return the outcome for each resource of an AlterConfigs, which replaces all overrides."""
 
     def change(resource: alter_configs.AlterResource, _: Mapping[str, str]) -> dict[str, str]:
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             reason = "loggers are changed by IncrementalAlterConfigs, not by AlterConfigs"
             raise ConfigRefused(Code.INVALID_REQUEST, reason)
         return replaced(resource.configs)
@@ -196,21 +196,21 @@ def _decided(
     resource: Resource, change: Callable[[Resource, Mapping[str, str]], dict[str, str]], view: ConfigView
 ) -> dict[str, str]:
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         overrides = change(resource, view.existing(name))
         topic_config(view.effective, overrides)
         return overrides
-    if resource.resource_type == ResourceType.GROUP:
-        overrides = change(resource, view.named(ResourceType.GROUP, name))
+    if resource.resource_type == ConfigResourceType.GROUP:
+        overrides = change(resource, view.named(ConfigResourceType.GROUP, name))
         group_settings(overrides)
         return overrides
-    if resource.resource_type == ResourceType.CLIENT_METRICS:
-        overrides = change(resource, view.named(ResourceType.CLIENT_METRICS, name))
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        overrides = change(resource, view.named(ConfigResourceType.CLIENT_METRICS, name))
         check_subscription(overrides)
         return overrides
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         return _levels(resource, change, view)
-    if resource.resource_type != ResourceType.BROKER:
+    if resource.resource_type != ConfigResourceType.BROKER:
         raise unknown_type(resource.resource_type)
     return _of_broker(resource, change, view)
 
@@ -242,7 +242,7 @@ def _levels(
 
 def unknown_type(number: int) -> ConfigRefused:
     """Return the error for a type of resource that has no settings."""
-    known = ", ".join(f"{kind.name} ({kind.value})" for kind in ResourceType)
+    known = ", ".join(f"{kind.name} ({kind.value})" for kind in ConfigResourceType)
     return ConfigRefused(Code.INVALID_REQUEST, f"resource type {number}: there are {known}")
 
 

@@ -12,7 +12,7 @@ from ottla.broker.settings.topic_settings import ConfigRefused
 from ottla.model.error_codes import Code
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The kinds of resources that are served here, with their codes in the config APIs."""
 
     TOPIC = 2
@@ -22,7 +22,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def _no_overrides(_kind: ResourceType, _name: str) -> Mapping[str, str]:
+def _no_overrides(_kind: ConfigResourceType, _name: str) -> Mapping[str, str]:
     return {}
 
 
@@ -36,7 +36,7 @@ class ConfigView:
     config: BrokerConfig
     dynamic: DynamicOverrides
     topic_overrides: Callable[[str], Mapping[str, str] | None]
-    named_overrides: Callable[[ResourceType, str], Mapping[str, str]] = _no_overrides
+    named_overrides: Callable[[ConfigResourceType, str], Mapping[str, str]] = _no_overrides
 
     @cached_property
     def effective(self) -> BrokerConfig:
@@ -52,7 +52,7 @@ class ConfigView:
             raise ConfigRefused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         return overrides
 
-    def named(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+    def named(self, kind: ConfigResourceType, name: str) -> Mapping[str, str]:
         """Return the overrides of a group or of client metrics. Raises ConfigRefused without a name."""
         if not name:
             label = kind.name.lower().replace("_", " ")

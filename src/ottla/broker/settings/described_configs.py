@@ -24,7 +24,7 @@ from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, 
 from ottla.broker.settings.broker_table import BROKER_SETTINGS, sharing
 from ottla.broker.settings.client_metrics import METRICS_SETTINGS
 from ottla.broker.settings.config_changes import unknown_type
-from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.config_view import ConfigResourceType, ConfigView
 from ottla.broker.settings.group_table import GROUP_SETTINGS
 from ottla.broker.settings.idle_table import IDLE_SETTINGS
 from ottla.broker.settings.ignored_names import is_secret
@@ -335,20 +335,20 @@ def _ignored_entry(name: str, text: str) -> DescribedSetting:
 
 def _entries(resource: DescribeConfigsResource, view: ConfigView) -> list[DescribedSetting]:
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         if not name:
             raise ConfigRefused(Code.INVALID_TOPIC_EXCEPTION, "topics have no common settings; name a topic")
         return described_topic(view.config, view.existing(name), view.dynamic)
-    if resource.resource_type == ResourceType.BROKER:
+    if resource.resource_type == ConfigResourceType.BROKER:
         if view.names_this_broker(name):
             return described_broker(view.config, view.dynamic)
         return described_defaults(view.dynamic)
-    if resource.resource_type == ResourceType.GROUP:
-        return _named(GROUP_SETTINGS, view.named(ResourceType.GROUP, name), ValueSource.GROUP)
-    if resource.resource_type == ResourceType.CLIENT_METRICS:
-        overrides = view.named(ResourceType.CLIENT_METRICS, name)
+    if resource.resource_type == ConfigResourceType.GROUP:
+        return _named(GROUP_SETTINGS, view.named(ConfigResourceType.GROUP, name), ValueSource.GROUP)
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        overrides = view.named(ConfigResourceType.CLIENT_METRICS, name)
         return _named(METRICS_SETTINGS, overrides, ValueSource.CLIENT_METRICS)
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         if not view.names_this_broker(name):
             raise ConfigRefused(Code.INVALID_REQUEST, "loggers belong to a broker: name it")
         return [_logger_entry(*level) for level in logger_levels().items()]

@@ -9,7 +9,7 @@ from ottla.model.property_table import BOOLEAN, INT, TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class ShareConfig:
+class ShareGroupConfig:
     """One frozen value for all share groups of a broker. SHARE_ROWS says what each field is."""
 
     session_timeout_ms: int = 45_000
@@ -25,7 +25,7 @@ class ShareConfig:
 
 
 def _row(name: str, target: str, doc: str, least: int, most: int | None = None, unit: str = "") -> Setting:
-    default = getattr(ShareConfig(), target)
+    default = getattr(ShareGroupConfig(), target)
     return Setting(name, INT, default, doc, minimum=least, maximum=most, unit=unit, target=f"shares.{target}")
 
 

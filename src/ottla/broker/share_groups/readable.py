@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 from ottla.broker.share_groups.core.share_partition import ReadBatches
 from ottla.log.batch_header import BatchHeader, whole_entries
 from ottla.log.file_system import Buffer
-from ottla.log.undecided import AbortedTransaction
+from ottla.log.undecided import StoredAbort
 from ottla.model.record_layout import TRANSACTIONAL
 
 
-def readable_batches(
-    data: Buffer, read_offset: int, aborted: Sequence[AbortedTransaction] = ()
-) -> ReadBatches:
+def readable_batches(data: Buffer, read_offset: int, aborted: Sequence[StoredAbort] = ()) -> ReadBatches:
     """Return the whole batches of bytes that were read from `read_offset` on."""
     spans: list[tuple[int, int]] = []
     position = read_offset
@@ -26,9 +24,7 @@ def readable_batches(
     return ReadBatches(spans, end + 1)
 
 
-def _delivered(
-    headers: Iterable[BatchHeader], aborted: Sequence[AbortedTransaction]
-) -> Iterable[BatchHeader]:
+def _delivered(headers: Iterable[BatchHeader], aborted: Sequence[StoredAbort]) -> Iterable[BatchHeader]:
     waiting = sorted(aborted, key=lambda item: item.first_offset, reverse=True)
     open_producers: set[int] = set()
     for header in headers:

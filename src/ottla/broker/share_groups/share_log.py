@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.coordination.effects import Record
 from ottla.broker.coordination.loading import PartitionLoads
-from ottla.broker.coordination.topic_writer import TopicWriter, Written
+from ottla.broker.coordination.topic_writer import CoordinatorWriter, Written
 from ottla.broker.share_groups.core.records import ShareKey, ShareState, partition_for, read
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
@@ -37,7 +37,7 @@ class ShareLog:
         replay: Callable[[ShareKey, ShareState | None], None],
         snapshot: Callable[[ShareKey], Record],
     ) -> None:
-        self._writer = TopicWriter(SHARE_STATE_TOPIC, store, runtime)
+        self._writer = CoordinatorWriter(SHARE_STATE_TOPIC, store, runtime)
         self._runtime = runtime
         self._topics = topics
         self._replay_state = replay

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.broker.coordination.effects import Record
 from ottla.broker.settings.group_table import group_settings
 from ottla.broker.share_groups.core.acknowledgements import AcknowledgedRange
-from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareMember, TopicInfo
+from ottla.broker.share_groups.core.group import Joining, ShareGroup, ShareGroupMember, TopicInfo
 from ottla.broker.share_groups.core.records import (
     ShareKey,
     ShareState,
@@ -91,7 +91,7 @@ class ShareGroupService:
 
     # --- members ----------------------------------------------------------------------------------------
 
-    def heartbeat(self, group_id: str, said: Joining) -> tuple[ShareMember, bool]:
+    def heartbeat(self, group_id: str, said: Joining) -> tuple[ShareGroupMember, bool]:
         """Take a member's heartbeat in. Returns the member, and whether its assignment is new to it.
 
         Raises KafkaError.

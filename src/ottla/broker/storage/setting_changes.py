@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.broker.settings.broker_config import BrokerConfig, DynamicOverrides, with_dynamic
 from ottla.broker.settings.config_changes import ConfigChangeOutcome
-from ottla.broker.settings.config_view import ConfigView, ResourceType
+from ottla.broker.settings.config_view import ConfigResourceType, ConfigView
 from ottla.broker.settings.loggers import apply_levels
 from ottla.broker.settings.topic_settings import ConfigRefused, topic_config
 from ottla.broker.storage.topic_changes import TopicChanges
@@ -50,16 +50,16 @@ class SettingChanges:
         if outcome.error_code:
             return outcome
         try:
-            if outcome.resource_type == ResourceType.BROKER:
+            if outcome.resource_type == ConfigResourceType.BROKER:
                 self._check_broker(outcome.resource_name)
             if outcome.overrides is None:  # the request only validates
                 return outcome
-            if outcome.resource_type == ResourceType.BROKER:
+            if outcome.resource_type == ConfigResourceType.BROKER:
                 self.configure_brokers(outcome.resource_name, outcome.overrides)
-            elif outcome.resource_type == ResourceType.BROKER_LOGGER:
+            elif outcome.resource_type == ConfigResourceType.BROKER_LOGGER:
                 apply_levels(outcome.overrides)
-            elif outcome.resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
-                kind = ResourceType(outcome.resource_type).name
+            elif outcome.resource_type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+                kind = ConfigResourceType(outcome.resource_type).name
                 self.set_entities(kind, {outcome.resource_name: outcome.overrides})
             else:
                 self._topics.configure(outcome.resource_name, outcome.overrides)

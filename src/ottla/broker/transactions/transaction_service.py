@@ -7,15 +7,15 @@ from typing import Protocol
 
 from ottla.broker.coordination.effects import Record
 from ottla.broker.coordination.service import CoordinatorService
-from ottla.broker.coordination.topic_writer import TopicWriter
+from ottla.broker.coordination.topic_writer import CoordinatorWriter
 from ottla.broker.storage.partition import Partition
 from ottla.broker.storage.runtime import Runtime
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.storage.turn import Failures
 from ottla.broker.transactions.coordinator import (
-    Decision,
     EndInPartitions,
     TransactionCoordinator,
+    TransactionDecision,
 )
 from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
@@ -30,7 +30,7 @@ class MarkerWriter(Protocol):
         """Stage a marker. Raises KafkaError or StorageError."""
 
 
-class TransactionService(CoordinatorService[Decision]):
+class TransactionService(CoordinatorService[TransactionDecision]):
     """The transactional ids that a broker coordinates. Owned by the loop."""
 
     def __init__(self, broker_id: int, store: TopicStore, runtime: Runtime, markers: MarkerWriter) -> None:
@@ -40,7 +40,7 @@ class TransactionService(CoordinatorService[Decision]):
         self.coordinator = TransactionCoordinator(
             config.transactions, config.groups.offsets_partition_count, self._new_producer_id
         )
-        writer = TopicWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
+        writer = CoordinatorWriter(TRANSACTIONS_TOPIC, store, runtime, broker_id)
         super().__init__(self.coordinator, self._replay, writer, runtime)
 
     def _new_producer_id(self) -> int:
@@ -54,7 +54,7 @@ class TransactionService(CoordinatorService[Decision]):
         """Abort transactions whose timeout is over."""
         self._perform(self.coordinator.abort_timed_out(self._runtime.now_ms()))
 
-    def _perform(self, decision: Decision) -> None:
+    def _perform(self, decision: TransactionDecision) -> None:
         super()._perform(decision)
         for end in decision.ends:
             self._end(end)

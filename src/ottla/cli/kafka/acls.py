@@ -11,7 +11,7 @@ from ottla.admin import Acl, AclFilter, Admin, Operation, PatternType, Permissio
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, one_action, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, one_action, run_tool, show, tool_of
 from ottla.cli.kafka.usage.acls import USAGE
 from ottla.model.acls import CLUSTER_NAME, WILDCARD
 from ottla.model.errors import KafkaError
@@ -94,7 +94,7 @@ def _act(options: Options) -> int:
     except KafkaError as error:
         show(f"Error while executing ACL command: {java_error(error)}")
         return 1
-    except Refused as error:
+    except ToolRefused as error:
         show(f"Error while executing ACL command: {error}")
         return error.code
     return 0
@@ -214,7 +214,7 @@ def _entries(options: Options, operations: Iterable[int]) -> list[Entry]:
 def _principal(text: str) -> str:
     kind, separator, name = text.strip().partition(":")
     if not separator:
-        raise Refused(f"expected a string in format principalType:principalName but got {text.strip()}")
+        raise ToolRefused(f"expected a string in format principalType:principalName but got {text.strip()}")
     return f"{kind}:{name}"
 
 

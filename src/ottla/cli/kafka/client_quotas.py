@@ -14,7 +14,7 @@ from typing import TypeVar
 from ottla.admin import Admin, ScramPassword, ScramRemoval
 from ottla.cli.kafka.broker_links import linked
 from ottla.cli.kafka.java_order import java_order, java_order_by
-from ottla.cli.kafka.tool import Refused, show
+from ottla.cli.kafka.tool import ToolRefused, show
 from ottla.client.connection import Connection
 from ottla.model.error_codes import Code
 from ottla.model.errors import AdminErrors, KafkaError
@@ -80,7 +80,7 @@ def alter(properties: Mapping[str, object], entity: Entity, changes: Mapping[str
         known = {entry.key for quota in _quotas(link, entity) for entry in quota.values}
         missing = [name for name, value in changes.items() if value is None and name not in known]
         if missing:
-            raise Refused(f"Invalid config(s): {','.join(missing)}")
+            raise ToolRefused(f"Invalid config(s): {','.join(missing)}")
         wanted = QuotaChanges(
             entity=[
                 AlterQuotaEntity(entity_type=KINDS[kind], entity_name=name or None) for kind, name in entity
@@ -148,12 +148,12 @@ def _alter_credentials(
 ) -> None:
     user = entity[0][1]
     if not user:
-        raise Refused(
+        raise ToolRefused(
             "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
             "--bootstrap-server."
         )
     if any(name in QUOTAS["users"] for name in changes):
-        raise Refused(
+        raise ToolRefused(
             "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using "
             "--bootstrap-server."
         )
@@ -171,10 +171,10 @@ def _credential(user: str, mechanism: str, text: str | None) -> ScramPassword | 
         return ScramRemoval(user, mechanism)
     found = _CREDENTIAL.fullmatch(text)
     if found is None:
-        raise Refused(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
+        raise ToolRefused(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
     iterations = ITERATIONS_MIN if found[1] in (None, "-1") else int(found[1])
     if iterations < ITERATIONS_MIN:
-        raise Refused(
+        raise ToolRefused(
             f"Iterations {iterations} is less than the minimum {ITERATIONS_MIN} required for {mechanism}"
         )
     return ScramPassword(user, mechanism, found[2], iterations)
@@ -190,7 +190,7 @@ def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:
     added = [name for name, value in strange.items() if value is not None]
     names = ",".join(strange) if kind == "ips" else _scala_names(added, strange)
     verb = "added" if added or kind == "ips" else "deleted"
-    raise Refused(
+    raise ToolRefused(
         f"Only {what.get(kind, 'quota configs')} can be {verb} for '{kind}' using --bootstrap-server. "
         f"Unexpected config names: {names}"
     )
@@ -205,7 +205,7 @@ def _number(name: str, text: str | None) -> float:
     try:
         return 0.0 if text is None else float(text)
     except ValueError:
-        raise Refused(f"Cannot parse quota configuration value for {name}: {text}") from None
+        raise ToolRefused(f"Cannot parse quota configuration value for {name}: {text}") from None
 
 
 def _response_to(link: Connection, message: Request[R]) -> R:

@@ -22,7 +22,7 @@ from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.java_order import java_order
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, one_action, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, one_action, run_tool, show, tool_of
 from ottla.cli.kafka.usage.configs import SHORTCUTS, USAGE
 from ottla.model.errors import ConfigError, KafkaError
 from ottla.model.java_properties import read_properties
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
             return _act(options)
         except KafkaError as error:
             line = " ".join(arguments)
-            raise Refused(
+            raise ToolRefused(
                 f"Error while executing config command with args '{line}'\n"
                 f"java.util.concurrent.ExecutionException: {java_error(error)}"
             ) from error
@@ -68,7 +68,7 @@ def _act(options: Options) -> int:
     if action == "alter" and any(entity_name is None for _, entity_name in entity):
         which = "users, clients, brokers or ips" if kind != "topics" else "topics"
         default = " or default entity" if kind != "topics" else ""
-        raise Refused(f"An entity-name{default} must be specified with --alter of {which}")
+        raise ToolRefused(f"An entity-name{default} must be specified with --alter of {which}")
     if kind in client_quotas.KINDS:
         if action == "describe":
             client_quotas.describe(admin_properties(options), entity)
@@ -94,7 +94,9 @@ def _entity(options: Options) -> list[tuple[str, str | None]]:
     """
     kinds = options.values("entity-type")
     if options.has("entity-name") and options.has("entity-default"):
-        raise Refused("--entity-name and --entity-default together: say --user-defaults or --client-defaults")
+        raise ToolRefused(
+            "--entity-name and --entity-default together: say --user-defaults or --client-defaults"
+        )
     names: list[str | None] = [""] if options.has("entity-default") else [*options.values("entity-name")]
     for kind in kinds:
         if kind not in ("topics", "brokers", *client_quotas.KINDS):
@@ -103,14 +105,14 @@ def _entity(options: Options) -> list[tuple[str, str | None]]:
                 "--zookeeper topics and clients"
             )
     if len(names) > len(kinds):
-        raise Refused("More entity names specified than entity types")
+        raise ToolRefused("More entity names specified than entity types")
     entities: list[tuple[str, str | None]] = list(zip_longest(kinds, names))
     entities += [(f"{kind}s", options.text(kind)) for kind in SHORTCUTS if options.has(kind)]
     entities += [(f"{kind}s", "") for kind in SHORTCUTS[1:] if options.has(f"{kind}-defaults")]
     if not entities:
         raise WrongFlags("At least one entity type must be specified")
     if len(entities) > 1 and sorted(kind for kind, _ in entities) != ["clients", "users"]:
-        raise Refused("Only users and clients may be given together")
+        raise ToolRefused("Only users and clients may be given together")
     return entities
 
 

@@ -11,7 +11,7 @@ from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.message_formatters import Formatter, Record, formatter
 from ottla.cli.kafka.record_sources import Wish, records
 from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Refused, ended_by_signals, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, ended_by_signals, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.console_consumer import USAGE
 from ottla.model.errors import OttlaError
 
@@ -58,7 +58,7 @@ def _act(options: Options) -> int:
 def _write(write: Formatter, record: Record, *, skips: bool) -> None:
     try:
         text = write(record)
-    except Refused as error:
+    except ToolRefused as error:
         if not skips:
             raise
         show(f"Error processing message, skipping this message: {error}", is_error=True)
@@ -133,7 +133,7 @@ def _start(options: Options, properties: dict[str, object]) -> int | str:
     """Where to begin: an offset, "earliest" or "latest"."""
     reset = properties.pop("auto.offset.reset", None)
     if options.has("from-beginning") and reset not in (None, "earliest"):
-        raise Refused(
+        raise ToolRefused(
             f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
             "please remove one option"
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.line_reader import LineReader
 from ottla.cli.kafka.settings import check_addresses, file_properties, pairs, profile_properties
-from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.console_producer import USAGE
 
 _PROPERTY_OF = {
@@ -48,7 +48,7 @@ def _act(options: Options) -> int:
     properties = _properties(options, is_old=is_old)
     topic = options.text("topic")
     if options.text("line-reader", _READERS[0]).rpartition(".")[2] not in _READERS:
-        raise Refused(f"java.lang.ClassNotFoundException: {options.text('line-reader')}")
+        raise ToolRefused(f"java.lang.ClassNotFoundException: {options.text('line-reader')}")
     if not is_old:
         for name in options.any_of(*_RENAMED):
             show(

@@ -11,7 +11,7 @@ from ottla.admin import Admin, TopicAndPartition
 from ottla.cli.kafka.answers import java_error
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.delete_records import USAGE
 from ottla.model.errors import AdminErrors, OttlaError
 
@@ -33,7 +33,7 @@ def _act(options: Options) -> int:
         if count > 1
     ]
     if twice:
-        raise Refused(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
+        raise ToolRefused(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
     with Admin(admin_properties(options)) as admin:
         show("Executing records delete operation")
         failed: dict[TopicAndPartition, OttlaError] = {}
@@ -59,7 +59,7 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text()
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror or error}") from error
+        raise ToolRefused(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def parse_offsets(text: str) -> list[tuple[TopicAndPartition, int]]:
@@ -67,12 +67,12 @@ def parse_offsets(text: str) -> list[tuple[TopicAndPartition, int]]:
     try:
         read = json.loads(text)
     except ValueError:
-        raise Refused("The input string is not a valid JSON") from None
+        raise ToolRefused("The input string is not a valid JSON") from None
     version = read.get("version", VERSION) if isinstance(read, dict) else None
     if version != VERSION:
-        raise Refused(f"Not supported version field value {version}")
+        raise ToolRefused(f"Not supported version field value {version}")
     if "partitions" not in read:
-        raise Refused("Missing partitions field")
+        raise ToolRefused("Missing partitions field")
     return [
         (TopicAndPartition(entry["topic"], int(entry["partition"])), int(entry["offset"]))
         for entry in read["partitions"]

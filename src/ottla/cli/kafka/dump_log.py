@@ -12,7 +12,7 @@ from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.offset_records import decoded_0_9, decoded_4
 from ottla.cli.kafka.segment_entries import SegmentEntry, entries
 from ottla.cli.kafka.segment_indexes import IndexFaults, dump_index, dump_time_index
-from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.transaction_files import dump_aborted, dump_producers
 from ottla.cli.kafka.transaction_records import decoded
 from ottla.cli.kafka.usage.dump_log import USAGE
@@ -47,7 +47,7 @@ def _act(options: Options) -> int:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise Refused(f"{name} cannot be read: {error.strerror or error}") from error
+            raise ToolRefused(f"{name} cannot be read: {error.strerror or error}") from error
         if path.suffix == ".log":
             _dump_log(path, data, options, faults)
         elif path.suffix in _INDEXES:

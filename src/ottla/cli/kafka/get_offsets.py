@@ -15,7 +15,7 @@ from typing import Any
 from ottla.admin import MAX_TIMESTAMP, Admin, LogOffset, TopicAndPartition
 from ottla.cli.kafka.flags import Options
 from ottla.cli.kafka.settings import admin_properties, check_addresses, profile_properties
-from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.get_offsets import ERRORS_BEGIN as ERROR
 from ottla.cli.kafka.usage.get_offsets import USAGE
 from ottla.consumer.classic.topic_count import Whitelist
@@ -45,7 +45,7 @@ def _act(options: Options) -> int:
     require(options, "bootstrap-server")
     check_addresses(options.text("bootstrap-server"))
     if options.has("topic-partitions") and options.any_of("topic", "partitions"):
-        raise Refused(f"{ERROR}--topic-partitions cannot be used with --topic or --partitions")
+        raise ToolRefused(f"{ERROR}--topic-partitions cannot be used with --topic or --partitions")
     return _as_4(options)
 
 
@@ -66,7 +66,7 @@ def _as_4(options: Options) -> int:
             if is_wanted(topic_partition)
         ]
         if not partitions:
-            raise Refused(f"{ERROR}Could not match any topic-partitions with the specified filters")
+            raise ToolRefused(f"{ERROR}Could not match any topic-partitions with the specified filters")
         for topic_partition, offset in sorted(
             _offsets(admin, partitions, moment).items(), key=lambda item: str(item[0])
         ):
@@ -97,7 +97,7 @@ def _moment(text: str) -> OffsetSpec:
     try:
         time_ms = int(text)
     except ValueError:
-        raise Refused(
+        raise ToolRefused(
             f"{ERROR}Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or "
             "max-timestamp / -4 or earliest-local / -5 or latest-tiered / -6 or earliest-pending-upload, "
             "or a specified long format timestamp"
@@ -123,7 +123,7 @@ def _numbers(text: str) -> set[int]:
     try:
         return {int(part) for part in text.split(",")} if text else set()
     except ValueError:
-        raise Refused(
+        raise ToolRefused(
             f"{ERROR}--partitions expects a comma separated list of numeric partition ids, "
             f"but received: {text}"
         ) from None
@@ -138,7 +138,7 @@ def _rule(text: str) -> Callable[[TopicAndPartition], bool]:
     """Parse topic, topic:number or topic:from-to, where the upper end is excluded."""
     match = _RULE.fullmatch(text)
     if match is None:
-        raise Refused(f"{ERROR}Invalid rule specification: {text}")
+        raise ToolRefused(f"{ERROR}Invalid rule specification: {text}")
     is_topic = _topics(match[1] or ".*")
     first, end = int(match[3] or 0), int(match[4] or _NO_LIMIT)
     if match[2]:
@@ -200,7 +200,7 @@ def _topic_metadata(
             failure = error
             continue
         if metadata.error_code:
-            raise Refused(
+            raise ToolRefused(
                 f"Error: no valid topic metadata for topic: {topic},  probably the topic does not exist, run "
                 "kafka-list-topic.sh to verify"
             )

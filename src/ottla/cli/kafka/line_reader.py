@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.cli.kafka.tool import Refused
+from ottla.cli.kafka.tool import ToolRefused
 
 JAVA_ERROR = "org.apache.kafka.common.KafkaException: "
 
@@ -47,10 +47,10 @@ class LineReader:
         for index, (name, text) in enumerate(names):
             for other, another in names[index + 1 :]:
                 if text == another:
-                    raise Refused(f"{JAVA_ERROR}{name} and {other} may not be equal")
+                    raise ToolRefused(f"{JAVA_ERROR}{name} and {other} may not be equal")
         for name, text in (("key.separator", self._key_separator), names[1], names[0], names[2]):
             if text == self._null:
-                raise Refused(f"{JAVA_ERROR}null.marker and {name} may not be equal")
+                raise ToolRefused(f"{JAVA_ERROR}null.marker and {name} may not be equal")
 
     def read(self, line: str) -> Line:
         """Parse one line, given without its line end. Raises Refused if a key or header is missing."""
@@ -73,20 +73,20 @@ class LineReader:
         if self._ignores_errors:
             return None
         if self._is_old:
-            raise Refused(f"kafka.common.KafkaException: No key found on line {self._number}: {line}")
-        raise Refused(f"{JAVA_ERROR}No {name} found on line number {self._number}: '{line}'")
+            raise ToolRefused(f"kafka.common.KafkaException: No key found on line {self._number}: {line}")
+        raise ToolRefused(f"{JAVA_ERROR}No {name} found on line number {self._number}: '{line}'")
 
     def _headers(self, text: str) -> tuple[tuple[str, bytes | None], ...]:
         headers: list[tuple[str, bytes | None]] = []
         for pair in re.split(self._headers_separator, text):
             name, separator, value = pair.partition(self._header_separator)
             if not separator and not self._ignores_errors:
-                raise Refused(
+                raise ToolRefused(
                     f"{JAVA_ERROR}No header key separator found in pair '{pair}' "
                     f"on line number {self._number}"
                 )
             if name == self._null:
-                raise Refused(
+                raise ToolRefused(
                     f"{JAVA_ERROR}Header keys should not be equal to the null marker '{self._null}' as they "
                     "can't be null"
                 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.cli.kafka import transaction_records
 from ottla.cli.kafka.offset_records import FORMATTERS, formatted
-from ottla.cli.kafka.tool import Refused
+from ottla.cli.kafka.tool import ToolRefused
 from ottla.records.messages import MessageAndMetadata, TimestampType
 
 Record = MessageAndMetadata[Any, Any]
@@ -35,7 +35,7 @@ def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
     if name == "ChecksumMessageFormatter":
         prefix = f"{properties['topic']}:" if "topic" in properties else ""
         return lambda record: f"{prefix}checksum:{_checksum(record)}\n".encode()
-    raise Refused(
+    raise ToolRefused(
         f"{class_name} is not known here; DefaultMessageFormatter, NoOpMessageFormatter, "
         f"ChecksumMessageFormatter, {', '.join([*FORMATTERS, transaction_records.FORMATTER])} are"
     )
@@ -107,12 +107,14 @@ def _decoder(class_name: str | None) -> Decoder:
     if name == "StringDeserializer":
         return bytes
     if name not in _NUMBERS:
-        raise Refused(f"{class_name} is not known here; {', '.join(['StringDeserializer', *_NUMBERS])} are")
+        raise ToolRefused(
+            f"{class_name} is not known here; {', '.join(['StringDeserializer', *_NUMBERS])} are"
+        )
     form = struct.Struct(_NUMBERS[name])
 
     def read(value: bytes) -> bytes:
         if len(value) != form.size:
-            raise Refused(
+            raise ToolRefused(
                 f"org.apache.kafka.common.errors.SerializationException: Size of data received by {name} "
                 f"is not {form.size}"
             )

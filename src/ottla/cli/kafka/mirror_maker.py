@@ -17,7 +17,7 @@ from typing import Any
 from ottla.cli.kafka.flags import Flag, Options, Value, WrongFlags, number, switch
 from ottla.cli.kafka.jopt_help import Row, help_text
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, run_tool, show
+from ottla.cli.kafka.tool import Tool, ToolRefused, run_tool, show
 from ottla.model.errors import ConfigError
 
 ABOUT = "Continuously copy data between two Kafka clusters."
@@ -98,7 +98,7 @@ def _act(options: Options) -> int:
 
     for name in ("consumer.config", "producer.config"):
         if not options.has(name):
-            raise Refused(f'Missing required argument "[{name}]"\n{help_text(SHOWN)}')
+            raise ToolRefused(f'Missing required argument "[{name}]"\n{help_text(SHOWN)}')
     lists = options.any_of("whitelist", "include", "blacklist")
     if len(lists) != 1:
         show("Exactly one of whitelist or blacklist is required.")
@@ -107,7 +107,7 @@ def _act(options: Options) -> int:
     consumer = _consumer(options)
     producer = file_properties(options.value("producer.config"))
     if lists == ["blacklist"] and "zookeeper.connect" not in consumer:
-        raise Refused(
+        raise ToolRefused(
             "blacklist can not be used when using new consumer in mirror maker. Use whitelist instead."
         )
     handler = _made(options, "message.handler", "message.handler.args", "handle")

@@ -33,7 +33,7 @@ _NO_ID = bytes(16)
 _WITH_TOPIC_ID = 4
 
 
-class Entry(NamedTuple):
+class OffsetEntry(NamedTuple):
     """A decoded record, of an offset or of a group, with the version of its value."""
 
     key_version: int
@@ -54,14 +54,14 @@ class _OffsetWithTopicId:
     topic_id: bytes = field(uuid, tag=0)
 
 
-def read_entry(key: bytes | None, data: bytes | None) -> Entry | None:
+def read_entry(key: bytes | None, data: bytes | None) -> OffsetEntry | None:
     """Decode a record; None for another kind, or without a key. Raises RemoteProtocolError."""
     if key is None or read_key(key) is None:
         return None
     node = read(Record(key, data))
     assert node is not None
     version = -1 if data is None else int.from_bytes(data[:2], "big", signed=True)
-    return Entry(int.from_bytes(key[:2], "big", signed=True), node[0], version, node[1], data)
+    return OffsetEntry(int.from_bytes(key[:2], "big", signed=True), node[0], version, node[1], data)
 
 
 def compact(node: object) -> str:
@@ -79,14 +79,14 @@ def key_node(key: Key) -> dict[str, object]:
     return {"group": key.group}
 
 
-def value_node(entry: Entry, *, opens_members: bool = False) -> dict[str, object] | None:
+def value_node(entry: OffsetEntry, *, opens_members: bool = False) -> dict[str, object] | None:
     """A value as JSON, with the fields of its version. `opens_members` also decodes the members' metadata."""
     if isinstance(entry.value, OffsetValue):
         return _offset_node(entry, entry.value)
     return None if entry.value is None else _group_node(entry.version, entry.value, opens=opens_members)
 
 
-def _offset_node(entry: Entry, stored: OffsetValue) -> dict[str, object]:
+def _offset_node(entry: OffsetEntry, stored: OffsetValue) -> dict[str, object]:
     node: dict[str, object] = {"offset": stored.offset}
     if entry.version >= 3:
         node["leaderEpoch"] = stored.leader_epoch
@@ -179,16 +179,16 @@ def _base64(data: bytes | None) -> str | None:
 
 # --- the formatters of the console consumer
 
-_Write = Callable[[Entry], str]
+_Write = Callable[[OffsetEntry], str]
 
 
-def _json_4(entry: Entry) -> str:
+def _json_4(entry: OffsetEntry) -> str:
     node = value_node(entry)
     stored = None if node is None else {"version": entry.version, "data": node}
     return compact({"key": {"type": entry.key_version, "data": key_node(entry.key)}, "value": stored})
 
 
-def _offset_3(entry: Entry) -> str:
+def _offset_3(entry: OffsetEntry) -> str:
     stored = entry.value
     if not isinstance(stored, OffsetValue):
         return "NULL"
@@ -200,7 +200,7 @@ def _offset_3(entry: Entry) -> str:
     )
 
 
-def _offset_0_9(entry: Entry) -> str:
+def _offset_0_9(entry: OffsetEntry) -> str:
     stored = entry.value
     if not isinstance(stored, OffsetValue):
         return "NULL"
@@ -210,7 +210,7 @@ def _offset_0_9(entry: Entry) -> str:
     )
 
 
-def _group_3(entry: Entry) -> str:
+def _group_3(entry: OffsetEntry) -> str:
     group = entry.value
     if not isinstance(group, GroupValue):
         return "NULL"
@@ -233,7 +233,7 @@ def _scala_option(value: str | None) -> str:
     return "None" if value is None else f"Some({value})"
 
 
-def _group_0_9(entry: Entry) -> str:
+def _group_0_9(entry: OffsetEntry) -> str:
     group = entry.value
     if not isinstance(group, GroupValue):
         return "NULL"
@@ -248,7 +248,7 @@ def _group_0_9(entry: Entry) -> str:
 def _scala(write: _Write) -> _Write:
     """A line with the key as Scala prints it, and the value."""
 
-    def line(entry: Entry) -> str:
+    def line(entry: OffsetEntry) -> str:
         key = entry.key
         name = f"[{key.group},{key.topic},{key.partition}]" if isinstance(key, OffsetKey) else key.group
         return f"{name}::{write(entry)}\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.message_formatters import Record
-from ottla.cli.kafka.tool import Refused
+from ottla.cli.kafka.tool import ToolRefused
 from ottla.consumer.classic.java_regex import compile_java
 from ottla.consumer.classic.topic_count import Blacklist, TopicFilter, Whitelist
 from ottla.consumer.coordinated.group_consumer_config import GROUP_PROPERTIES
@@ -98,11 +98,11 @@ def _of_classic_group(wish: Wish) -> Iterator[Iterator[Record]]:
     group = paths.group(wish.group)
     with keeper(connect) as session:
         if session.exists(paths.BROKER_IDS) is None:
-            raise Refused("No brokers found in ZK.")
+            raise ToolRefused("No brokers found in ZK.")
         if wish.deletes_group:
             delete_tree(session, group)
         elif wish.start == "earliest" and session.exists(paths.offsets(wish.group)) is not None:
-            raise Refused(
+            raise ToolRefused(
                 f"Found previous offset information for this group {wish.group}. Please use "
                 "--delete-consumer-offsets to delete previous offsets metadata"
             )

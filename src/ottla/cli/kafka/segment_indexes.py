@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.cli.kafka.segment_entries import SegmentEntry, entries
-from ottla.cli.kafka.tool import Refused, show
+from ottla.cli.kafka.tool import ToolRefused, show
 
 _CORRUPT = "org.apache.kafka.storage.internals.log.CorruptIndexException: "
 _NONE = -1
@@ -109,9 +109,9 @@ def _check_time_index(path: Path, base: int, rows: Sequence[Pair]) -> None:
         f"{_CORRUPT}Corrupt time index found, time index file ({path.absolute()}) has non-zero size but the "
     )
     if last < first:
-        raise Refused(f"{head}last timestamp is {last} which is less than the first timestamp {first}")
+        raise ToolRefused(f"{head}last timestamp is {last} which is less than the first timestamp {first}")
     if last_offset < base:
-        raise Refused(f"{head}last offset is {last_offset} which is less than the first offset {base}")
+        raise ToolRefused(f"{head}last offset is {last_offset} which is less than the first offset {base}")
 
 
 def _indexed_offset(entry: SegmentEntry) -> int:
@@ -124,7 +124,7 @@ def _log_of(path: Path) -> list[SegmentEntry]:
     try:
         return list(entries(log.read_bytes()))
     except OSError as error:
-        raise Refused(f"{log} cannot be read: {error.strerror or error}") from error
+        raise ToolRefused(f"{log} cannot be read: {error.strerror or error}") from error
 
 
 def _rows(form: str, data: bytes) -> Iterator[Pair]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from ottla.cli.kafka.flags import Options, WrongFlags
-from ottla.cli.kafka.tool import Refused
+from ottla.cli.kafka.tool import ToolRefused
 from ottla.cli.profile import chosen_profile
 from ottla.client.client_config import CLIENT_PROPERTIES
 from ottla.model.java_properties import read_properties
@@ -44,7 +44,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise Refused(f"Invalid command line properties: {' '.join(texts)}")
+            raise ToolRefused(f"Invalid command line properties: {' '.join(texts)}")
         properties[name] = value
     return properties
 

@@ -11,7 +11,7 @@ from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.group_resets import SCENARIOS, Resets, partitions_of
 from ottla.cli.kafka.java_order import java_order
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, one_action, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, one_action, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.share_groups import USAGE
 from ottla.model.error_codes import Code
 from ottla.model.errors import AdminErrors, KafkaError, OttlaError
@@ -41,7 +41,7 @@ def _act(options: Options) -> int:
     try:
         with Admin(properties) as admin:
             _ACTS[action](admin, options)
-    except Refused:
+    except ToolRefused:
         raise
     except OttlaError as error:
         failed = next(iter(error.errors.values())) if isinstance(error, AdminErrors) else error
@@ -183,7 +183,7 @@ def _reset(admin: Admin, options: Options) -> None:
     group = options.text("group")
     found = admin.groups_named(group).get(GroupKind.KAFKA)
     if found is not None and found.state not in (_EMPTY, _DEAD):
-        raise Refused(f"Share group '{group}' is not empty.")
+        raise ToolRefused(f"Share group '{group}' is not empty.")
     if options.has("topic"):
         partitions = partitions_of(admin, options.values("topic"))
     else:

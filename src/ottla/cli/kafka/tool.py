@@ -32,7 +32,7 @@ def tool_of(usage: Usage, act: Callable[[Options], int]) -> Tool:
     return Tool(usage.name, usage.about, usage.flags, act, usage.errors_begin)
 
 
-class Refused(OttlaError):
+class ToolRefused(OttlaError):
     """Ends a tool with a message of Kafka's on standard error and an exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
@@ -49,7 +49,7 @@ def run_tool(tool: Tool, arguments: Sequence[str]) -> int:
     except WrongFlags as error:
         show(f"{tool.errors_begin}{error}\n`{tool.name} --help` tells the options.", is_error=True)
         return 1
-    except Refused as error:
+    except ToolRefused as error:
         show(str(error), is_error=True)
         return error.code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.cli.kafka.tool import Refused, show
+from ottla.cli.kafka.tool import ToolRefused, show
 from ottla.log.aborted_index import VERSION, AbortedIndex
 from ottla.log.file_system import REAL
 from ottla.log.producer_snapshots import ProducerEntry, decode
@@ -14,7 +14,7 @@ def dump_aborted(path: Path) -> None:
     """Print the aborted transactions of a segment."""
     index = AbortedIndex(path, REAL)
     if not index.load(int(path.stem)):
-        raise Refused(f"{path} is damaged: its entries do not fit a segment with this base")
+        raise ToolRefused(f"{path} is damaged: its entries do not fit a segment with this base")
     for item in index.entries():
         show(
             f"version: {VERSION} producerId: {item.producer_id} firstOffset: {item.first_offset}"
@@ -26,7 +26,7 @@ def dump_producers(path: Path, data: bytes) -> None:
     """Print the producers of a snapshot."""
     known = decode(data)
     if known is None:
-        raise Refused(f"{path} is damaged: its checksum does not match")
+        raise ToolRefused(f"{path} is damaged: its checksum does not match")
     for item in known:
         show(_producer(item))
 

@@ -9,7 +9,7 @@ from ottla.admin import Admin, PartitionProducer, TopicAndPartition
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import admin_properties
-from ottla.cli.kafka.tool import Refused, require, run_tool, show, tool_of
+from ottla.cli.kafka.tool import ToolRefused, require, run_tool, show, tool_of
 from ottla.cli.kafka.usage.transactions import USAGE
 from ottla.model.error_codes import Code
 from ottla.model.errors import AdminErrors, KafkaError, OttlaError
@@ -126,14 +126,14 @@ def _describe_producers(admin: Admin, options: Options) -> None:
 def _abort(admin: Admin, options: Options) -> None:
     place = _place(options)
     if not options.has("start-offset") and not options.has("producer-id"):
-        raise Refused(
+        raise ToolRefused(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or "
             "above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
         )
     try:
         admin.abort_transaction(place, _producer(admin, place, options))
     except OttlaError as error:
-        if isinstance(error, Refused):
+        if isinstance(error, ToolRefused):
             raise
         raise _failed(f"Failed to abort transaction on partition {place}", error) from error
 
@@ -143,7 +143,7 @@ def _producer(admin: Admin, place: TopicAndPartition, options: Options) -> Parti
     if not options.has("start-offset"):
         for name in ("producer-epoch", "coordinator-epoch"):
             if not options.has(name):
-                raise Refused(f"Missing required argument --{name}")
+                raise ToolRefused(f"Missing required argument --{name}")
         return PartitionProducer(
             producer_id=options.whole("producer-id"),
             producer_epoch=options.whole("producer-epoch"),
@@ -159,7 +159,9 @@ def _producer(admin: Admin, place: TopicAndPartition, options: Options) -> Parti
     for one in producers:
         if one.start_offset == offset:
             return one
-    raise Refused(f"Could not find any open transactions starting at offset {offset} on partition {place}")
+    raise ToolRefused(
+        f"Could not find any open transactions starting at offset {offset} on partition {place}"
+    )
 
 
 def _force_terminate(admin: Admin, options: Options) -> None:
@@ -174,12 +176,12 @@ def _force_terminate(admin: Admin, options: Options) -> None:
 def _find_hanging(admin: Admin, options: Options) -> None:
     broker_id = _broker(options)
     if not options.has("topic") and broker_id is None:
-        raise Refused(
+        raise ToolRefused(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the "
             "search"
         )
     if options.has("partition") and not options.has("topic"):
-        raise Refused("The --partition argument requires --topic to be provided")
+        raise ToolRefused("The --partition argument requires --topic to be provided")
     try:
         found = admin.find_hanging_transactions(
             _searched(admin, options, broker_id),
@@ -230,13 +232,13 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _failed(message: str, error: OttlaError, unknown: str = "") -> Refused:
+def _failed(message: str, error: OttlaError, unknown: str = "") -> ToolRefused:
     """Kafka's text; `unknown` is what its client says about a transactional id that nobody knows."""
     if isinstance(error, AdminErrors):
         error = next(iter(error.errors.values()))
     is_unknown = isinstance(error, KafkaError) and error.code == Code.TRANSACTIONAL_ID_NOT_FOUND
     why = unknown if unknown and is_unknown else broker_message(error)
-    return Refused(f"{message}: {why}. Enable debug logging for additional detail.")
+    return ToolRefused(f"{message}: {why}. Enable debug logging for additional detail.")
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ottla.cli.kafka.answers import broker_message
 from ottla.cli.kafka.flags import Options, WrongFlags
 from ottla.cli.kafka.settings import file_properties, profile_properties
-from ottla.cli.kafka.tool import Refused, ended_by_signals, run_tool, tool_of
+from ottla.cli.kafka.tool import ToolRefused, ended_by_signals, run_tool, tool_of
 from ottla.cli.kafka.usage.verifiable_consumer import USAGE
 from ottla.cli.kafka.verifiable_events import Events
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
@@ -132,7 +132,7 @@ def _properties(options: Options) -> dict[str, object]:
     if servers is None:
         raise WrongFlags("one of the arguments --bootstrap-server is required")
     if options.text("group-protocol", "classic").lower() != "classic":
-        raise Refused(
+        raise ToolRefused(
             f"--group-protocol {options.text('group-protocol')} is not there: members join by the classic "
             "protocol, beside which newer ones may be in the same group"
         )

@@ -9,7 +9,7 @@ from ottla.admin import Admin
 from ottla.cli.kafka.flags import Flag, Options
 from ottla.cli.kafka.keeper import keeper
 from ottla.cli.kafka.settings import profile_properties
-from ottla.cli.kafka.tool import Refused, Tool, require, run_tool, show
+from ottla.cli.kafka.tool import Tool, ToolRefused, require, run_tool, show
 from ottla.model.errors import ConfigError
 from ottla.offsets.export_format import export_entries, export_line
 from ottla.zookeeper import paths
@@ -77,7 +77,7 @@ def _update(where: str, path: str, topic: str) -> int:
 
     moments = {"earliest": "earliest", "latest": "latest"}
     if where not in moments:
-        raise Refused(_USAGE)
+        raise ToolRefused(_USAGE)
     properties = read_properties(path)
     group, connect = properties.get("group.id", ""), properties.get("zookeeper.connect", "")
     if not group or not connect:

@@ -20,7 +20,7 @@ from ottla.console.messages import Tail
 from ottla.console.pages import groups, overview
 from ottla.console.pages.messages import search_arguments
 from ottla.console.rebalances import EVENTS_MAX, rebalance
-from ottla.console.security import Refused
+from ottla.console.security import PageRefused
 from ottla.model.errors import OttlaError
 from ottla.query.scan import scan
 
@@ -37,7 +37,7 @@ def event(kind: str, value: object) -> str:
 def streamed(console: Console, events: Callable[[], AsyncIterator[str]]) -> Response:
     """The events until the browser leaves, or one that says what went wrong. Raises Refused at the limit."""
     if not console.streams.acquire(blocking=False):
-        raise Refused(503, "too many pages are live: close some")
+        raise PageRefused(503, "too many pages are live: close some")
 
     async def guarded() -> AsyncIterator[str]:
         try:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ottla.console.app import console_of
 from ottla.console.display import shown
 from ottla.console.paging import part_of
-from ottla.console.security import Refused
+from ottla.console.security import PageRefused
 from ottla.zookeeper.session import ZooKeeperSession
 
 PROGRESS = Path("ottla") / "progress.json"
@@ -24,7 +24,7 @@ async def znode(request: Request) -> Response:
     console = console_of(request)
     path = request.query_params.get("path", "/")
     if not path.startswith("/"):
-        raise Refused(400, f"path {path!r:.100} does not begin with /")
+        raise PageRefused(400, f"path {path!r:.100} does not begin with /")
     path = "/" + path.strip("/")
 
     def look(session: ZooKeeperSession):  # type: ignore[no-untyped-def]

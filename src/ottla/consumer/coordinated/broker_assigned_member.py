@@ -11,7 +11,7 @@ from logging import INFO
 
 from ottla.client.reactions import Action, Call, action_for
 from ottla.consumer.coordinated.broker_assigned_state import TRANSITIONS
-from ottla.consumer.coordinated.group_member import GroupMember
+from ottla.consumer.coordinated.group_member import CoordinatedMember
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import ConsumerGroupRequests, MemberRequest
 from ottla.consumer.coordinated.member_state import (
@@ -34,7 +34,7 @@ Target = dict[bytes, tuple[int, ...]]
 """An assignment: partitions by topic id."""
 
 
-class BrokerAssignedMember(GroupMember):
+class BrokerAssignedMember(CoordinatedMember):
     """A member whose broker assigns. `member_id` is its own choice, and it keeps it."""
 
     transitions = TRANSITIONS

@@ -35,7 +35,7 @@ from ottla.wire.consumer_protocol import NO_GENERATION
 from ottla.wire.transitions import advance
 
 
-class GroupMember(ABC):
+class CoordinatedMember(ABC):
     """A member of a group.
 
     With `topics` None it does not join before `subscribe`. `pause_ms(failures)` is the pause after that many

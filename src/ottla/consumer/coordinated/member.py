@@ -12,7 +12,7 @@ from logging import INFO
 
 from ottla.client.reactions import Action, Call, action_for
 from ottla.consumer.coordinated.assignors import LastAssignment
-from ottla.consumer.coordinated.group_member import GroupMember
+from ottla.consumer.coordinated.group_member import CoordinatedMember
 from ottla.consumer.coordinated.leadership import Leadership
 from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.consumer.coordinated.member_requests import GroupRequests, MemberRequest, subscriptions
@@ -39,7 +39,7 @@ from ottla.wire.consumer_protocol import (
 from ottla.wire.schema import Response
 
 
-class GroupConsumerMember(GroupMember):
+class GroupConsumerMember(CoordinatedMember):
     """A member of a group whose leader assigns."""
 
     transitions = TRANSITIONS

@@ -24,7 +24,7 @@ LOOK_MS = 20
 """How often positions are checked while no chunk comes."""
 
 
-class Engine(Protocol):
+class RangeEngine(Protocol):
     """The part of a FetchEngine that is needed here."""
 
     def add(
@@ -60,7 +60,7 @@ class RangeReader:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: RangeEngine,
         *,
         stall_timeout_ms: float,
         on_stopped: OnStopped,

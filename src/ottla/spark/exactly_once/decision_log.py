@@ -18,7 +18,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.producer import Producer
 from ottla.producer.sequences import Identity
 from ottla.spark.cluster import SparkCluster
-from ottla.spark.exactly_once.decisions import Decision, last_of
+from ottla.spark.exactly_once.decisions import BatchDecision, last_of
 from ottla.spark.positions import Topics
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class DecisionLog:
         self._properties = dict(properties)
         self._client = client_settings(properties)
 
-    def last(self, name: str) -> Decision | None:
+    def last(self, name: str) -> BatchDecision | None:
         """The last decision under a name; makes the topic if there is none.
 
         The transactions of the name's own producer must have ended: it has just been taken over.
@@ -68,7 +68,7 @@ class DecisionLog:
         return last_of(name, zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
     def record(
-        self, transactional_id: str, resumed: Identity, name: str, decision: Decision | None
+        self, transactional_id: str, resumed: Identity, name: str, decision: BatchDecision | None
     ) -> Identity:
         """Store a decision, None to forget the name; return the identity for the next call.
 

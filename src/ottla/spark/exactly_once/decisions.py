@@ -16,7 +16,7 @@ ONGOING = "Ongoing"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BatchDecision:
     """`query` is the id of a streaming query, or empty. It has no transactions if the next one was void."""
 
     query: str
@@ -56,13 +56,13 @@ class Decision:
             raise RemoteProtocolError(f"a decision that cannot be read: {value[:200]!r}") from error
 
 
-def last_of(name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> Decision | None:
+def last_of(name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> BatchDecision | None:
     """The last decision under a name, from all keys and values in their order."""
     last = None
     for key, value in records:
         if key == name.encode():
             last = value
-    return None if last is None else Decision.decode(last)
+    return None if last is None else BatchDecision.decode(last)
 
 
 @dataclass(frozen=True, slots=True)

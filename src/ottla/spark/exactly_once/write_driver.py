@@ -31,14 +31,14 @@ from ottla.producer import TransactionEnder
 from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.sequences import Identity
 from ottla.spark.exactly_once.decision_log import DecisionLog, client_settings
-from ottla.spark.exactly_once.decisions import ONGOING, Decision, Seen, is_committed, is_open
+from ottla.spark.exactly_once.decisions import ONGOING, BatchDecision, Seen, is_committed, is_open
 from ottla.spark.exactly_once.settings import TIMEOUT, ExactlyOnce
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """What tasks and the end of a batch have to know. It travels with the writer, and with their messages.
 
     `owner` is a transactional id, `identity` its producer. `decided` is the last decision without its
@@ -48,7 +48,7 @@ class Plan:
     owner: str
     name: str
     identity: Identity
-    decided: Decision | None
+    decided: BatchDecision | None
     began_at: float
 
     def is_decided(self, query: str, batch: int) -> bool:
@@ -66,7 +66,7 @@ class WriteDriver:
 
     # ---- before the tasks
 
-    def plan(self) -> Plan:
+    def plan(self) -> WritePlan:
         """Take over, and end what an earlier run of this write has left open.
 
         Raises ConfigError if the brokers allow no such transaction.timeout.ms, Unsupported if they have no
@@ -79,8 +79,8 @@ class WriteDriver:
             identity = self._taken_over(ender, owner)
             last = self._decisions.last(name) if self._settings.name else None
             identity = self._clean(ender, owner, identity, last)
-        decided = None if last is None else Decision(last.query, last.batch, ())
-        return Plan(owner, name, identity, decided, began_at)
+        decided = None if last is None else BatchDecision(last.query, last.batch, ())
+        return WritePlan(owner, name, identity, decided, began_at)
 
     def _taken_over(self, ender: TransactionEnder, owner: str) -> Identity:
         try:
@@ -99,7 +99,7 @@ class WriteDriver:
             ) from error
 
     def _clean(
-        self, ender: TransactionEnder, owner: str, identity: Identity, last: Decision | None
+        self, ender: TransactionEnder, owner: str, identity: Identity, last: BatchDecision | None
     ) -> Identity:
         """Commit what is open and decided, abort what is open and not; returns the owner's identity."""
         with Admin(client_settings(self._properties)) as admin:
@@ -130,7 +130,9 @@ class WriteDriver:
 
     # ---- after the tasks
 
-    def commit(self, plan: Plan, query: str, batch: int, prepared: Sequence[PreparedTransaction]) -> None:
+    def commit(
+        self, plan: WritePlan, query: str, batch: int, prepared: Sequence[PreparedTransaction]
+    ) -> None:
         """Decide that a batch counts, and commit its transactions.
 
         Raises TransactionAborted if it took too long; then nothing counts. Raises ProducerFenced if a newer
@@ -141,7 +143,7 @@ class WriteDriver:
             return
         if not prepared:
             return
-        decision = Decision(query, batch, tuple(prepared))
+        decision = BatchDecision(query, batch, tuple(prepared))
         try:
             self._check_time(plan)
             identity = self._record(plan, plan.identity, decision)
@@ -165,7 +167,7 @@ class WriteDriver:
                 except OttlaError as error:
                     log.warning("%s is left open: %s", transaction.transactional_id, error)
 
-    def _check_time(self, plan: Plan) -> None:
+    def _check_time(self, plan: WritePlan) -> None:
         took_s, usable_s = time.monotonic() - plan.began_at, self._settings.usable_s
         if took_s > usable_s:
             raise TransactionAborted(
@@ -174,7 +176,7 @@ class WriteDriver:
                 " Make batches smaller (maxOffsetsPerTrigger), or the timeout longer"
             )
 
-    def _record(self, plan: Plan, identity: Identity, decision: Decision) -> Identity:
+    def _record(self, plan: WritePlan, identity: Identity, decision: BatchDecision) -> Identity:
         try:
             return self._decisions.record(plan.owner, identity, plan.name, decision)
         except ProducerFenced as error:
@@ -193,7 +195,7 @@ class WriteDriver:
             return is_committed(transaction, seen.get(transaction.transactional_id))
         return True
 
-    def _finish_again(self, plan: Plan, query: str, batch: int) -> None:
+    def _finish_again(self, plan: WritePlan, query: str, batch: int) -> None:
         """A batch that was decided by an earlier run, and of which nothing is written now."""
         last = self._decisions.last(plan.name)
         if last is None or (last.query, last.batch) != (query, batch):
@@ -205,7 +207,7 @@ class WriteDriver:
             return
         if len(lost) < len(last.transactions):
             raise _torn(last, lost)
-        self._record(plan, plan.identity, Decision(query, batch - 1, ()))
+        self._record(plan, plan.identity, BatchDecision(query, batch - 1, ()))
         raise TransactionAborted(
             f"batch {batch} was decided, and brokers aborted its transactions before the query was started"
             f" again: that took longer than kafka.{TIMEOUT}={self._settings.timeout_ms}. None of its rows"
@@ -213,7 +215,7 @@ class WriteDriver:
         )
 
 
-def _torn(decision: Decision, lost: Sequence[PreparedTransaction]) -> TransactionAborted:
+def _torn(decision: BatchDecision, lost: Sequence[PreparedTransaction]) -> TransactionAborted:
     names = ", ".join(one.transactional_id for one in lost)
     return TransactionAborted(
         f"batch {decision.batch}: {len(lost)} of {len(decision.transactions)} transactions cannot be"

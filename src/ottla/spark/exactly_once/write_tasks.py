@@ -15,7 +15,7 @@ from ottla.model.errors import OttlaError
 from ottla.producer import Producer
 from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.sequences import Identity
-from ottla.spark.exactly_once.write_driver import Plan
+from ottla.spark.exactly_once.write_driver import WritePlan
 
 PRODUCERS_MAX = 4
 """How many are kept for the next batch."""
@@ -32,7 +32,7 @@ class _Process:
         self._used: dict[str, tuple[Identity, int]] = {}  # by owner, the last used at the end
         self._kept: dict[str, Producer] = {}
 
-    def next_id(self, plan: Plan) -> str:
+    def next_id(self, plan: WritePlan) -> str:
         """An id that this process has not used in the batch."""
         self._token = self._token or uuid.uuid4().hex[:12]
         identity, number = self._used.pop(plan.owner, (plan.identity, 0))
@@ -67,7 +67,7 @@ def close_producers() -> None:
 
 
 def prepare(
-    plan: Plan, make: MakeProducer, send: Callable[[Producer], int]
+    plan: WritePlan, make: MakeProducer, send: Callable[[Producer], int]
 ) -> tuple[int, PreparedTransaction | None]:
     """Send rows in a new transaction that stays open: how many, and its identity if there are any.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Step(NamedTuple):
+class PipelineStep(NamedTuple):
     """What a step gives: rows, and the refused records (None if they are not kept)."""
 
     name: str
@@ -26,7 +26,9 @@ class Step(NamedTuple):
     refused: DataFrame | None = None
 
 
-def steps_of(form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]) -> Iterator[Step]:
+def steps_of(
+    form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
+) -> Iterator[PipelineStep]:
     """Each step of the pipeline, up to the rows that windows count or that are written.
 
     `records` and `decodes` are those of each source.
@@ -38,22 +40,22 @@ def steps_of(form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence
         keeps = can_be_refused(form)
         marked, reason = decoded(rows, decode, keeps_refused=keeps), explained(decode)
         if transform.arrow:
-            yield Step(f"decode{name}", *split(marked, reason, keeps_refused=keeps))
+            yield PipelineStep(f"decode{name}", *split(marked, reason, keeps_refused=keeps))
             marked = with_arrow(marked, transform.arrow, transform.arrow_schema, keeps_refused=keeps)
         good, bad = split(marked, reason, keeps_refused=keeps)
         refused = bad if refused is None or bad is None else refused.unionByName(bad)
         if source.watermark:
             good = good.withWatermark("timestamp", source.watermark)
         good.createOrReplaceTempView(source.name)
-        yield Step(f"{'arrow' if transform.arrow else 'decode'}{name}", good, refused)
+        yield PipelineStep(f"{'arrow' if transform.arrow else 'decode'}{name}", good, refused)
     if transform.sql:
         good = good.sparkSession.sql(transform.sql)
-        yield Step("sql", good, refused)
+        yield PipelineStep("sql", good, refused)
     if transform.python:
         good = loaded(transform.python)(good)
-        yield Step("python", good, refused)
+        yield PipelineStep("python", good, refused)
     if transform.deduplicate_by:
-        yield Step("once", without_repeats(good, transform), refused)
+        yield PipelineStep("once", without_repeats(good, transform), refused)
 
 
 def rows_of(
@@ -72,14 +74,16 @@ def written(rows: DataFrame, sink: SinkForm) -> DataFrame:
     return with_date(rows, sink.partition_by)
 
 
-def all_steps(form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]) -> Iterator[Step]:
+def all_steps(
+    form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
+) -> Iterator[PipelineStep]:
     """The same, with windows and the columns that sinks get."""
     *_, last = found = list(steps_of(form, records, decodes))
     yield from found
     if form.window:
-        yield Step("window", with_date(aggregated(last.rows, form.window), form.sink.partition_by))
+        yield PipelineStep("window", with_date(aggregated(last.rows, form.window), form.sink.partition_by))
         return
     for number, sink in enumerate(form.sinks, 1):
         if sink.partition_by or sink.sql:
             name = "write" if len(form.sinks) == 1 else f"write {number}"
-            yield Step(name, written(last.rows, sink))
+            yield PipelineStep(name, written(last.rows, sink))

@@ -6,7 +6,7 @@ from ottla.wire.schema import Request, Response, array, field, int16, int32, req
 
 
 @struct
-class LogDirTopic:
+class MovedTopic:
     name: str = field(string)
     partitions: list[int] = field(array(int32))
 
@@ -14,7 +14,7 @@ class LogDirTopic:
 @struct
 class WantedLogDir:
     path: str = field(string)
-    topics: list[LogDirTopic] = field(array(LogDirTopic))
+    topics: list[MovedTopic] = field(array(MovedTopic))
 
 
 @request(key=34, versions=2, flexible=2)

@@ -41,7 +41,7 @@ class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"])
 
 
 @struct
-class PartitionDescription:
+class DescribedPartition:
     error_code: int = field(int16)
     partition_index: int = field(int32)
     leader_id: int = field(int32)
@@ -54,17 +54,17 @@ class PartitionDescription:
 
 
 @struct
-class TopicDescription:
+class DescribedTopic:
     error_code: int = field(int16)
     name: str | None = field(string, nullable_since=0)
     topic_id: bytes = field(uuid, ignorable=True)
     is_internal: bool = field(boolean, ignorable=True)
-    partitions: list[PartitionDescription] = field(array(PartitionDescription))
+    partitions: list[DescribedPartition] = field(array(DescribedPartition))
     topic_authorized_operations: int = field(int32, default=-0x8000_0000)
 
 
 @response(DescribeTopicPartitionsRequest)
 class DescribeTopicPartitionsResponse(Response):
     throttle_time_ms: int = field(int32, ignorable=True)
-    topics: list[TopicDescription] = field(array(TopicDescription))
+    topics: list[DescribedTopic] = field(array(DescribedTopic))
     next_cursor: PartitionCursor | None = field(PartitionCursor, nullable_since=0, default=None)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeVar, cast
 
 from ottla.broker.coordination.effects import Append, Caller, Record
-from ottla.broker.groups.coordinator import Decision, GroupConfig, GroupCoordinator, Timer
+from ottla.broker.groups.coordinator import GroupConfig, GroupCoordinator, GroupDecision, Timer
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicFacts
 from ottla.model.error_codes import Code
 from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
@@ -82,7 +82,7 @@ class Loop:
 
     # --- the loop's duties ---
 
-    def perform(self, decision: Decision) -> None:
+    def perform(self, decision: GroupDecision) -> None:
         for reply in decision.replies:
             ticket = cast(int, reply.ticket)
             assert ticket in self.versions, f"reply to {ticket}, which never asked"

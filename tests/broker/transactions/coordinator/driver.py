@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 from ottla.broker.coordination.effects import Append, Caller, Record
 from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import (
-    Decision,
     EndInPartitions,
     RetryTimer,
     TransactionCoordinator,
+    TransactionDecision,
 )
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import TopicAndPartition
@@ -58,7 +58,7 @@ class Loop:
 
     # --- the loop's duties ---
 
-    def perform(self, decision: Decision) -> None:
+    def perform(self, decision: TransactionDecision) -> None:
         for reply in decision.replies:
             ticket = cast(int, reply.ticket)
             assert ticket in self.versions, f"reply to {ticket}, which never asked"

@@ -28,7 +28,7 @@ from ottla.broker.groups.coordinator.consumer_groups.classic_requests import Cla
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import GroupOverrides, refusal
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
-from ottla.broker.groups.coordinator.decision import CoordinatorStep, Decision, Timer, TimerKind
+from ottla.broker.groups.coordinator.decision import CoordinatorStep, GroupDecision, Timer, TimerKind
 from ottla.broker.groups.coordinator.expiry import expired_consumer_records, expired_records, is_idle
 from ottla.broker.groups.coordinator.group import CoordinatedGroup
 from ottla.broker.groups.coordinator.in_flight import offset_tombstones, unstable_partitions
@@ -119,14 +119,14 @@ class GroupCoordinator:
         """
         self._registry.replay(record, producer_id)
 
-    def finish_load(self, partition: int, now_ms: int) -> Decision:
+    def finish_load(self, partition: int, now_ms: int) -> GroupDecision:
         """All records were replayed: serve the partition's groups, with sessions that start now."""
         self._partitions.finish_load(partition)
         step = self._step(now_ms)
         self._registry.start_sessions(partition, step)
         return self._decision(step)
 
-    def unload(self, partition: int, now_ms: int) -> Decision:
+    def unload(self, partition: int, now_ms: int) -> GroupDecision:
         """Another broker leads `partition` now: forget its groups, and answer their parked requests."""
         self._partitions.unload(partition)
         step = self._step(now_ms)
@@ -135,7 +135,7 @@ class GroupCoordinator:
 
     # --- events -----------------------------------------------------------------------------------------
 
-    def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> Decision:
+    def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> GroupDecision:
         """Decide a request. If the decision has no reply to it, the request is parked.
 
         Raises LocalProtocolError for a request of another API.
@@ -159,7 +159,7 @@ class GroupCoordinator:
             handler = self._handlers[kind]
         handler(request, caller, step)
 
-    def on_append_result(self, append_id: int, error: Code, now_ms: int) -> Decision:
+    def on_append_result(self, append_id: int, error: Code, now_ms: int) -> GroupDecision:
         """An append was written (error NONE) or not at all. Ids of unloaded partitions are ignored."""
         step = self._step(now_ms)
         pending = self._in_flight.take(append_id)
@@ -175,7 +175,7 @@ class GroupCoordinator:
         of = self._partitions.of
         self._store.end_transaction(producer_id, lambda name: of(name) == partition, is_commit=is_commit)
 
-    def on_timer(self, timer: Timer, now_ms: int) -> Decision:
+    def on_timer(self, timer: Timer, now_ms: int) -> GroupDecision:
         """A timer of an earlier decision has fired. A late or repeated call does no harm."""
         step = self._step(now_ms)
         self._consumer.turns.run(timer.group_id, lambda step: self._timed_out(timer, step), step)
@@ -194,7 +194,7 @@ class GroupCoordinator:
                 case TimerKind.SYNC:
                     sync_phase_timed_out(group, step)
 
-    def expire(self, now_ms: int) -> Decision:
+    def expire(self, now_ms: int) -> GroupDecision:
         """Delete expired offsets and groups. Called every offsets.retention.check.interval.ms.
 
         Groups whose records are on the way into the log are left for the next call.
@@ -213,7 +213,7 @@ class GroupCoordinator:
             self._consumer.store(consumer.group_id, records, lambda _step, _error: None, step)
         return self._decision(step)
 
-    def forget_topic(self, topic: str, now_ms: int) -> Decision:
+    def forget_topic(self, topic: str, now_ms: int) -> GroupDecision:
         """A topic was deleted: delete its offsets in all groups, even if they still subscribe to it."""
         step = self._step(now_ms)
         for group_id in dict.fromkeys([*self._store.group_ids(), *self._in_flight.group_ids()]):
@@ -356,6 +356,6 @@ class GroupCoordinator:
         owner = caller.client_id if instance_id is None else instance_id
         return f"{owner[:MEMBER_NAME_LENGTH_MAX]}-{self._new_uuid()}"
 
-    def _decision(self, step: CoordinatorStep) -> Decision:
+    def _decision(self, step: CoordinatorStep) -> GroupDecision:
         appends = self._in_flight.number(step.pending_appends)
-        return Decision(tuple(step.replies), tuple(appends), tuple(step.timers))
+        return GroupDecision(tuple(step.replies), tuple(appends), tuple(step.timers))

@@ -1,7 +1,7 @@
 """What the coordinator decides, and the step in which it decides it.
 
 The coordinator does nothing itself. Each call (a request, a timer, the result of an append) is one
-`CoordinatorStep` at one instant. It results in a `Decision`, which the broker's loop carries out:
+`CoordinatorStep` at one instant. It results in a `GroupDecision`, which the broker's loop carries out:
 
     replies   send the response to the request with this ticket. A request without a reply in its own
               decision is parked: its ticket is in a later decision, exactly once.
@@ -50,7 +50,7 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GroupDecision:
     """What one call decided."""
 
     replies: tuple[Reply, ...] = ()
@@ -62,7 +62,7 @@ Continuation = Callable[["CoordinatorStep", Code], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PendingAppend:
+class PendingGroupAppend:
     """Records to be stored for a group, and the continuation that gets the result."""
 
     group_id: str
@@ -80,7 +80,7 @@ class CoordinatorStep:
     new_member_id: Callable[[Caller, str | None], str]
     new_uuid: Callable[[], str]
     replies: list[Reply] = field(default_factory=list)
-    pending_appends: list[PendingAppend] = field(default_factory=list)
+    pending_appends: list[PendingGroupAppend] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
 
     def reply(self, caller: Caller, response: Response) -> None:
@@ -95,7 +95,7 @@ class CoordinatorStep:
         producer: tuple[int, int] | None = None,
     ) -> None:
         """Store `records`; `then` is called after they were replayed, or after the failure."""
-        self.pending_appends.append(PendingAppend(group_id, tuple(records), then, producer))
+        self.pending_appends.append(PendingGroupAppend(group_id, tuple(records), then, producer))
 
 
 # As `client_error`, but for commits that are too large.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.coordination.effects import Append, Record
-from ottla.broker.groups.coordinator.decision import PendingAppend
+from ottla.broker.groups.coordinator.decision import PendingGroupAppend
 from ottla.broker.groups.coordinator.records import OffsetKey, offset_tombstone, read_key
 from ottla.broker.groups.coordinator.store import GroupStore
 from ottla.model.topic_partition import TopicAndPartition
@@ -16,10 +16,10 @@ class AppendsInFlight:
 
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
-        self._pending: dict[int, PendingAppend] = {}
+        self._pending: dict[int, PendingGroupAppend] = {}
         self._count = 0
 
-    def number(self, pending_appends: Iterable[PendingAppend]) -> Iterator[Append]:
+    def number(self, pending_appends: Iterable[PendingGroupAppend]) -> Iterator[Append]:
         """Yield what the loop has to write, with numbers for the results."""
         for pending in pending_appends:
             self._count += 1
@@ -27,11 +27,11 @@ class AppendsInFlight:
             partition = self._partition_of(pending.group_id)
             yield Append(self._count, partition, pending.records, pending.producer)
 
-    def take(self, append_id: int) -> PendingAppend | None:
+    def take(self, append_id: int) -> PendingGroupAppend | None:
         """Return the append that has a result, once."""
         return self._pending.pop(append_id, None)
 
-    def take_all(self, partition: int) -> list[PendingAppend]:
+    def take_all(self, partition: int) -> list[PendingGroupAppend]:
         """Return the appends to a partition that another broker leads now: their results are not awaited."""
         pending = self._pending
         numbers = [number for number in pending if self._partition_of(pending[number].group_id) == partition]

@@ -29,7 +29,7 @@ Topics = Mapping[str, TopicInfo]
 
 
 @dataclass(slots=True)
-class ShareMember:
+class ShareGroupMember:
     """A member; `assigned` is what it was told last."""
 
     member_id: str
@@ -60,7 +60,7 @@ class ShareGroup:
 
     group_id: str
     epoch: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)
+    members: dict[str, ShareGroupMember] = field(default_factory=dict)
     assignments: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
     _known: object = None
 
@@ -69,7 +69,7 @@ class ShareGroup:
         """Kafka's name of the state."""
         return "Stable" if self.members else "Empty"
 
-    def heartbeat(self, said: Joining, deadline_ms: int, size_max: int) -> tuple[ShareMember, bool]:
+    def heartbeat(self, said: Joining, deadline_ms: int, size_max: int) -> tuple[ShareGroupMember, bool]:
         """Take a heartbeat in. Returns the member, and whether it must be told its assignment in any case.
 
         Raises KafkaError for a member that is not known, is fenced, or finds the group full.
@@ -82,7 +82,7 @@ class ShareGroup:
                 raise KafkaError(
                     Code.GROUP_MAX_SIZE_REACHED, f"group {self.group_id!r} has {size_max} members"
                 )
-            member = member or ShareMember(said.member_id, said.client_id, said.client_host)
+            member = member or ShareGroupMember(said.member_id, said.client_id, said.client_host)
             self.members[said.member_id] = member
         elif member is None:
             raise KafkaError(Code.UNKNOWN_MEMBER_ID, f"{said.member_id!r} in group {self.group_id!r}")
@@ -115,7 +115,7 @@ class ShareGroup:
             {member_id: kept for member_id, kept in self.assignments.items() if member_id in self.members},
         )
 
-    def catch_up(self, member: ShareMember) -> bool:
+    def catch_up(self, member: ShareGroupMember) -> bool:
         """Bring a member to the group's epoch. Returns whether it was behind."""
         if member.epoch == self.epoch:
             return False

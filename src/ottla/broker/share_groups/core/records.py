@@ -51,7 +51,7 @@ class StoredKey:
 
 
 @value
-class StoredBatch:
+class ShareStateBatch:
     first_offset: int = field(int64)
     last_offset: int = field(int64)
     delivery_state: int = field(int8)
@@ -66,7 +66,7 @@ class SnapshotValue:
     start_offset: int = field(int64)
     create_timestamp: int = field(int64)
     write_timestamp: int = field(int64)
-    state_batches: list[StoredBatch] = field(array(StoredBatch))
+    state_batches: list[ShareStateBatch] = field(array(ShareStateBatch))
     delivery_complete_count: int = field(int32, default=-1, tag=0)
 
 
@@ -88,7 +88,7 @@ def snapshot_record(key: ShareKey, state: ShareState, done_count: int, now_ms: i
         create_timestamp=now_ms,
         write_timestamp=now_ms,
         state_batches=[
-            StoredBatch(
+            ShareStateBatch(
                 first_offset=batch.first,
                 last_offset=batch.last,
                 delivery_state=batch.state,
@@ -125,7 +125,7 @@ def read(record: Record) -> tuple[ShareKey, ShareState | None] | None:
     return key, ShareState(snapshot.start_offset, _batches(snapshot.state_batches), snapshot.state_epoch)
 
 
-def _batches(stored: Sequence[StoredBatch]) -> list[StateBatch]:
+def _batches(stored: Sequence[ShareStateBatch]) -> list[StateBatch]:
     known = {state.value: state for state in RecordState}
     for batch in stored:
         if batch.delivery_state not in known:

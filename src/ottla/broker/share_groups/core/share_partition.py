@@ -77,7 +77,7 @@ class AcquireLimits(NamedTuple):
 
 
 @dataclass(slots=True)
-class Run:
+class RecordRun:
     """Neighbours that share everything; `member_id` and the lock are those of acquired records."""
 
     first: int
@@ -92,7 +92,7 @@ class Run:
         """How many offsets these are."""
         return self.last - self.first + 1
 
-    def continues(self, other: Run) -> bool:
+    def continues(self, other: RecordRun) -> bool:
         """Whether `other` stands before this run and shares everything with it."""
         mine = (self.state, self.delivery_count, self.member_id, self.lock_until_ms)
         return mine == (other.state, other.delivery_count, other.member_id, other.lock_until_ms)
@@ -106,7 +106,7 @@ class SharePartition:
         self.start_offset = UNINITIALIZED
         self.end_offset = UNINITIALIZED  # the first offset that was never acquired
         self.dead: list[DeadLetters] = []
-        self._runs: list[Run] = []
+        self._runs: list[RecordRun] = []
 
     def begin(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
         """Begin at an offset, with what is known of the records behind it."""
@@ -117,7 +117,7 @@ class SharePartition:
                 continue
             first = max(batch.first, self.end_offset)
             self._extend(first - 1)
-            self._runs.append(Run(first, batch.last, batch.state, batch.delivery_count))
+            self._runs.append(RecordRun(first, batch.last, batch.state, batch.delivery_count))
             self.end_offset = batch.last + 1
         self._move_start()
 
@@ -153,7 +153,7 @@ class SharePartition:
         """Return what has to be stored. A delivery that is under way does not count yet, as in Kafka."""
         return list(_stored(self._runs))
 
-    def runs(self) -> Sequence[Run]:
+    def runs(self) -> Sequence[RecordRun]:
         """Return all runs, in order."""
         return tuple(self._runs)
 
@@ -258,7 +258,7 @@ class SharePartition:
         ]
         return self._release(late)
 
-    def _release(self, held: Sequence[Run]) -> bool:
+    def _release(self, held: Sequence[RecordRun]) -> bool:
         for run in held:
             self._change(run.first, run.last, RecordEvent.RELEASED, RecordState.ACQUIRED)
         self._tidy()
@@ -298,17 +298,17 @@ class SharePartition:
     def _extend(self, last: int) -> None:
         """Let records up to `last` be in flight."""
         if last >= self.end_offset:
-            self._runs.append(Run(self.end_offset, last, RecordState.AVAILABLE))
+            self._runs.append(RecordRun(self.end_offset, last, RecordState.AVAILABLE))
             self.end_offset = last + 1
 
-    def _within(self, first: int, last: int) -> list[Run]:
+    def _within(self, first: int, last: int) -> list[RecordRun]:
         """Return the runs of a range, cut at its ends."""
         if first > last:
             return []
         begin = self._cut(first)
         return self._runs[begin : self._cut(last + 1)]
 
-    def _overlapping(self, first: int, last: int) -> Iterator[Run]:
+    def _overlapping(self, first: int, last: int) -> Iterator[RecordRun]:
         """Yield the runs that have offsets of a range, without cutting any."""
         at = max(bisect_right(self._runs, first, key=attrgetter("first")) - 1, 0)
         while at < len(self._runs) and self._runs[at].first <= last:
@@ -331,7 +331,7 @@ class SharePartition:
 
     def _tidy(self) -> None:
         """Join neighbours that share everything, and let the start pass what is done."""
-        joined: list[Run] = []
+        joined: list[RecordRun] = []
         for run in self._runs:
             if joined and run.continues(joined[-1]):
                 joined[-1].last = run.last
@@ -360,7 +360,7 @@ def _joined(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:
     return joined
 
 
-def _stored(runs: Iterable[Run]) -> Iterator[StateBatch]:
+def _stored(runs: Iterable[RecordRun]) -> Iterator[StateBatch]:
     for run in runs:
         if run.state in IS_DONE:
             yield StateBatch(run.first, run.last, run.state, run.delivery_count)

@@ -20,10 +20,10 @@ from ottla.broker.settings.transaction_config import TransactionConfig
 from ottla.broker.transactions.coordinator import listing
 from ottla.broker.transactions.coordinator.counts import TransactionCounts
 from ottla.broker.transactions.coordinator.decision import (
-    Decision,
     EndInPartitions,
-    PendingAppend,
+    PendingTransactionAppend,
     RetryTimer,
+    TransactionDecision,
     TransactionStep,
 )
 from ottla.broker.transactions.coordinator.ledger import TransactionLedger
@@ -55,7 +55,7 @@ class TransactionCoordinator:
     ) -> None:
         self._config = config
         self._ledger = TransactionLedger(config.partition_count)
-        self._in_flight: dict[int, tuple[int, PendingAppend]] = {}
+        self._in_flight: dict[int, tuple[int, PendingTransactionAppend]] = {}
         self._append_count = 0
         producers = ProducerRequests(self._ledger, config, offsets_partition_count, new_producer_id)
         self._handlers: dict[type[Request[Any]], Callable[[Any, Caller, TransactionStep], None]] = {
@@ -79,7 +79,7 @@ class TransactionCoordinator:
             case name, transaction:
                 self._ledger.ids[name] = TransactionalId(name, transaction)
 
-    def finish_load(self, partition: int, now_ms: int) -> Decision:
+    def finish_load(self, partition: int, now_ms: int) -> TransactionDecision:
         """All records were replayed: serve the partition's ids, and complete what was decided."""
         self._ledger.partitions.finish_load(partition)
         step = TransactionStep(now_ms)
@@ -88,7 +88,7 @@ class TransactionCoordinator:
                 self._ledger.begin_marking(one, step)
         return self._decision(step)
 
-    def unload(self, partition: int, now_ms: int) -> Decision:
+    def unload(self, partition: int, now_ms: int) -> TransactionDecision:
         """Another broker leads `partition` now: forget its ids, and answer their parked requests."""
         self._ledger.partitions.unload(partition)
         step = TransactionStep(now_ms)
@@ -105,7 +105,7 @@ class TransactionCoordinator:
 
     # --- events -----------------------------------------------------------------------------------------
 
-    def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> Decision:
+    def decide(self, request: Request[Any], caller: Caller, now_ms: int) -> TransactionDecision:
         """Decide a request. If the decision has no reply to it, the request is parked.
 
         Raises LocalProtocolError for a request of another API.
@@ -117,7 +117,7 @@ class TransactionCoordinator:
         handler(request, caller, step)
         return self._decision(step)
 
-    def on_append_result(self, append_id: int, error: Code, now_ms: int) -> Decision:
+    def on_append_result(self, append_id: int, error: Code, now_ms: int) -> TransactionDecision:
         """An append was written (error NONE) or not at all. Ids of unloaded partitions are ignored."""
         step = TransactionStep(now_ms)
         in_flight = self._in_flight.pop(append_id, None)
@@ -127,19 +127,19 @@ class TransactionCoordinator:
 
     def on_ended(
         self, end: EndInPartitions, errors: Mapping[TopicAndPartition, Code], now_ms: int
-    ) -> Decision:
+    ) -> TransactionDecision:
         """Markers were written, except where `errors` has an error."""
         step = TransactionStep(now_ms)
         self._ledger.ended(end, errors, step)
         return self._decision(step)
 
-    def on_timer(self, timer: RetryTimer, now_ms: int) -> Decision:
+    def on_timer(self, timer: RetryTimer, now_ms: int) -> TransactionDecision:
         """A timer of an earlier decision has fired. A late or repeated call does no harm."""
         step = TransactionStep(now_ms)
         self._ledger.retry(timer, step)
         return self._decision(step)
 
-    def abort_timed_out(self, now_ms: int) -> Decision:
+    def abort_timed_out(self, now_ms: int) -> TransactionDecision:
         """Abort transactions whose timeout is over, and fence their producers."""
         step = TransactionStep(now_ms)
         for one, transaction in self._ledger.served():
@@ -152,7 +152,7 @@ class TransactionCoordinator:
     def _timed_out(self, _step: TransactionStep, error: Code) -> None:
         self.counts.timed_out += not error
 
-    def expire(self, now_ms: int) -> Decision:
+    def expire(self, now_ms: int) -> TransactionDecision:
         """Delete transactional ids that nobody has used for transactional.id.expiration.ms."""
         step = TransactionStep(now_ms)
         oldest_ms = now_ms - self._config.id_expiration_ms
@@ -194,14 +194,14 @@ class TransactionCoordinator:
 
     # --- turns ------------------------------------------------------------------------------------------
 
-    def _decision(self, step: TransactionStep) -> Decision:
+    def _decision(self, step: TransactionStep) -> TransactionDecision:
         appends = []
         for pending in step.pending_appends:
             self._append_count += 1
             partition = self._ledger.partitions.of(pending.transactional_id)
             self._in_flight[self._append_count] = partition, pending
             appends.append(Append(self._append_count, partition, (pending.record,)))
-        return Decision(tuple(step.replies), tuple(appends), tuple(step.ends), tuple(step.timers))
+        return TransactionDecision(tuple(step.replies), tuple(appends), tuple(step.ends), tuple(step.timers))
 
 
 def _ignore(_step: TransactionStep, _error: Code) -> None:

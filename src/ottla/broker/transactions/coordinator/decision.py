@@ -1,7 +1,7 @@
 """What the transaction coordinator decides, and the step in which it decides it.
 
-As with groups, each call is one step at one instant and results in a `Decision`, which the broker's loop
-carries out:
+As with groups, each call is one step at one instant and results in a `TransactionDecision`, which the
+broker's loop carries out:
 
     replies   send the response to the request with this ticket. A request without a reply in its own
               decision is parked: its ticket is in a later decision, exactly once.
@@ -44,7 +44,7 @@ class RetryTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TransactionDecision:
     """What one call decided."""
 
     replies: tuple[Reply, ...] = ()
@@ -57,7 +57,7 @@ Continuation = Callable[["TransactionStep", Code], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PendingAppend:
+class PendingTransactionAppend:
     """A record to be stored for a transactional id, and the continuation that gets the result."""
 
     transactional_id: str
@@ -71,7 +71,7 @@ class TransactionStep:
 
     now_ms: int
     replies: list[Reply] = field(default_factory=list)
-    pending_appends: list[PendingAppend] = field(default_factory=list)
+    pending_appends: list[PendingTransactionAppend] = field(default_factory=list)
     ends: list[EndInPartitions] = field(default_factory=list)
     timers: list[RetryTimer] = field(default_factory=list)
 
@@ -81,4 +81,4 @@ class TransactionStep:
 
     def append(self, transactional_id: str, record: Record, then: Continuation) -> None:
         """Store a record; `then` is called when it is in the log, or after the failure."""
-        self.pending_appends.append(PendingAppend(transactional_id, record, then))
+        self.pending_appends.append(PendingTransactionAppend(transactional_id, record, then))

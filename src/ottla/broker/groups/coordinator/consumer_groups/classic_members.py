@@ -13,13 +13,13 @@ from dataclasses import replace
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
 from ottla.broker.groups.coordinator.consumer_groups.heartbeat import known_static, replace_member, unknown
-from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberState
+from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, ReconcilingState
 from ottla.broker.groups.coordinator.consumer_groups.records import (
     ClassicMemberValue,
     ClassicProtocolValue,
     TopicIdPartition,
 )
-from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
 from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.model.error_codes import Code
@@ -73,20 +73,20 @@ def check_join(group: ConsumerGroup, request: JoinGroupRequest, rules: GroupRule
     """Raise Refused if a member cannot join the group with the protocols that it offers."""
     limit = rules.config.consumer_member_count_max
     if request.member_id not in group.members and len(group.members) >= limit:
-        raise Refused(Code.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
+        raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
     others = [item for item in group.classic_members() if item.member_id != request.member_id]
     common = {item.name for item in request.protocols}
     for member in others:
         common &= {item.name for item in member.classic.protocols} if member.classic else common
     if request.protocol_type != CONSUMER or not common:
-        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The member's protocols are not supported.")
+        raise RequestRefused(Code.INCONSISTENT_GROUP_PROTOCOL, "The member's protocols are not supported.")
 
 
 def _subscription(request: JoinGroupRequest) -> Subscription:
     try:
         return decode_subscription(request.protocols[0].metadata)
     except RemoteProtocolError as error:
-        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+        raise RequestRefused(Code.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
 
 
 def _joining_member(draft: GroupDraft, request: JoinGroupRequest) -> ConsumerMember:
@@ -110,14 +110,14 @@ def known(
         raise unknown(member_id, group.group_id)
     if member.classic is None:
         text = f"Member {member_id} does not use the classic protocol."
-        raise Refused(Code.UNKNOWN_MEMBER_ID, text)
+        raise RequestRefused(Code.UNKNOWN_MEMBER_ID, text)
     return member, member.classic
 
 
 def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
         text = f"The request generation id {generation} is not equal to the member epoch {member.epoch}."
-        raise Refused(Code.ILLEGAL_GENERATION, text)
+        raise RequestRefused(Code.ILLEGAL_GENERATION, text)
 
 
 def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> SyncGroupResponse:
@@ -126,9 +126,11 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> 
     _check_generation(member, request.generation_id)
     first = classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, first.name):
-        raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not that of the join's answer.")
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        raise Refused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
+        raise RequestRefused(
+            Code.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not that of the join's answer."
+        )
+    if group.epoch > member.epoch and member.state is not ReconcilingState.UNREVOKED_PARTITIONS:
+        raise RequestRefused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
@@ -151,9 +153,9 @@ def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest) -> bool:
     """Whether the answer to a classic member's heartbeat is that it must join again. Raises Refused."""
     member, _ = known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.epoch < group.epoch or member.state is ReconcilingState.UNREVOKED_PARTITIONS:
         return True
-    if member.state is MemberState.STABLE:
+    if member.state is ReconcilingState.STABLE:
         return False
     missing = group.target(member.member_id) - member.assigned.keys()
     return not missing.isdisjoint(missing - group.taken_from(member.member_id))

@@ -11,7 +11,7 @@ from ottla.broker.groups.coordinator.consumer_groups import classic_members, mig
 from ottla.broker.groups.coordinator.consumer_groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup
 from ottla.broker.groups.coordinator.consumer_groups.heartbeat import known_static
-from ottla.broker.groups.coordinator.consumer_groups.rules import Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import RequestRefused
 from ottla.broker.groups.coordinator.decision import CoordinatorStep, TimerKey, TimerKind
 from ottla.model.error_codes import Code
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -61,13 +61,13 @@ class ClassicRequests:
                 given = step.new_member_id(caller, request.group_instance_id)
                 request = replaced(request, member_id=given)
                 if request.group_instance_id is None and caller.version >= _TWO_STEP_SINCE:
-                    raise Refused(Code.MEMBER_ID_REQUIRED, "")
+                    raise RequestRefused(Code.MEMBER_ID_REQUIRED, "")
             elif request.group_instance_id is not None:
                 static = group.static_member(request.group_instance_id)
                 known_static(static, request.member_id, request.group_instance_id)
             draft = group.draft()
             response = classic_members.join(draft, request, caller, rules)
-        except Refused as refused:
+        except RequestRefused as refused:
             step.reply(caller, joining.refused(refused.code, request.member_id))
             return
 
@@ -118,7 +118,7 @@ class ClassicRequests:
         group = self._group(request)
         try:
             response = classic_members.sync(group, request, self._consumer.rules(group.group_id, step))
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.code is Code.REBALANCE_IN_PROGRESS:
                 self._expect_join(group, request.member_id, step)
             step.reply(caller, SyncGroupResponse(error_code=refused.code))
@@ -132,7 +132,7 @@ class ClassicRequests:
         group = self._group(request)
         try:
             error = Code.REBALANCE_IN_PROGRESS if self._must_rejoin(group, request, step) else Code.NONE
-        except Refused as refused:
+        except RequestRefused as refused:
             error = refused.code
         step.reply(caller, HeartbeatResponse(error_code=error))
 
@@ -160,7 +160,7 @@ class ClassicRequests:
             code = Code.NONE
             try:
                 found.append(_leaving_id(group, item))
-            except Refused as refused:
+            except RequestRefused as refused:
                 code = refused.code
             results.append(
                 LeavingMemberResponse(
@@ -187,6 +187,8 @@ def _leaving_id(group: ConsumerGroup, leaving: LeavingMember) -> str:
     if leaving.group_instance_id is not None and not leaving.member_id:
         static = group.static_member(leaving.group_instance_id)
         if static is None or static.classic is None:
-            raise Refused(Code.UNKNOWN_MEMBER_ID, f"Instance id {leaving.group_instance_id} is unknown.")
+            raise RequestRefused(
+                Code.UNKNOWN_MEMBER_ID, f"Instance id {leaving.group_instance_id} is unknown."
+            )
         return static.member_id
     return classic_members.known(group, leaving.member_id, leaving.group_instance_id)[0].member_id

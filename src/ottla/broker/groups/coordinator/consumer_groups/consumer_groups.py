@@ -16,9 +16,9 @@ from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup,
 from ottla.broker.groups.coordinator.consumer_groups.member import (
     JOINING_EPOCH,
     STATIC_LEAVING_EPOCH,
-    MemberState,
+    ReconcilingState,
 )
-from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
 from ottla.broker.groups.coordinator.consumer_groups.subscribing import refresh
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.broker.groups.coordinator.consumer_groups.turns import GroupTurns
@@ -105,7 +105,7 @@ class ConsumerGroups:
             rules = self.rules(request.group_id, step)
             draft, is_upgrade = self._draft(request, rules)
             response = heartbeats.heartbeat(draft, request, caller, rules)
-        except Refused as refused:
+        except RequestRefused as refused:
             step.reply(caller, refusal(refused.code, refused.text))
             return
 
@@ -129,7 +129,7 @@ class ConsumerGroups:
         if group is not None:
             return group.draft(), False
         if request.member_epoch != JOINING_EPOCH:
-            raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            raise RequestRefused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         classic = self._classic.classic_group(request.group_id)
         if classic is None:
             return GroupDraft(ConsumerGroup(request.group_id)), False
@@ -139,7 +139,7 @@ class ConsumerGroups:
         """A member leaves for good, or a static one for a while. Raises Refused."""
         group = self.groups.get(request.group_id)
         if group is None:
-            raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            raise RequestRefused(Code.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         member = heartbeats.leaving_member(group, request)
 
         def stored(step: CoordinatorStep, error: Code) -> None:
@@ -205,7 +205,7 @@ class ConsumerGroups:
             session_key(member_id), classic.session_timeout_ms if classic else session_ms, step
         )
         key = TimerKey(TimerKind.REVOCATION, member_id)
-        if classic is not None or member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if classic is not None or member.state is not ReconcilingState.UNREVOKED_PARTITIONS:
             group.clear_deadline(key)
         elif key not in group.deadlines:
             group.set_deadline(key, member.rebalance_timeout_ms, step)

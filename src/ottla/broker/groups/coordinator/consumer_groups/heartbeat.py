@@ -25,7 +25,7 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
     TopicIdPartition,
     target_value,
 )
-from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
 from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import (
@@ -47,29 +47,29 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         ("RackId", request.rack_id),
     ):
         if text is not None and not text.strip():
-            raise Refused(Code.INVALID_REQUEST, f"{name} can't be empty.")
+            raise RequestRefused(Code.INVALID_REQUEST, f"{name} can't be empty.")
     if (version >= _OWN_ID_SINCE or request.member_epoch != JOINING_EPOCH) and not request.member_id.strip():
-        raise Refused(Code.INVALID_REQUEST, "MemberId can't be empty.")
+        raise RequestRefused(Code.INVALID_REQUEST, "MemberId can't be empty.")
     if request.member_epoch == JOINING_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
-        raise Refused(Code.INVALID_REQUEST, "InstanceId can't be null.")
+        raise RequestRefused(Code.INVALID_REQUEST, "InstanceId can't be null.")
     elif request.member_epoch < STATIC_LEAVING_EPOCH:
-        raise Refused(Code.INVALID_REQUEST, f"MemberEpoch is invalid: {request.member_epoch}.")
+        raise RequestRefused(Code.INVALID_REQUEST, f"MemberEpoch is invalid: {request.member_epoch}.")
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {known}."
-        raise Refused(Code.UNSUPPORTED_ASSIGNOR, text)
+        raise RequestRefused(Code.UNSUPPORTED_ASSIGNOR, text)
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == _NO_TIMEOUT:
-        raise Refused(Code.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+        raise RequestRefused(Code.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise Refused(Code.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+        raise RequestRefused(Code.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-        raise Refused(Code.INVALID_REQUEST, text)
+        raise RequestRefused(Code.INVALID_REQUEST, text)
 
 
 def heartbeat(
@@ -143,7 +143,7 @@ def _member(
     if member_id not in group.members and len(group.members) >= rules.config.consumer_member_count_max:
         count = rules.config.consumer_member_count_max
         text = f"The consumer group has reached its maximum capacity of {count} members."
-        raise Refused(Code.GROUP_MAX_SIZE_REACHED, text)
+        raise RequestRefused(Code.GROUP_MAX_SIZE_REACHED, text)
     static = group.static_member(request.instance_id)
     if joins and request.instance_id is not None and static is not None:
         return _returned(draft, static, member_id)
@@ -161,16 +161,16 @@ def _member(
 def known_static(static: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
     """Return the member of an instance if `member_id` is its own. Raises Refused."""
     if static is None:
-        raise Refused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise RequestRefused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if static.member_id != member_id:
         text = f"Static member {member_id} with instance id {instance_id} was fenced by member"
-        raise Refused(Code.FENCED_INSTANCE_ID, f"{text} {static.member_id}.")
+        raise RequestRefused(Code.FENCED_INSTANCE_ID, f"{text} {static.member_id}.")
     return static
 
 
-def unknown(member_id: str, group_id: str) -> Refused:
+def unknown(member_id: str, group_id: str) -> RequestRefused:
     """Return the refusal of a member that is not in the group."""
-    return Refused(Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+    return RequestRefused(Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
 
 
 def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -184,7 +184,7 @@ def _returned(draft: GroupDraft, static: ConsumerMember, member_id: str) -> Cons
         text = (
             f"Static member {member_id} with instance id {static.instance_id} cannot join the group because"
         )
-        raise Refused(
+        raise RequestRefused(
             Code.UNRELEASED_INSTANCE_ID, f"{text} the instance id is owned by member {static.member_id}."
         )
     return replace_member(draft, static, member_id)
@@ -208,7 +208,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition
     is_repeat = epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys()
     if epoch > member.epoch or not is_repeat:
         text = f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member"
-        raise Refused(
+        raise RequestRefused(
             Code.FENCED_MEMBER_EPOCH,
             f"{text} epoch ({epoch}) than the one known by the group coordinator ({member.epoch})."
             " The member must abandon all its partitions and rejoin.",

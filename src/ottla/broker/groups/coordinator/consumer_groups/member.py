@@ -33,7 +33,7 @@ STATIC_LEAVING_EPOCH = -2
 """A static member is away and will be back within its session: its partitions stay its own."""
 
 
-class MemberState(StrEnum):
+class ReconcilingState(StrEnum):
     """Where a member is on its way to the target assignment. Its number in records is its place here."""
 
     STABLE = "stable"
@@ -41,10 +41,10 @@ class MemberState(StrEnum):
     UNRELEASED_PARTITIONS = "unreleased partitions"
 
 
-_STATES = tuple(MemberState)
+_STATES = tuple(ReconcilingState)
 
 
-class MemberEvent(StrEnum):
+class ReconcilingEvent(StrEnum):
     """What a comparison of a member with its target has shown."""
 
     MUST_REVOKE = "has partitions to give up"
@@ -54,13 +54,13 @@ class MemberEvent(StrEnum):
 
 _OUTCOMES = MappingProxyType(
     {
-        MemberEvent.MUST_REVOKE: MemberState.UNREVOKED_PARTITIONS,
-        MemberEvent.MUST_WAIT: MemberState.UNRELEASED_PARTITIONS,
-        MemberEvent.COMPLETE: MemberState.STABLE,
+        ReconcilingEvent.MUST_REVOKE: ReconcilingState.UNREVOKED_PARTITIONS,
+        ReconcilingEvent.MUST_WAIT: ReconcilingState.UNRELEASED_PARTITIONS,
+        ReconcilingEvent.COMPLETE: ReconcilingState.STABLE,
     }
 )
-TRANSITIONS: Mapping[MemberState, Mapping[MemberEvent, MemberState]] = MappingProxyType(
-    dict.fromkeys(MemberState, _OUTCOMES)
+TRANSITIONS: Mapping[ReconcilingState, Mapping[ReconcilingEvent, ReconcilingState]] = MappingProxyType(
+    dict.fromkeys(ReconcilingState, _OUTCOMES)
 )
 
 
@@ -84,17 +84,17 @@ class ConsumerMember:
     classic: ClassicMemberValue | None = None
     epoch: int = 0
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ReconcilingState = ReconcilingState.STABLE
     assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     revoking: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
         """Whether the member has all that the target assignment of an epoch gives it."""
-        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+        return self.state is ReconcilingState.STABLE and self.epoch == assignment_epoch
 
     def moved(
         self,
-        event: MemberEvent,
+        event: ReconcilingEvent,
         epoch: int,
         assigned: Mapping[TopicIdPartition, int],
         revoking: Mapping[TopicIdPartition, int],
@@ -160,7 +160,7 @@ class ConsumerMember:
             self,
             epoch=stored.member_epoch,
             previous_epoch=stored.previous_member_epoch,
-            state=_STATES[stored.state] if is_known else MemberState.UNRELEASED_PARTITIONS,
+            state=_STATES[stored.state] if is_known else ReconcilingState.UNRELEASED_PARTITIONS,
             assigned=epochs_of(stored.assigned_partitions, stored.member_epoch),
             revoking=epochs_of(stored.partitions_pending_revocation, stored.member_epoch),
         )
@@ -171,7 +171,7 @@ class ConsumerMember:
             self,
             epoch=LEAVING_EPOCH,
             previous_epoch=LEAVING_EPOCH,
-            state=MemberState.STABLE,
+            state=ReconcilingState.STABLE,
             assigned={},
             revoking={},
         )

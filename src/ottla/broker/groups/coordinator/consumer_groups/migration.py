@@ -13,13 +13,13 @@ from collections import Counter
 from ottla.broker.coordination.effects import Record
 from ottla.broker.groups.coordinator.consumer_groups.classic_members import assignment_bytes
 from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup, GroupDraft
-from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberState
+from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, ReconcilingState
 from ottla.broker.groups.coordinator.consumer_groups.records import (
     ClassicMemberValue,
     ClassicProtocolValue,
     TopicIdPartition,
 )
-from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.broker.groups.coordinator.group import CoordinatedGroup, CoordinatorMember
 from ottla.broker.groups.coordinator.records import GroupValue, MemberValue, group_record, group_tombstone
@@ -42,7 +42,7 @@ def upgraded(classic: CoordinatedGroup, rules: GroupRules) -> GroupDraft:
     draft.records.append(group_tombstone(classic.group_id))
     if classic.state is GroupState.EMPTY:
         return draft
-    refused = Refused(Code.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
+    refused = RequestRefused(Code.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
     is_too_large = len(classic.members) > rules.config.consumer_member_count_max
     if rules.config.migration_policy not in _UPGRADES or classic.protocol_type != CONSUMER or is_too_large:
         raise refused
@@ -91,7 +91,7 @@ def _upgraded_member(
         classic=ClassicMemberValue(session_timeout_ms=member.session_timeout_ms, protocols=protocols),
         epoch=classic.generation,
         previous_epoch=classic.generation,
-        state=MemberState.STABLE,
+        state=ReconcilingState.STABLE,
         assigned=assigned,
     )
 

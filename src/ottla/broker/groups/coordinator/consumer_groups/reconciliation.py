@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Set
 
-from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember, MemberEvent, MemberState
+from ottla.broker.groups.coordinator.consumer_groups.member import (
+    ConsumerMember,
+    ReconcilingEvent,
+    ReconcilingState,
+)
 from ottla.broker.groups.coordinator.consumer_groups.records import TopicIdPartition
 
 
@@ -24,15 +28,15 @@ def reconciled(
         taken: the partitions that other members have, or have not given up yet.
         owned: what the member says it has; None if it did not say.
     """
-    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking.keys()):
+    if member.state is ReconcilingState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking.keys()):
         return member
     kept = {partition: epoch for partition, epoch in member.assigned.items() if partition in target}
     lost = {partition: epoch for partition, epoch in member.assigned.items() if partition not in target}
     if lost and _still_owns(owned, lost.keys()):
-        return member.moved(MemberEvent.MUST_REVOKE, member.epoch, kept, lost)
+        return member.moved(ReconcilingEvent.MUST_REVOKE, member.epoch, kept, lost)
     free = {partition: target_epoch for partition in target if partition not in taken}
     assigned = free | kept
-    event = MemberEvent.COMPLETE if len(assigned) == len(target) else MemberEvent.MUST_WAIT
+    event = ReconcilingEvent.COMPLETE if len(assigned) == len(target) else ReconcilingEvent.MUST_WAIT
     return member.moved(event, target_epoch, assigned, {})
 
 

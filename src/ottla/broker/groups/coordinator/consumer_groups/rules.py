@@ -9,7 +9,7 @@ from ottla.broker.settings.group_config import GroupConfig
 from ottla.model.error_codes import Code
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is refused with a code and a text; nothing has changed."""
 
     def __init__(self, code: Code, text: str) -> None:

@@ -14,7 +14,7 @@ from ottla.broker.groups.coordinator.consumer_groups.group import ConsumerGroup,
 from ottla.broker.groups.coordinator.consumer_groups.member import ConsumerMember
 from ottla.broker.groups.coordinator.consumer_groups.reconciliation import reconciled
 from ottla.broker.groups.coordinator.consumer_groups.records import TopicIdPartition
-from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, Refused
+from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
 from ottla.broker.groups.coordinator.consumer_groups.topics import (
     RegexError,
     TopicsView,
@@ -60,7 +60,7 @@ def resolve(draft: GroupDraft, rules: GroupRules) -> None:
             found = matching(pattern, rules.topics.names())
         except RegexError as error:
             text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
-            raise Refused(Code.INVALID_REGULAR_EXPRESSION, text) from error
+            raise RequestRefused(Code.INVALID_REGULAR_EXPRESSION, text) from error
         if group.resolved.get(pattern) != found:
             stored = records.RegexValue(
                 topics=sorted(found), version=rules.topics.version, timestamp=rules.now_ms
