@@ -130,6 +130,7 @@ def test_public_surface_is_what_was_decided() -> None:
         "Admin",
         "BatchDelivery",
         "Blacklist",
+        "BrokerSecurity",
         "Code",
         "ConsumerConnector",
         "ConsumerRebalanceListener",
