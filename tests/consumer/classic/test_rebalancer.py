@@ -183,18 +183,28 @@ def test_the_group_is_roused_less_and_less_often(stable: Rebalancer) -> None:
 def test_an_id_that_another_session_keeps_ends_a_new_member(member: Rebalancer) -> None:
     member.session_changed(SessionState.CONNECTED, 0)
     for now_ms in (0, 2000, 4000):
-        member.id_refused(FAILURE, now_ms)
+        member.id_refused(FAILURE, now_ms, now_ms)
         assert member.health is Health.JOINING
         assert member.next_action(now_ms + 2000) is MemberAction.REGISTER
-    member.id_refused(FAILURE, 6000)
+    member.id_refused(FAILURE, 6000, 6000)
     assert (member.health, member.reason) == (Health.FAILED, "no luck")
+
+
+def test_a_refusal_that_is_read_late_does_not_count(member: Rebalancer) -> None:
+    member.session_changed(SessionState.CONNECTED, 0)
+    member.id_refused(FAILURE, 0, 0)
+    member.id_refused(FAILURE, 2000, 9000)  # the process stood still; the other session may have ended
+    assert member.health is Health.JOINING
+    assert member.next_action(9000) is MemberAction.REGISTER
+    member.id_refused(FAILURE, 9000, 9010)
+    assert member.health is Health.FAILED
 
 
 def test_the_former_session_of_a_member_may_hold_its_id_for_a_while(stable: Rebalancer) -> None:
     stable.session_changed(SessionState.LOST, 0)
     stable.session_changed(SessionState.CONNECTED, 10)
     for now_ms in range(10, 9000, 2000):
-        stable.id_refused(FAILURE, now_ms)
+        stable.id_refused(FAILURE, now_ms, now_ms)
     assert stable.health is Health.DEGRADED
     stable.registered(9000)
     stable.balanced(9010)

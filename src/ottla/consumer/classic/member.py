@@ -90,6 +90,7 @@ class ClassicMember:
         return self._guarded(MemberAction.REBALANCE, partial(leave, self.ownership))
 
     def _guarded(self, action: MemberAction, work: Callable[[], Steps[None]]) -> Steps[None]:
+        began_ms = self._now_ms()
         try:
             yield from work()
         except (ZooKeeperConnectionLost, SessionLost, SessionClosed) as error:
@@ -100,7 +101,7 @@ class ClassicMember:
             self._rebalancer.unregistered()
         except ConsumerIdInUse as error:
             self.last_error = error
-            self._rebalancer.id_refused(error, self._now_ms())
+            self._rebalancer.id_refused(error, began_ms, self._now_ms())
         except OttlaError as error:
             self.last_error = error
             self._rebalancer.failed(action, error, self._now_ms())

@@ -188,18 +188,19 @@ class Rebalancer:
         self._is_registered = False
         self._due[MemberAction.REGISTER] = -inf
 
-    def id_refused(self, error: Exception, now_ms: float) -> None:
-        """Another session is registered with our consumer.id.
+    def id_refused(self, error: Exception, began_ms: float, now_ms: float) -> None:
+        """Another session was registered with our consumer.id when an attempt began.
 
-        It may be our own former session, which ends within the session timeout. If the first registration is
-        still refused after that, another member has the id, and this one ends.
+        It may be our own former session, which ends within the session timeout. If an attempt that begins
+        after that is refused too, another member has the id, and this one ends. A process that stood still
+        may read an old refusal late: that one does not count.
         """
         if self._was_registered:
             self.failed(MemberAction.REGISTER, error, now_ms)
             return
-        self._failing_since_ms = min(self._failing_since_ms, now_ms)
+        self._failing_since_ms = min(self._failing_since_ms, began_ms)
         ends_ms = self._failing_since_ms + self._times.session_timeout_ms
-        if now_ms >= ends_ms:
+        if began_ms >= ends_ms:
             self.reason = str(error)
             self._apply(HealthEvent.GAVE_UP)
         self._due[MemberAction.REGISTER] = min(now_ms + self._times.backoff_ms, ends_ms)
