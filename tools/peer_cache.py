@@ -54,6 +54,7 @@ _SPARK_CONNECT = (
     ("grpcio-status", "1.85.1"),
     ("googleapis-common-protos", "1.76.0"),
     ("pandas", "2.3.3"),
+    ("pytz", "2026.6"),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from ottla.admin import (
     ScramRemoval,
 )
 from ottla.cli.main import main
+from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -98,13 +100,14 @@ def quotas_are_kept(admin: Admin) -> None:
             default: {"request_percentage": 50},
         }
     )
-    found = admin.describe_client_quotas(any_of=["user"])
+    # Kafka answers before each of its brokers knows.
+    found = wait_for(partial(admin.describe_client_quotas, any_of=["user"]), "the quotas are known")
     assert found == {ann: {"producer_byte_rate": 1000.0}, both: {"consumer_byte_rate": 5.0}}
     assert admin.describe_client_quotas(QuotaEntity(user="ann"), strict=True).keys() == {ann}
     assert admin.describe_client_quotas(default) == {default: {"request_percentage": 50.0}}
     removed: dict[str, float | None] = {"producer_byte_rate": None, "consumer_byte_rate": None}
     admin.alter_client_quotas({ann: removed, both: removed, default: {"request_percentage": None}})
-    assert admin.describe_client_quotas() == {}
+    wait_for(lambda: not admin.describe_client_quotas(), "the quotas are gone")
 
 
 def test_quotas_are_kept(admin: Admin) -> None:
@@ -115,7 +118,8 @@ def test_the_same_calls_on_a_real_kafka(real_kafka: Callable[[str], RealKafka]) 
     with Admin(bootstrap_servers=real_kafka(KAFKA_4).bootstrap) as admin:
         quotas_are_kept(admin)
         admin.alter_user_scram_credentials(ScramPassword("asked", "SCRAM-SHA-512", "s3cret"))
-        assert admin.describe_user_scram_credentials(["asked"]) == {"asked": {"SCRAM-SHA-512": 4096}}
+        known = wait_for(partial(admin.describe_user_scram_credentials, ["asked"]), "the password is known")
+        assert known == {"asked": {"SCRAM-SHA-512": 4096}}
         admin.alter_user_scram_credentials(ScramRemoval("asked", "SCRAM-SHA-512"))
         with pytest.raises(KafkaError) as refused:
             admin.create_acls(RULE)
