@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,10 +52,14 @@ def allowed() -> list[str]:
     ]
 
 
-def test_every_call_gives_what_kafka_gives(real_kafka: Callable[[str], RealKafka]) -> None:
+def test_every_call_gives_what_kafka_gives() -> None:
     with EmbeddedBroker(properties={"broker.id": BROKER_ID}) as broker:
         ours = answers(broker.bootstrap)
-    kafkas = answers(real_kafka(KAFKA_4).bootstrap)
+    try:
+        with RealKafka(KAFKA_4) as kafka:  # not the one that tests share: quotas and transactions are listed
+            kafkas = answers(kafka.bootstrap)
+    except Unavailable as reason:
+        pytest.skip(f"Kafka {KAFKA_4} cannot be run here: {reason}")
     assert len(ours) > 150
     assert ours.keys() == kafkas.keys()
     listed = tuple(allowed())
