@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from ottla.client.network_errors import NetworkErrors
 from ottla.consumer.coordinated.commits import CommittedOffsets, CommitTimes
 from ottla.consumer.coordinated.driven_member import DrivenMember
@@ -22,7 +24,7 @@ MAX_WAIT_MS = 1_000.0
 """The longest wait for records before the consumer tells its member again that the application is alive."""
 
 
-class GroupFace:
+class GroupFace(ABC):
     """A member of a group: what it has, and what can be said without waiting."""
 
     _membership: DrivenMember
@@ -51,8 +53,9 @@ class GroupFace:
         return f"<{type(self).__name__} of group {self._group_id!r}, topics {self._selection!r}: {state}>"
 
     @property
+    @abstractmethod
     def _is_started(self) -> bool:
-        raise NotImplementedError
+        """Whether the member has begun to join."""
 
     def _check_open(self) -> None:
         if self._is_closed:
