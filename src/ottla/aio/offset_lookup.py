@@ -22,15 +22,14 @@ from ottla.client.offset_questions import (
     Asking,
     LeaderAnswers,
     LeaderQuestions,
+    LookupRounds,
     Offsets,
     Times,
     judged,
     split_by_ability,
 )
-from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
-from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import OttlaError
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.topic_partition import TopicAndPartition
 
@@ -87,42 +86,24 @@ class LoopOffsetLookup:
 
     async def _ask(self, times: Times) -> Offsets:
         """A request may name a partition once only, so there is one time for each."""
-        offsets: Offsets = {}
-        left = dict(times)
-        failure: OttlaError | None = None
+        rounds = LookupRounds(times)
         deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
         tries = Attempts(self._backoff, deadline, self._chance)
         while await tries.next():
-            for broker_id, questions in (await self._by_leader(left, deadline)).items():
+            leaders = [await self._metadata.leader(*partition, deadline) for partition in rounds.left]
+            for broker_id, questions in rounds.by_leader(leaders).items():
                 try:
                     wait_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
                     connection = await self._pool.to(broker_id, deadline)
-                    answers = await self._answers(connection, questions, wait_ms)
+                    rounds.take(await self._answers(connection, questions, wait_ms))
                 except OttlaError as error:
-                    if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
-                        raise
-                    failure = error
+                    rounds.failed(error)
                     await self._pool.drop(broker_id)
-                    continue
-                for partition, answer in answers.items():
-                    if isinstance(answer, KafkaError):
-                        failure = answer
-                    else:
-                        offsets[partition] = answer
-            left = {partition: moment for partition, moment in left.items() if partition not in offsets}
-            if not left:
-                return offsets
-            for partition in left:
+            if not rounds.left:
+                return rounds.offsets
+            for partition in rounds.left:
                 self._metadata.invalidate(*partition)
-        raise failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {next(iter(left))}")
-
-    async def _by_leader(self, times: Times, deadline: Deadline) -> dict[int, list[OffsetQuestion]]:
-        questions: dict[int, list[OffsetQuestion]] = {}
-        for partition, moment in times.items():
-            leader = await self._metadata.leader(*partition, deadline)
-            question = OffsetQuestion(partition, moment, leader.epoch)
-            questions.setdefault(leader.node.broker_id, []).append(question)
-        return questions
+        raise rounds.failure
 
     async def _answers(
         self, connection: LoopConnection, questions: list[OffsetQuestion], wait_ms: float | None

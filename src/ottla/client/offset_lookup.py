@@ -23,16 +23,15 @@ from ottla.client.offset_questions import (
     Asking,
     LeaderAnswers,
     LeaderQuestions,
+    LookupRounds,
     Offsets,
     Times,
     judged,
     split_by_ability,
 )
 from ottla.client.pool import ConnectionPool
-from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
-from ottla.model.error_codes import Code
-from ottla.model.errors import KafkaError, OttlaError
+from ottla.model.errors import OttlaError
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.topic_partition import TopicAndPartition
 
@@ -151,41 +150,23 @@ class OffsetLookup:
 
     def _ask(self, pool: ConnectionPool, times: Times) -> Offsets:
         """A request may name a partition once only, so there is one time for each."""
-        offsets: Offsets = {}
-        left = dict(times)
-        failure: OttlaError | None = None
+        rounds = LookupRounds(times)
         deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
         for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
-            for broker_id, questions in self._by_leader(left, deadline).items():
+            leaders = [self._metadata.leader(*partition, deadline) for partition in rounds.left]
+            for broker_id, questions in rounds.by_leader(leaders).items():
                 try:
                     wait_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
-                    answers = self._answers(pool.to(broker_id, deadline), questions, wait_ms)
+                    rounds.take(self._answers(pool.to(broker_id, deadline), questions, wait_ms))
                 except OttlaError as error:
                     self._interruption.check()
-                    if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
-                        raise
-                    failure = error
+                    rounds.failed(error)
                     pool.drop(broker_id)
-                    continue
-                for partition, answer in answers.items():
-                    if isinstance(answer, KafkaError):
-                        failure = answer
-                    else:
-                        offsets[partition] = answer
-            left = {partition: moment for partition, moment in left.items() if partition not in offsets}
-            if not left:
-                return offsets
-            for partition in left:
+            if not rounds.left:
+                return rounds.offsets
+            for partition in rounds.left:
                 self._metadata.invalidate(*partition)
-        raise failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {next(iter(left))}")
-
-    def _by_leader(self, times: Times, deadline: Deadline) -> dict[int, list[OffsetQuestion]]:
-        questions: dict[int, list[OffsetQuestion]] = {}
-        for partition, moment in times.items():
-            leader = self._metadata.leader(*partition, deadline)
-            question = OffsetQuestion(partition, moment, leader.epoch)
-            questions.setdefault(leader.node.broker_id, []).append(question)
-        return questions
+        raise rounds.failure
 
     def _answers(
         self, connection: Connection, questions: list[OffsetQuestion], wait_ms: float | None

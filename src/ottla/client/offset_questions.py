@@ -17,9 +17,10 @@ from ottla.client.list_offsets import (
     list_offsets_request,
     offset_answers,
 )
-from ottla.client.reactions import Action, Call, action_for
+from ottla.client.reactions import Action, Call, action_about, action_for
+from ottla.model.cluster_view import PartitionLeader
 from ottla.model.error_codes import Code
-from ottla.model.errors import ConfigError, KafkaError, NoTimestamps
+from ottla.model.errors import ConfigError, KafkaError, NoTimestamps, OttlaError
 from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET, OffsetSpec, parse_offset_spec
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -164,3 +165,41 @@ def judged(found: Iterable[OffsetAnswer]) -> LeaderAnswers:
             raise error
         answers[answer.topic_partition] = error
     return answers
+
+
+class LookupRounds:
+    """One time for each partition, asked of the leaders until all have answered."""
+
+    def __init__(self, times: Times) -> None:
+        self.left = dict(times)
+        self.offsets: Offsets = {}
+        self._failure: OttlaError | None = None
+
+    def by_leader(self, leaders: Iterable[PartitionLeader]) -> dict[int, list[OffsetQuestion]]:
+        """The questions that are left, by the broker to ask. `leaders` are in the order of `left`."""
+        questions: dict[int, list[OffsetQuestion]] = {}
+        for (partition, moment), leader in zip(self.left.items(), leaders, strict=True):
+            question = OffsetQuestion(partition, moment, leader.epoch)
+            questions.setdefault(leader.node.broker_id, []).append(question)
+        return questions
+
+    def failed(self, error: OttlaError) -> None:
+        """A broker gave no answer. Raises the error if another try is of no use."""
+        if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
+            raise error
+        self._failure = error
+
+    def take(self, answers: LeaderAnswers) -> None:
+        """Take the answers of one broker."""
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                self._failure = answer
+            else:
+                self.offsets[partition] = answer
+                self.left.pop(partition, None)
+
+    @property
+    def failure(self) -> OttlaError:
+        """Why not all are answered."""
+        first = next(iter(self.left))
+        return self._failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {first}")
