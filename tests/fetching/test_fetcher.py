@@ -13,13 +13,12 @@ from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
 from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.inbox import Inbox
 from ottla.fetching.partition_info import BrokerAndFetcherId
-from ottla.fetching.partition_table import Departure
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.error_codes import Code
 from ottla.model.errors import AuthenticationFailed, ConnectionLost, KafkaError

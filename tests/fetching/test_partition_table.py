@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
-from ottla.fetching import partition_table
 from ottla.fetching.cursor import Cursor
 from ottla.fetching.feed_interface import BY_RESET_POLICY
 from ottla.fetching.fetch_config import DamagePolicy, FetchConfig, OffsetReset
@@ -140,7 +139,7 @@ def test_memory_is_held_for_answers_until_they_are_queued() -> None:
 
 
 def test_what_expands_beyond_the_memory_is_decoded_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_table, "CHUNK_BYTES_TIGHT", 70_000)
+    monkeypatch.setattr("ottla.fetching.cursor.CHUNK_BYTES_TIGHT", 70_000)
     one = Table(budget_bytes=100_000)
     cursor = one.add()
     one.budget.hold(200_000)  # others were quicker
@@ -424,7 +423,7 @@ def test_what_was_asked_for_behind_skipped_damage_counts() -> None:
 def test_what_was_not_decompressed_is_asked_for_again_in_smaller_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(partition_table, "CHUNK_BYTES_MAX", 70_000)
+    monkeypatch.setattr("ottla.fetching.cursor.CHUNK_BYTES_MAX", 70_000)
     one = Table()
     cursor = one.add()
     batches = [records(first, 100, size=300, codec=Codec.GZIP) for first in (0, 100, 200)]

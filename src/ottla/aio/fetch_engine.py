@@ -21,7 +21,7 @@ from ottla.aio.waiting import LoopCondition, Tasks, is_set_within
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
 from ottla.fetching.collector import Collected
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.feed import PartitionFeed
 from ottla.fetching.feed_interface import BY_RESET_POLICY
 from ottla.fetching.fetch_config import FetchConfig
@@ -30,8 +30,7 @@ from ottla.fetching.inbox import Inbox
 from ottla.fetching.leaderless import Leaderless, leaders_to_ask
 from ottla.fetching.partition_feeds import PartitionFeeds
 from ottla.fetching.partition_info import BrokerAndFetcherId
-from ottla.fetching.partition_table import Departure, ReceivedRecords
-from ottla.fetching.request_plan import FetchPlan
+from ottla.fetching.request_plan import FetchPlan, ReceivedRecords
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.fetch import FetchRequest, FetchResponse

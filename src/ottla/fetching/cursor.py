@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ottla.fetching.budget import FetchBudget
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Feed, Wanted
+from ottla.fetching.fetch_config import OffsetReset
 from ottla.model.cluster_view import NO_EPOCH, NO_TOPIC_ID, PartitionLeader
+from ottla.model.offset_spec import EARLIEST, LATEST
 
 FETCH_BYTES_MIN = 16 << 10
 CHUNK_BYTES_MAX = 16 << 20
@@ -16,6 +20,20 @@ EXPANSION_MIN = 2.0
 """Records of ten bytes take twice as much memory as columns. Compressed ones take more: that is measured."""
 UNKNOWN_PART = 8
 """A partition that was never fetched is expected to fill an eighth of its limit: most are short or idle."""
+
+
+def lookup_time(lookup: int, reset: OffsetReset) -> int | None:
+    """The time to ask for; None if auto.offset.reset leaves the decision to the user."""
+    if lookup != BY_RESET_POLICY:
+        return lookup
+    return {OffsetReset.SMALLEST: EARLIEST, OffsetReset.LARGEST: LATEST}.get(reset)
+
+
+class ReadReplica(NamedTuple):
+    """A replica that the leader has named to be read from (KIP-392), until the leader is asked again."""
+
+    broker_id: int
+    until_ms: float
 
 
 @dataclass(slots=True)
@@ -29,6 +47,7 @@ class Cursor:
     - `lag`: how many offsets the log has from `ahead` on; None before the first response.
     - `offset_bytes`: the average size of one offset in a response; 0 before the first record.
     - `failures`: failed tries in a row; `stops`: those that have stopped the partition.
+    - `replica`: who is read from instead of the leader.
     """
 
     feed: Feed
@@ -46,6 +65,7 @@ class Cursor:
     failures: int = 0
     stops: int = 0
     retry_at_ms: float = 0.0
+    replica: ReadReplica | None = None
 
     @property
     def leader_epoch(self) -> int:
@@ -93,6 +113,12 @@ class Cursor:
         """How much memory `wire_bytes` of a response will probably take at most."""
         return int(wire_bytes * self.expansion)
 
+    def chunk_bytes_max(self, budget: FetchBudget) -> int:
+        """How much of the next response may be decompressed at once."""
+        own_bytes = self.feed.queued_bytes + self.chunk_bytes(self.pending_bytes)
+        has_room = budget.share_bytes(own_bytes) >= own_bytes
+        return CHUNK_BYTES_MAX if has_room else CHUNK_BYTES_TIGHT
+
     def likely_bytes(self, most: int) -> int:
         """How many bytes of a response this partition will probably fill, of at most `most`."""
         if self.lag is None:
@@ -112,3 +138,10 @@ class Cursor:
         """The broker answered without an error."""
         self.failures = 0
         self.retry_at_ms = 0.0
+
+
+class Departure(NamedTuple):
+    """A partition that another broker has to be found for, and what went wrong; None: nothing did."""
+
+    cursor: Cursor
+    reason: Exception | None = None

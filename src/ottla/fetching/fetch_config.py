@@ -121,6 +121,12 @@ FETCH_PROPERTIES: tuple[Property, ...] = (
     ),
     Property("include.headers", BOOLEAN, default=False, doc="Whether batches have a column of headers."),
     Property(
+        "client.rack",
+        TEXT,
+        "",
+        "The rack of this client. Leaders may name a nearer replica, which is read from then (KIP-392).",
+    ),
+    Property(
         "damaged.records",
         TEXT,
         DamagePolicy.STOP,
@@ -170,6 +176,7 @@ class FetchConfig:
     check_crcs: bool = True
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     include_headers: bool = False
+    client_rack: str = ""
     damaged_records: DamagePolicy = DamagePolicy.STOP
     whole_batches_min_bytes: int = 0
     whole_batches_codec: Codec | None = None

@@ -13,17 +13,18 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.client.list_offsets import OffsetQuestion
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.feed_interface import NOBODY, Attendant
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_errors import Reaction, reaction_about
 from ottla.fetching.fetch_session import SESSIONS_SINCE, ClientSession
 from ottla.fetching.partition_info import BrokerAndFetcherId, BrokerAndInitialOffset
-from ottla.fetching.partition_table import Departure, PartitionTable, ReceivedRecords
+from ottla.fetching.partition_table import PartitionTable
 from ottla.fetching.request_plan import (
     LIMITED_SINCE,
     TOPIC_IDS_SINCE,
     FetchPlan,
+    ReceivedRecords,
     fetch_request,
     newest_version,
 )

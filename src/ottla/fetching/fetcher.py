@@ -20,13 +20,13 @@ from ottla.client.connection import Connection
 from ottla.client.interruption import Interruption
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.offset_lookup import ask_offsets
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_rounds import FetchRounds
 from ottla.fetching.frame_memory import FrameMemory
 from ottla.fetching.partition_info import BrokerAndFetcherId
-from ottla.fetching.partition_table import Departure, PartitionTable, ReceivedRecords
-from ottla.fetching.request_plan import FetchPlan
+from ottla.fetching.partition_table import PartitionTable
+from ottla.fetching.request_plan import FetchPlan, ReceivedRecords
 from ottla.model.errors import OttlaError
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable
 from ottla.client.clock import Clock
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.retry import Backoff
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.fetcher import BrokerFetcher
 from ottla.fetching.leaderless import Leaderless, leaders_to_ask
 from ottla.fetching.partition_info import BrokerAndFetcherId
-from ottla.fetching.partition_table import Departure
 from ottla.model.errors import OttlaError
 
 log = logging.getLogger(__name__)

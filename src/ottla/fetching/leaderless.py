@@ -12,11 +12,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.client.retry import Backoff
-from ottla.fetching.cursor import Cursor
+from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.feed_interface import Attendant
 from ottla.fetching.fetch_errors import STOPPED_BACKOFF, Reaction, reaction_about
 from ottla.fetching.partition_info import BrokerAndFetcherId
-from ottla.fetching.partition_table import Departure
 from ottla.model.chance import Chance
 from ottla.model.cluster_view import ClusterView
 from ottla.model.error_codes import Code
@@ -73,7 +72,8 @@ class Leaderless:
         for arrival in arrivals:
             cursor = arrival.cursor if isinstance(arrival, Departure) else arrival
             cursor.feed.attach(attendant)
-            if isinstance(arrival, Departure):
+            if isinstance(arrival, Departure) and arrival.reason is not None:
+                cursor.replica = None
                 self._postpone(cursor)
             self._cursors.append(cursor)
 
@@ -150,7 +150,10 @@ class Leaderless:
             cursor.leader = leader
             cursor.topic_id = view.topics[topic_partition.topic].topic_id
             cursor.retry_at_ms = 0.0
-            key = BrokerAndFetcherId(leader.node, fetcher_id(*topic_partition, self._fetcher_count))
+            node = view.brokers.get(cursor.replica.broker_id) if cursor.replica is not None else None
+            if node is None or node == leader.node:
+                cursor.replica, node = None, leader.node
+            key = BrokerAndFetcherId(node, fetcher_id(*topic_partition, self._fetcher_count))
             groups.setdefault(key, []).append(cursor)
         self.retry_later(failed)
         if groups and not failed:

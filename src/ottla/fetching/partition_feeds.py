@@ -36,6 +36,7 @@ class PartitionFeeds:
         self._config = config
         self._clock = clock
         self._chance = chance
+        self._replica_ms = client_config.metadata_max_age_ms
         first_ms = config.refresh_leader_backoff_ms
         self._backoff = Backoff(first_ms, max(first_ms, client_config.retry_backoff_max_ms))
         self._memory = FrameMemory(reserve_bytes=FRAME_RESERVE_BYTES)
@@ -111,4 +112,5 @@ class PartitionFeeds:
             now_ms=self._clock.now_ms,
             backoff=self._backoff,
             chance=random.Random(self._chance.random()),
+            replica_ms=self._replica_ms,
         )

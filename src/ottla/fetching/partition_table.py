@@ -13,16 +13,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
 from ottla.client.list_offsets import OffsetAnswer, OffsetQuestion
 from ottla.client.reactions import Call
 from ottla.client.retry import Backoff
 from ottla.fetching.budget import FetchBudget
 from ottla.fetching.collector import Collected, collect, glance
-from ottla.fetching.cursor import CHUNK_BYTES_MAX, CHUNK_BYTES_TIGHT, Cursor
+from ottla.fetching.cursor import Cursor, Departure, ReadReplica, lookup_time
 from ottla.fetching.feed_interface import BY_RESET_POLICY, Want
-from ottla.fetching.fetch_config import DamagePolicy, FetchConfig, OffsetReset
+from ottla.fetching.fetch_config import DamagePolicy, FetchConfig
 from ottla.fetching.fetch_errors import (
     STOPPED_BACKOFF,
     Reaction,
@@ -31,31 +30,17 @@ from ottla.fetching.fetch_errors import (
     refused,
     too_large,
 )
-from ottla.fetching.request_plan import FetchPlan, FetchTurn, PartitionRequest, plan_fetch
+from ottla.fetching.request_plan import FetchPlan, FetchTurn, PartitionRequest, ReceivedRecords, plan_fetch
 from ottla.model.chance import Chance
 from ottla.model.cluster_view import LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, OttlaError
-from ottla.model.offset_spec import EARLIEST, LATEST, UNKNOWN_OFFSET
+from ottla.model.offset_spec import UNKNOWN_OFFSET
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.slabs import SlabPool
 from ottla.wire.api.fetch import FetchPartitionResponse, FetchResponse
 
 log = logging.getLogger(__name__)
-
-
-class Departure(NamedTuple):
-    """A partition that another broker has to be found for, and the reason."""
-
-    cursor: Cursor
-    reason: Exception
-
-
-class ReceivedRecords(NamedTuple):
-    """Records that have been received and not decoded yet."""
-
-    request: PartitionRequest
-    answer: FetchPartitionResponse
 
 
 class PartitionTable:
@@ -70,13 +55,17 @@ class PartitionTable:
         now_ms: Callable[[], float],
         backoff: Backoff,
         chance: Chance,
+        replica_ms: float = 300_000.0,
     ) -> None:
+        """For `replica_ms` a replica is read that the leader has named."""
         self._config = config
         self._budget = budget
         self._pool = pool
         self._now_ms = now_ms
         self._backoff = backoff
         self._chance = chance
+        self._replica_ms = replica_ms
+        self._has_replicas = False  # whether this broker may be a replica of partitions that another leads
         self._cursors: dict[TopicAndPartition, Cursor] = {}  # the one that has waited longest is first
         self._departed: list[Departure] = []
         self._held_bytes: deque[int] = deque()  # for responses that are not queued yet, the oldest first
@@ -92,6 +81,7 @@ class PartitionTable:
         self._cursors[cursor.feed.topic_partition] = cursor
         self._turn(cursor)
         self._needs_lookup = True
+        self._has_replicas = self._has_replicas or cursor.replica is not None
 
     def attend(self) -> None:
         """Do what readers have ordered: forget partitions that were closed, follow seeks."""
@@ -139,6 +129,8 @@ class PartitionTable:
 
     def questions(self) -> list[OffsetQuestion]:
         """Return the questions for partitions whose offset has to be looked up before they can be fetched."""
+        if self._has_replicas:
+            self._return_to_leaders()
         if not self._needs_lookup:
             return []
         now_ms = self._now_ms()
@@ -150,7 +142,7 @@ class PartitionTable:
             self._needs_lookup = True
             if cursor.retry_at_ms > now_ms:
                 continue
-            time = _lookup_time(cursor.lookup, self._config.auto_offset_reset)
+            time = lookup_time(cursor.lookup, self._config.auto_offset_reset)
             if time is None:
                 self._stop(cursor, refused(topic_partition, cursor.position, Code.OFFSET_OUT_OF_RANGE))
             else:
@@ -228,6 +220,10 @@ class PartitionTable:
                 self.hints.append(LeaderHint(*topic_partition, leader.leader_id, leader.leader_epoch))
             self._refuse(cursor, answer.error_code)
             return False
+        if answer.preferred_read_replica >= 0 and not answer.records:
+            until_ms = self._now_ms() + self._replica_ms
+            self._go_to(cursor, ReadReplica(answer.preferred_read_replica, until_ms))
+            return False
         cursor.succeeded()
         if answer.records:
             seen = glance(answer.records, request.offset)
@@ -278,7 +274,7 @@ class PartitionTable:
             answer,
             self._config,
             self._pool,
-            bytes_max=self._chunk_bytes_max(cursor),
+            bytes_max=cursor.chunk_bytes_max(self._budget),
         )
 
     def queue(self, records: ReceivedRecords, collected: Collected) -> None:
@@ -304,11 +300,6 @@ class PartitionTable:
         if cursor.ahead != cursor.position:
             cursor.rewind()
 
-    def _chunk_bytes_max(self, cursor: Cursor) -> int:
-        own_bytes = cursor.feed.queued_bytes + cursor.chunk_bytes(cursor.pending_bytes)
-        has_room = self._budget.share_bytes(own_bytes) >= own_bytes
-        return CHUNK_BYTES_MAX if has_room else CHUNK_BYTES_TIGHT
-
     def _damaged(self, cursor: Cursor, damage: CorruptRecord) -> None:
         if self._config.damaged_records is DamagePolicy.STOP:
             self._stop(cursor, damage)
@@ -327,6 +318,11 @@ class PartitionTable:
     def _refuse(self, cursor: Cursor, code: int, call: Call = Call.FETCH) -> None:
         topic_partition = cursor.feed.topic_partition
         reaction = reaction_to(code, call)
+        if reaction is Reaction.RESET and cursor.replica is not None:
+            # A replica may be behind, or begin later than its leader: the leader decides.
+            where = f"{topic_partition} at offset {cursor.position} of replica {cursor.replica.broker_id}"
+            self.depart(cursor, KafkaError(code, where))
+            return
         error = refused(topic_partition, cursor.position, code)
         if reaction is Reaction.RESET and self._is_reset(cursor, code):
             return
@@ -346,7 +342,7 @@ class PartitionTable:
 
     def _is_reset(self, cursor: Cursor, code: int) -> bool:
         """Look up another offset, if auto.offset.reset allows it."""
-        time = _lookup_time(BY_RESET_POLICY, self._config.auto_offset_reset)
+        time = lookup_time(BY_RESET_POLICY, self._config.auto_offset_reset)
         if time is None:
             return False
         error = KafkaError(code, f"{cursor.feed.topic_partition} at offset {cursor.position}")
@@ -365,6 +361,21 @@ class PartitionTable:
         cursor.feed.report(reason, Reaction.MOVE, cursor.position)
         self._departed.append(Departure(cursor, reason))
 
+    def _go_to(self, cursor: Cursor, replica: ReadReplica | None) -> None:
+        """Hand a partition over to a replica that its leader has named, or None: back to its leader."""
+        del self._cursors[cursor.feed.topic_partition]
+        cursor.rewind()
+        cursor.replica = replica
+        self._departed.append(Departure(cursor))
+
+    def _return_to_leaders(self) -> None:
+        """Leaders look up offsets, and name another replica from time to time."""
+        now_ms = self._now_ms()
+        for cursor in list(self._cursors.values()):
+            replica = cursor.replica
+            if replica is not None and (cursor.lookup is not None or replica.until_ms <= now_ms):
+                self._go_to(cursor, None)
+
     def _stop(self, cursor: Cursor, error: Exception) -> None:
         """The reader gets the error. The partition is tried again, less and less often."""
         cursor.stops += 1
@@ -381,10 +392,3 @@ class PartitionTable:
         cursor.stops = 0
         if cursor.feed.recovered(cursor.generation):
             log.info("%s: is read again, from offset %d", cursor.feed.topic_partition, cursor.position)
-
-
-def _lookup_time(lookup: int, reset: OffsetReset) -> int | None:
-    """The time to ask for; None if auto.offset.reset leaves the decision to the user."""
-    if lookup != BY_RESET_POLICY:
-        return lookup
-    return {OffsetReset.SMALLEST: EARLIEST, OffsetReset.LARGEST: LATEST}.get(reset)

@@ -21,7 +21,7 @@ from ottla.fetching.feed_interface import Want
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.model.cluster_view import NO_TOPIC_ID
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 
 LIMITED_SINCE = 3
 """From this version on Fetch limits the whole response, and the order of partitions matters."""
@@ -48,6 +48,13 @@ class PartitionRequest(NamedTuple):
         return (
             cursor.generation == self.generation and cursor.position == self.offset and cursor.lookup is None
         )
+
+
+class ReceivedRecords(NamedTuple):
+    """Records that have been received and not decoded yet."""
+
+    request: PartitionRequest
+    answer: FetchPartitionResponse
 
 
 @dataclass(slots=True)
@@ -146,4 +153,5 @@ def fetch_request(plan: FetchPlan, config: FetchConfig) -> FetchRequest:
         session_id=NO_SESSION,
         session_epoch=FULL_FETCH,
         topics=topics,
+        rack_id=config.client_rack,
     )

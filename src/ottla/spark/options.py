@@ -166,7 +166,6 @@ FORBIDDEN = {
 }
 WITHOUT_EFFECT = frozenset(
     {
-        "client.rack",
         "auto.include.jmx.reporter",
         "connections.max.idle.ms",
         "default.api.timeout.ms",
@@ -202,6 +201,7 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Java's settings of group membership and of its machinery. Logins and tickets are renewed by the client."""
+WITHOUT_EFFECT_IN_SINKS = WITHOUT_EFFECT | {"client.rack"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +236,19 @@ def parse_options(table: Iterable[Property], options: Mapping[str, str]) -> Give
     return Given(values, frozenset(names), kafka)
 
 
-def client_properties(kafka: Mapping[str, str]) -> dict[str, object]:
+def client_properties(
+    kafka: Mapping[str, str], without_effect: frozenset[str] = WITHOUT_EFFECT
+) -> dict[str, object]:
     """The client's settings. Raises ConfigError for those that a query must not set."""
     for name, remedy in FORBIDDEN.items():
         if name in kafka:
             raise ConfigError(f"kafka.{name} cannot be set: {remedy}")
-    idle = sorted(WITHOUT_EFFECT & kafka.keys() - {"group.id"})
+    idle = sorted(without_effect & kafka.keys() - {"group.id"})
     if idle:
         log.warning("without effect here: %s", ", ".join(KAFKA + name for name in idle))
     if "bootstrap.servers" not in kafka:
         raise ConfigError("kafka.bootstrap.servers is not set: give HOST:PORT of one or more brokers")
-    return {name: value for name, value in kafka.items() if name not in WITHOUT_EFFECT}
+    return {name: value for name, value in kafka.items() if name not in without_effect}
 
 
 def _unknown(name: str, rows: Mapping[str, Property]) -> ConfigError:

@@ -35,7 +35,7 @@ from ottla.records.columns import HEADER, HEADERS
 from ottla.spark.exactly_once.settings import ExactlyOnce, exactly_once
 from ottla.spark.exactly_once.write_driver import WriteDriver, WritePlan
 from ottla.spark.exactly_once.write_tasks import close_producers, prepare
-from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
+from ottla.spark.options import SINK_OPTIONS, WITHOUT_EFFECT_IN_SINKS, client_properties, parse_options
 from ottla.spark.range_reader import settle_in
 from ottla.spark.row_identity import TaskIdentity, partitioned_by_identity, with_identity
 
@@ -76,7 +76,7 @@ class SinkOptions:
 def sink_options(options: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> SinkOptions:
     """Parse and check, also against the DataFrame's columns. Raises ConfigError."""
     given = parse_options(SINK_OPTIONS, options)
-    properties = client_properties(given.kafka)
+    properties = client_properties(given.kafka, WITHOUT_EFFECT_IN_SINKS)
     once = exactly_once(given, properties, is_stream=is_stream)
     own = {"transactional.id": once.prefix} if once is not None else {}
     ProducerConfig.from_properties({**properties, **own})  # raises here, and not in the executors

@@ -33,7 +33,7 @@ def handle(inquiry: Inquiry, request: DescribeClusterRequest) -> DescribeCluster
         cluster_id=inquiry.broker.store.cluster_id,
         controller_id=leaders.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=leaders.rack_of(broker_id))
             for broker_id, (host, port) in leaders.at(inquiry.link.listener).items()
         ],
         cluster_authorized_operations=permitted(

@@ -4,9 +4,9 @@ Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, which cannot have zst
 stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to
 2 a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
 Behaviour: bytes come straight from the segment file, undecoded. From 7 on a client may begin a session, and
-then names only what has changed (`serving.fetch_sessions`). There is one copy, so any rack reads from the
-leader. Readers of committed data get nothing from the last stable offset on, and are told which
-transactions were aborted.
+then names only what has changed (`serving.fetch_sessions`). With replica.selector.class a leader names the
+replica of a client's rack, and from 11 on replicas are read too. Readers of committed data get nothing from
+the last stable offset on, and are told which transactions were aborted.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
         max_bytes=request.max_bytes,
         isolation_level=request.isolation_level,
         topics=session.topics(),
+        rack_id=request.rack_id,
     )
     if not session.partitions:
         return _read(inquiry, whole)

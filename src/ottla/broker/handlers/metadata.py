@@ -115,7 +115,7 @@ def _cluster(
     broker = inquiry.broker
     return MetadataResponse(
         brokers=[
-            MetadataBroker(node_id=broker_id, host=host, port=port)
+            MetadataBroker(node_id=broker_id, host=host, port=port, rack=broker.leaders.rack_of(broker_id))
             for broker_id, (host, port) in broker.leaders.at(inquiry.link.listener).items()
         ],
         cluster_id=broker.store.cluster_id,

@@ -36,6 +36,7 @@ IDS_SINCE = 13
 PARTITIONS_AT_ONCE = 500
 """Partitions that are read in one turn of the loop: some milliseconds."""
 FORMAT_2_SINCE = 4
+RACKS_SINCE = 11
 READ_COMMITTED = 1
 NO_OFFSET = -1
 
@@ -65,6 +66,7 @@ class FetchAttempt:
         self._inquiry = inquiry
         self._version = inquiry.version
         self.is_committed = request.isolation_level == READ_COMMITTED
+        self._rack = request.rack_id
         room = inquiry.broker.memory.answer_room()
         # While memory is short, a large first batch waits for its turn as if it were not there yet.
         self._is_short = room <= SMALL_BYTES
@@ -112,12 +114,15 @@ class FetchAttempt:
 
     def _read(self, name: str, wanted: FetchPartition, answer: FetchPartitionResponse) -> None:
         partition = self._inquiry.broker.store.partition(name, wanted.partition)
-        broker_id = self._inquiry.broker.broker_id
+        broker_id = self._reader(partition)
         if partition.leader != broker_id:
             if self._version >= 12:
                 answer.current_leader = leader_and_epoch(partition)
             self._misdirected.append(partition)
         log = partition.led_log(broker_id, wanted.current_leader_epoch)
+        if self._rack and self._is_elsewhere(partition, log, wanted, answer):
+            self.has_error = True  # the reader must get this at once
+            return
         if wanted.last_fetched_epoch >= 0 and self._diverges(partition, log, wanted, answer):
             self.has_error = True  # the reader must get this at once
             return
@@ -128,8 +133,7 @@ class FetchAttempt:
         end = stable if self.is_committed and stable < log.high_watermark else None
         data = log.read_cached(wanted.fetch_offset, size_max, first_batch, end)
         self.partitions.append(partition)
-        answer.high_watermark, answer.last_stable_offset = log.high_watermark, stable
-        answer.log_start_offset = log.start_offset
+        _note_ends(answer, partition, log)
         answer.aborted_transactions = [] if self.is_committed or self._version < 4 else None
         if self.is_committed and log.has_aborts:
             size = data.size if isinstance(data, ColdRead) else len(data)
@@ -149,6 +153,26 @@ class FetchAttempt:
         else:
             self._work.append(self._conversion(answer, lambda: data, partition, wanted.fetch_offset))
         self._count(len(data))
+
+    def _reader(self, partition: Partition) -> int:
+        """This broker, or the leader whose data this broker reads as another replica."""
+        broker = self._inquiry.broker
+        is_replica = self._version >= RACKS_SINCE and broker.broker_id in partition.replicas
+        is_read = is_replica and broker.store.config.selects_by_rack
+        return partition.leader if is_read else broker.broker_id
+
+    def _is_elsewhere(
+        self, partition: Partition, log: PartitionLog, wanted: FetchPartition, answer: FetchPartitionResponse
+    ) -> bool:
+        """Whether a leader's answer names the replica of the reader's rack (KIP-392), and has no records."""
+        broker = self._inquiry.broker
+        replica = broker.leaders.replica_in(self._rack, partition)
+        is_in_log = log.start_offset <= wanted.fetch_offset <= log.high_watermark
+        if broker.broker_id != partition.leader or replica == partition.leader or not is_in_log:
+            return False
+        answer.preferred_read_replica = replica
+        _note_ends(answer, partition, log)
+        return True
 
     def _conversion(
         self, answer: FetchPartitionResponse, read: Callable[[], Buffer], partition: Partition, offset: int
@@ -180,8 +204,7 @@ class FetchAttempt:
         if epoch == last_epoch and end >= wanted.fetch_offset:
             return False
         answer.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end)
-        answer.high_watermark, answer.last_stable_offset = log.high_watermark, partition.last_stable_offset
-        answer.log_start_offset = log.start_offset
+        _note_ends(answer, partition, log)
         return True
 
     def finish(self, inquiry: Inquiry) -> FetchResponse | None:
@@ -246,6 +269,11 @@ def empty_answer(index: int, error: Code = Code.NONE) -> FetchPartitionResponse:
     return FetchPartitionResponse(
         partition_index=index, error_code=error, high_watermark=NO_OFFSET, records=b""
     )
+
+
+def _note_ends(answer: FetchPartitionResponse, partition: Partition, log: PartitionLog) -> None:
+    answer.high_watermark, answer.last_stable_offset = log.high_watermark, partition.last_stable_offset
+    answer.log_start_offset = log.start_offset
 
 
 def is_readable(data: Buffer, version: int) -> bool:

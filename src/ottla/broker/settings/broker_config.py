@@ -68,6 +68,8 @@ class BrokerConfig:
     fetch_bytes_max: int = 55 << 20
     queued_bytes_max: int = 512 << 20
     memory_bytes_max: int = 512 << 20
+    racks: tuple[str, ...] = ()
+    selects_by_rack: bool = False
     connections_max: int = 10_000
     connections_per_ip_max: int = INT_MAX
     fetch_sessions_max: int = 1_000

@@ -51,7 +51,6 @@ NAMES = frozenset(
         "background.threads",
         "broker.heartbeat.interval.ms",
         "broker.id.generation.enable",
-        "broker.rack",
         "broker.session.timeout.ms",
         "client.quota.callback.class",
         "delete.records.purgatory.purge.interval.requests",

@@ -64,6 +64,19 @@ class Leaders:
             return self.brokers
         return {broker_id: further.get(broker_id, address) for broker_id, address in self.brokers.items()}
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Return the rack of a broker; None if it has none."""
+        config = self._store.config
+        number = min(broker_id - config.broker_id, len(config.racks) - 1)
+        return config.racks[number] if config.racks else None
+
+    def replica_in(self, rack: str, partition: Partition) -> int:
+        """Return the replica that clients of a rack are to read from: the leader, if none is nearer."""
+        if not rack or not self._store.config.selects_by_rack or self.rack_of(partition.leader) == rack:
+            return partition.leader
+        near = (replica for replica in self.alive(partition.replicas) if self.rack_of(replica) == rack)
+        return next(near, partition.leader)
+
     def leave(self, broker_id: int) -> None:
         """A broker has gone: what it led gets another leader, or none."""
         if self.brokers.pop(broker_id, None) is not None:
@@ -136,7 +149,12 @@ class Leaders:
         brokers = self.at(listener)
         leaders = dict.fromkeys(partition.leader for partition in partitions)
         return [
-            NodeEndpoint(node_id=broker_id, host=brokers[broker_id].host, port=brokers[broker_id].port)
+            NodeEndpoint(
+                node_id=broker_id,
+                host=brokers[broker_id].host,
+                port=brokers[broker_id].port,
+                rack=self.rack_of(broker_id),
+            )
             for broker_id in leaders
             if broker_id in brokers
         ]

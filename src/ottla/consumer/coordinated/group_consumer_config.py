@@ -101,7 +101,6 @@ GROUP_PROPERTIES: tuple[Property, ...] = (
         field="assignors",
         check=_strategies,
     ),
-    Property("client.rack", TEXT, "", "The rack of this client, for assignors that use it."),
     Property(
         "enable.auto.commit",
         BOOLEAN,

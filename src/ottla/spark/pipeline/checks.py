@@ -19,7 +19,7 @@ from ottla.producer.producer_config import PRODUCER_PROPERTIES
 from ottla.spark.causes import cause
 from ottla.spark.cluster import SparkCluster
 from ottla.spark.locations import OWN, Directory, check_promises, location
-from ottla.spark.options import SINK_OPTIONS, client_properties, parse_options
+from ottla.spark.options import SINK_OPTIONS, WITHOUT_EFFECT_IN_SINKS, client_properties, parse_options
 from ottla.spark.pipeline import offsets
 from ottla.spark.pipeline.decode_form import Decode, Decoding
 from ottla.spark.pipeline.decoding import decoder_of, schemas_now
@@ -158,7 +158,7 @@ def _topic_sinks(form: PipelineForm) -> list[SinkForm]:
 
 def _check_exists(form: PipelineForm, sink: SinkForm, *, creates: bool = False) -> None:
     given = parse_options(SINK_OPTIONS, topic_options(sink, form.source))
-    properties = client_properties(given.kafka)
+    properties = client_properties(given.kafka, WITHOUT_EFFECT_IN_SINKS)
     if not creates:
         properties["allow.auto.create.topics"] = "false"
     table = (*CLIENT_PROPERTIES, *PRODUCER_PROPERTIES)
