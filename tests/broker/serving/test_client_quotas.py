@@ -13,6 +13,7 @@ from ottla.admin import NewTopic, QuotaEntity
 from ottla.broker.serving.client_quotas import (
     CONNECTIONS,
     FETCH,
+    MUTATIONS,
     PRODUCE,
     REQUEST,
     ClientQuotas,
@@ -20,6 +21,9 @@ from ottla.broker.serving.client_quotas import (
     SampledRate,
 )
 from ottla.broker.settings.quotas import entity_key
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from ottla.wire.api.create_topics import CreateTopic, CreateTopicsRequest
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker.scraping import fetched, free_port
 from tests.broker.traffic import answers, fetch_request, place, produce_request
@@ -233,3 +237,38 @@ def test_time_of_requests_is_limited() -> None:
                 if response.throttle_time_ms:
                     break
         assert 0 < response.throttle_time_ms <= 1000
+
+
+def test_a_bucket_of_changes_is_full_at_first_and_fills_again() -> None:
+    now_ms = 1_000_000.0
+    quotas = ClientQuotas(limits_of(({"user": "ann"}, MUTATIONS, 2.0)))
+    strict = quotas.mutations("ann", "c", lambda: now_ms, is_strict=True)
+    strict.spend(20)
+    strict.spend(6)  # 22 at once; the last request may take more than is left
+    with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
+        strict.spend(1)
+    assert strict.wait_ms == 2000
+    now_ms += 2000
+    strict.spend(1)
+    lenient = quotas.mutations("ann", "c", lambda: now_ms, is_strict=False)
+    lenient.spend(3)
+    assert lenient.wait_ms == 2000
+    quotas.mutations("bob", "c", lambda: now_ms, is_strict=True).spend(1_000_000)
+
+
+def test_changes_of_topics_are_limited(bootstrap: str) -> None:
+    """As Apache Kafka does it: the quota is used up, the next request is refused, and told how long."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        name = limited(admin, "changes", controller_mutation_rate=1)
+    accepted = 0
+    with Client.of(bootstrap, name) as client:
+        while accepted < 20:  # Kafka may know the quota a moment later
+            topic = CreateTopic(name=f"{name}-{accepted}", num_partitions=6, replication_factor=1)
+            answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 6)
+            if answer.topics[0].error_code:
+                break
+            assert not answer.throttle_time_ms
+            accepted += 1
+    assert accepted >= 2, "eleven partitions at once, and what the last request takes above them"
+    assert answer.topics[0].error_code == Code.THROTTLING_QUOTA_EXCEEDED
+    assert 0 < answer.throttle_time_ms <= 60_000

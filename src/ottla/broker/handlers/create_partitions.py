@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.storage.catalog import Replicas, Topic
@@ -24,14 +25,18 @@ from ottla.wire.api.create_partitions import (
 )
 from ottla.wire.versions import VersionRange
 
+STRICT_SINCE = 3
+"""Older clients do not know the error of a quota that is used up."""
+
 
 def handle(inquiry: Inquiry, request: CreatePartitionsRequest) -> None:
     """Add partitions to each topic, or only check whether that is possible. Many take many slices."""
-    inquiry.reply_in_slices(_grown(inquiry.broker, request))
+    quota = inquiry.mutation_quota(is_strict=inquiry.version >= STRICT_SINCE)
+    inquiry.reply_in_slices(_grown(inquiry.broker, request, quota))
 
 
 def _grown(
-    broker: ServedBroker, request: CreatePartitionsRequest
+    broker: ServedBroker, request: CreatePartitionsRequest, quota: MutationQuota
 ) -> Generator[None, None, CreatePartitionsResponse]:
     topics, store = broker.topics, broker.store
     counts = Counter(topic.name for topic in request.topics)
@@ -41,7 +46,9 @@ def _grown(
         try:
             if counts[wanted.name] > 1:
                 raise KafkaError(Code.INVALID_REQUEST, f"topic {wanted.name!r} is in the request twice")
-            larger = topics.grown(wanted.name, _replicas(topics, store.topic(wanted.name), wanted))
+            added = _replicas(topics, store.topic(wanted.name), wanted)
+            larger = topics.grown(wanted.name, added)
+            quota.spend(len(added))
             if not request.validate_only:
                 failed = yield from topics.growth(larger)
                 for error in failed.values():
@@ -50,7 +57,7 @@ def _grown(
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
         yield
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(results=results, throttle_time_ms=quota.wait_ms)
 
 
 def _replicas(topics: TopicChanges, topic: Topic, wanted: CreatePartitionsTopic) -> tuple[Replicas, ...]:

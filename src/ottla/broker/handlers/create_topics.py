@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.broker.settings.described_configs import created_configs, described_topic
@@ -26,17 +27,20 @@ from ottla.wire.api.create_topics import (
 )
 from ottla.wire.versions import VersionRange
 
+STRICT_SINCE = 6
+"""Older clients do not know the error of a quota that is used up."""
 TOPICS_AT_ONCE = 20
 """Topics that are drafted, stored and described together: some milliseconds."""
 
 
 def handle(inquiry: Inquiry, request: CreateTopicsRequest) -> None:
     """Create each topic, or only check whether that is possible. Many take many slices."""
-    inquiry.reply_in_slices(_created(inquiry.broker, request))
+    quota = inquiry.mutation_quota(is_strict=inquiry.version >= STRICT_SINCE)
+    inquiry.reply_in_slices(_created(inquiry.broker, request, quota))
 
 
 def _created(
-    broker: ServedBroker, request: CreateTopicsRequest
+    broker: ServedBroker, request: CreateTopicsRequest, quota: MutationQuota
 ) -> Generator[None, None, CreateTopicsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     wanted = list({topic.name: topic for topic in request.topics}.values())
@@ -49,7 +53,9 @@ def _created(
             try:
                 if counts[topic.name] > 1:
                     raise KafkaError(Code.INVALID_REQUEST, f"topic {topic.name!r} is in the request twice")
-                drafts[topic.name] = _draft(broker.topics, topic)
+                draft = _draft(broker.topics, topic)
+                quota.spend(draft.partition_count)
+                drafts[topic.name] = draft
             except KafkaError as error:
                 errors[topic.name] = error
         yield
@@ -62,7 +68,7 @@ def _created(
             else:
                 results.append(_refused(topic.name, refusal.code, str(refusal)))
         yield
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(topics=results, throttle_time_ms=quota.wait_ms)
 
 
 def _draft(topics: TopicChanges, wanted: CreateTopic) -> Topic:

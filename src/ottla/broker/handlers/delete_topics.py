@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Generator
 
+from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.served_broker import ServedBroker
 from ottla.model.error_codes import Code
@@ -19,6 +20,7 @@ from ottla.wire.api.delete_topics import DeletedTopic, DeleteTopicsRequest, Dele
 from ottla.wire.versions import VersionRange
 
 IDS_SINCE = 6
+STRICT_SINCE = 5  # older clients do not know the error of a quota that is used up
 DISABLED_SINCE = 3  # older clients do not know the code
 NO_ID = bytes(16)
 
@@ -38,17 +40,18 @@ def handle(inquiry: Inquiry, request: DeleteTopicsRequest) -> None:
     topics = _names_and_ids(request, inquiry.version)
     counts = Counter(name or store.topic_names.get(topic_id) for name, topic_id in topics)
     twice = {name for name, count in counts.items() if name and count > 1}
-    inquiry.reply_in_slices(_deleted(inquiry.broker, list(dict.fromkeys(topics)), twice))
+    quota = inquiry.mutation_quota(is_strict=inquiry.version >= STRICT_SINCE)
+    inquiry.reply_in_slices(_deleted(inquiry.broker, list(dict.fromkeys(topics)), twice, quota))
 
 
 def _deleted(
-    broker: ServedBroker, topics: list[NameOrId], twice: Container[str]
+    broker: ServedBroker, topics: list[NameOrId], twice: Container[str], quota: MutationQuota
 ) -> Generator[None, None, DeleteTopicsResponse]:
     results = []
     for first in range(0, len(topics), TOPICS_AT_ONCE):
         found: dict[str, DeletedTopic] = {}
         for wanted in topics[first : first + TOPICS_AT_ONCE]:
-            result = _checked(broker, wanted, twice)
+            result = _checked(broker, wanted, twice, quota)
             results.append(result)
             if not result.error_code:
                 found[result.name or ""] = result
@@ -56,7 +59,7 @@ def _deleted(
         for name, error in failed.items():
             found[name].error_code, found[name].error_message = error.code, str(error)
         yield
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.wait_ms)
 
 
 def _names_and_ids(request: DeleteTopicsRequest, version: int) -> list[NameOrId]:
@@ -65,7 +68,9 @@ def _names_and_ids(request: DeleteTopicsRequest, version: int) -> list[NameOrId]
     return [(name, NO_ID) for name in request.topic_names]
 
 
-def _checked(broker: ServedBroker, wanted: NameOrId, twice: Container[str]) -> DeletedTopic:
+def _checked(
+    broker: ServedBroker, wanted: NameOrId, twice: Container[str], quota: MutationQuota
+) -> DeletedTopic:
     """Return the answer for a topic that can be deleted, or why it cannot."""
     name, topic_id = wanted
     store = broker.store
@@ -76,6 +81,7 @@ def _checked(broker: ServedBroker, wanted: NameOrId, twice: Container[str]) -> D
         if topic.name in twice:
             raise KafkaError(Code.INVALID_REQUEST, f"topic {topic.name!r} is in the request twice")
         broker.topics.check_deletion(topic.name)
+        quota.spend(topic.partition_count)
     except KafkaError as error:
         return DeletedTopic(name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))
     return DeletedTopic(name=topic.name, topic_id=topic.topic_id)

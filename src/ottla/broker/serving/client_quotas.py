@@ -12,15 +12,18 @@ clock.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.settings.quotas import CLIENT_ID, IP, USER, entity_of
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
 
 KIND = "QUOTA"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
-CONNECTIONS = "connection_creation_rate"
+CONNECTIONS, MUTATIONS = "connection_creation_rate", "controller_mutation_rate"
 SAMPLES, WINDOW_MS = 11, 1000
 """Kafka's defaults of quota.window.num and quota.window.size.seconds."""
 BOUNDED = {REQUEST, CONNECTIONS}
@@ -63,6 +66,54 @@ class SampledRate:
         """Return how long a client has to wait until its rate is at the limit again; 0 if it need not."""
         rate, window_ms = self.measured(now_ms)
         return round((rate - limit) / limit * window_ms) if rate > limit else 0
+
+
+class TokenBucket:
+    """Changes of partitions that are left, as Kafka counts them: the last one may take more than there is."""
+
+    __slots__ = ("_at_ms", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens = math.inf
+        self._at_ms = 0.0
+
+    def left(self, limit: float, now_ms: float) -> float:
+        """Return how many are left: those of all windows at first, and `limit` more each second."""
+        earned = limit * (now_ms - self._at_ms) / 1000
+        self._tokens, self._at_ms = min(limit * SAMPLES * WINDOW_MS / 1000, self._tokens + earned), now_ms
+        return self._tokens
+
+    def take(self, count: float) -> None:
+        """Use some."""
+        self._tokens -= count
+
+
+class MutationQuota:
+    """What one request may change (KIP-599). Without a quota, everything.
+
+    An old client that cannot be refused (not `is_strict`) is served, and told to wait.
+    """
+
+    def __init__(
+        self, bucket: TokenBucket | None, limit: float, now_ms: Callable[[], float], *, is_strict: bool
+    ) -> None:
+        self._bucket = bucket
+        self._limit = limit
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self.wait_ms = 0
+
+    def spend(self, partitions: int) -> None:
+        """Create or delete partitions. Raises KafkaError 89 if the quota was used up before."""
+        if self._bucket is None:
+            return
+        left = self._bucket.left(self._limit, self._now_ms())
+        if self._is_strict and left < 0:
+            self.wait_ms = round(-left / self._limit * 1000)
+            raise KafkaError(Code.THROTTLING_QUOTA_EXCEEDED)
+        self._bucket.take(partitions)
+        if not self._is_strict:
+            self.wait_ms = max(0, round((partitions - left) / self._limit * 1000))
 
 
 class Applied(NamedTuple):
@@ -141,6 +192,7 @@ class ClientQuotas:
         self.throttled: Counter[str] = Counter()  # answers, and connections, by quota
         self.throttled_ms: Counter[str] = Counter()
         self._rates: dict[tuple[str, Owner], SampledRate] = {}
+        self._buckets: dict[Owner, TokenBucket] = {}
         self._applied: dict[tuple[str, str, str], Applied | None] = {}
         self._seen_changes = 0
 
@@ -176,6 +228,18 @@ class ClientQuotas:
             return None
         quota = self.applied(FETCH, user, client_id)
         return None if quota is None else int(quota.limit * (SAMPLES - 1) * WINDOW_MS / 1000)
+
+    def mutations(
+        self, user: str, client_id: str, now_ms: Callable[[], float], *, is_strict: bool
+    ) -> MutationQuota:
+        """Return what a client may create and delete now."""
+        quota = self.applied(MUTATIONS, user, client_id) if self.limits.is_set(MUTATIONS) else None
+        if quota is None:
+            return MutationQuota(None, 0.0, now_ms, is_strict=is_strict)
+        if len(self._buckets) >= RATES_MAX:
+            self._buckets.clear()
+        bucket = self._buckets.setdefault(quota.owner, TokenBucket())
+        return MutationQuota(bucket, quota.limit, now_ms, is_strict=is_strict)
 
     def connected(self, address: str, now_ms: float) -> int:
         """Count a connection; return how long it has to wait before it is closed, or 0 if it may stay."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.security.principal import Principal
+from ottla.broker.serving.client_quotas import MutationQuota
 from ottla.broker.serving.division import Division
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.served_broker import ServedBroker
@@ -92,6 +93,13 @@ class Inquiry:
     def reply(self, response: Response) -> None:
         """Answer after the handler has returned. If the client has left, nothing happens."""
         self.link.answer(self.call, response)
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """Return how many partitions the client may create and delete (controller_mutation_rate)."""
+        loop, user = self.broker.runtime.loop, self.link.principal.name
+        return self.broker.quotas.mutations(
+            user, self.call.client_id or "", lambda: loop.time() * 1000, is_strict=is_strict
+        )
 
     def reply_last(self, response: Response) -> None:
         """Answer, and close the connection."""

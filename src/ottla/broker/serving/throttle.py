@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from ottla.broker.security.principal import Principal
-from ottla.broker.serving.client_quotas import FETCH, PRODUCE, REQUEST, ClientQuotas
+from ottla.broker.serving.client_quotas import FETCH, MUTATIONS, PRODUCE, REQUEST, ClientQuotas
 from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, FetchSessions
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 from ottla.wire.api.produce import ProduceRequest
@@ -69,6 +69,7 @@ class Throttle:
             return response
         now_ms = self._loop.time() * 1000
         waits = {REQUEST: self._used(REQUEST, call, self._spent_percent(), now_ms)}
+        waits[MUTATIONS] = getattr(response, "throttle_time_ms", 0)  # set by handlers that change partitions
         size = 0
         if call.api.key == ProduceRequest.API.key:
             waits[PRODUCE] = self._used(PRODUCE, call, len(call.frame), now_ms)
