@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,14 @@ def require_zookeeper() -> None:
 
 @contextmanager
 def fast_zookeeper(data_dir: Path) -> Iterator[ZooKeeperServer]:
-    """Run a ZooKeeper server with short ticks that does not wait for the disk."""
+    """Run a ZooKeeper server with short ticks that does not wait for the disk. ann may log in by SASL."""
     require_zookeeper()
-    with ZooKeeperServer(data_dir, settings=FAST) as server:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    jaas = data_dir / "jaas.conf"
+    jaas.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ann="s3cret"; };\n'
+    )
+    with ZooKeeperServer(data_dir, settings=replace(FAST, jaas_file=jaas)) as server:
         yield server
 
 

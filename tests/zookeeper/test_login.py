@@ -59,3 +59,37 @@ def test_settings_of_clients_reach_the_session() -> None:
         Admin(zookeeper_connect="z:2181", zookeeper_digest_username="ann")
     with pytest.raises(ConfigError, match="needs a user"):
         Admin(zookeeper_connect="z:2181", zookeeper_set_acl=True)
+
+
+def test_a_login_by_sasl_and_znodes_that_only_its_user_changes(zookeeper_server: ZooKeeperServer) -> None:
+    """DIGEST-MD5, as Java's clients log in by a JAAS file: Kafka's brokers protect their znodes so."""
+    pytest.importorskip("puresasl")
+    own = ZooKeeperLogin("ann", "s3cret", sets_acl=True, has_sasl=True)
+    with session(zookeeper_server, own) as ann:
+        ann.create("/sasl-test", b"1")
+        with session(zookeeper_server, ZooKeeperLogin("ann", "s3cret")) as other:  # a digest, not SASL
+            assert other.get("/sasl-test").data == b"1"
+            with pytest.raises(AccessDenied):
+                other.set("/sasl-test", b"2")
+        ann.set("/sasl-test", b"2")
+        ann.delete("/sasl-test")
+
+
+def test_a_wrong_password_of_sasl_is_said_at_once(zookeeper_server: ZooKeeperServer) -> None:
+    pytest.importorskip("puresasl")
+    with pytest.raises(AccessDenied, match="refused user 'ann'"):
+        session(zookeeper_server, ZooKeeperLogin("ann", "wrong", has_sasl=True))
+
+
+def test_settings_of_sasl_reach_the_session() -> None:
+    pytest.importorskip("puresasl")
+    properties = {
+        "zookeeper.connect": "z:2181",
+        "group.id": "g",
+        "zookeeper.sasl.username": "ann",
+        "zookeeper.sasl.password": "s3cret",
+    }
+    login = ClassicConfig.from_properties(properties).zookeeper.login
+    assert (login.username, login.has_sasl, "s3cret" in repr(login)) == ("ann", True, False)
+    with pytest.raises(ConfigError, match="give one of them"):
+        ClassicConfig.from_properties({**properties, "zookeeper.digest.username": "bob"})

@@ -62,11 +62,13 @@ from ottla.zookeeper.session import (
 )
 from ottla.zookeeper.session_checks import check_children, check_data, check_new_path, check_operations
 from ottla.zookeeper.zookeeper_errors import (
+    AccessDenied,
     NodeExists,
     NoNode,
     SessionClosed,
     SessionLost,
     ZooKeeperConnectionLost,
+    ZooKeeperError,
 )
 
 _log = logging.getLogger(__name__)
@@ -153,12 +155,26 @@ class KazooZooKeeperSession(Closing):
         client.start_async()
         # kazoo's own event is set before its listeners are called, when our state is still LOST.
         if self._connected.wait(self._settings.connection_timeout_ms / 1000):
+            self._check_login()
             return
         self.close()
         raise ZooKeeperConnectionLost(
             f"no ZooKeeper server at {self._hosts} answered within "
             f"{self._settings.connection_timeout_ms} ms: is it running, and is zookeeper.connect right?"
         )
+
+    def _check_login(self) -> None:
+        """kazoo is connected before it has logged in by SASL: a first question shows whether it could."""
+        if not self._settings.login.has_sasl:
+            return
+        try:
+            self.exists("/")
+        except ZooKeeperError as error:
+            self.close()
+            raise AccessDenied(
+                f"ZooKeeper at {self._hosts} refused user {self._settings.login.username!r} ({error}): check "
+                "zookeeper.sasl.username and zookeeper.sasl.password, and the server's JAAS file"
+            ) from error
 
     def close(self) -> None:
         """See ZooKeeperSession. Not from a watch or a listener: it waits for their threads."""
@@ -263,9 +279,12 @@ class KazooZooKeeperSession(Closing):
 
     def _new_client(self) -> Any:
         login = self._settings.login
+        digest = [("digest", f"{login.username}:{login.password}")]
+        sasl = {"mechanism": "DIGEST-MD5", "username": login.username, "password": login.password}
         client = KazooClient(
             hosts=self._hosts,
-            auth_data=[("digest", f"{login.username}:{login.password}")] if login.username else None,
+            auth_data=digest if login.username and not login.has_sasl else None,
+            sasl_options=sasl if login.has_sasl else None,
             default_acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE if login.sets_acl else None,
             timeout=self._settings.session_timeout_ms / 1000,
             connection_retry=dict(_RECONNECT),

@@ -58,6 +58,8 @@ class ServerSettings:
     stop_timeout_ms: int = 10_000
     fsync: bool = True
     """Whether every change is on disk before it is answered; tests run faster without it."""
+    jaas_file: Path | None = None
+    """A JAAS file whose section Server has users that may log in by SASL (DIGEST-MD5)."""
 
     def __post_init__(self) -> None:
         for name in ("tick_ms", "heap_mb", "connections_max", "start_timeout_ms", "stop_timeout_ms"):
@@ -203,6 +205,7 @@ class ZooKeeperServer:
             "-Dzookeeper.preAllocSize=1024",
             f"-Dzookeeper.forceSync={'yes' if settings.fsync else 'no'}",
             f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
+            *_sasl_options(settings.jaas_file),
             "-cp",
             f"{jars}{os.sep}*",
             _MAIN_CLASS,
@@ -314,6 +317,13 @@ def _ask(port: int, word: str) -> str:
     except OSError:
         return ""
     return answer.decode(errors="replace")
+
+
+def _sasl_options(jaas_file: Path | None) -> list[str]:
+    if jaas_file is None:
+        return []
+    provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+    return [f"-Djava.security.auth.login.config={jaas_file}", f"-Dzookeeper.authProvider.sasl={provider}"]
 
 
 def _escaped(value: str) -> str:
