@@ -17,6 +17,7 @@ from typing import TypeVar
 from ottla.aio.connection import LoopConnection
 from ottla.aio.waiting import Attempts, Tasks
 from ottla.client.attempts import telling
+from ottla.client.canonical_names import canonical
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.known_cluster import KnownCluster, sound_leader, sound_topic
@@ -150,6 +151,9 @@ class LoopMetadata:
         peer = (current.address, current.broker_id) if current is not None and is_usable else None
         reason = ", ".join(sorted(filter(None, request.reasons))) or "refresh"
         assert request.deadline is not None
+        if self._search.has_aliases:
+            names = asyncio.get_running_loop().run_in_executor(None, canonical, self._config.bootstrap)
+            self._search.call_by_names(await names)
         search = self._search.asking(self.view, peer, reason, request.deadline)
         try:
             chosen = next(search)

@@ -33,6 +33,9 @@ from ottla.wire.versions import pinned
 
 __all__ = ["CLIENT_PROPERTIES", "ClientConfig", "SaslMechanism", "SecurityConfig", "SecurityProtocol"]
 
+USE_ALL_IPS = "use_all_dns_ips"
+CANONICAL_NAMES = "resolve_canonical_bootstrap_servers_only"
+
 
 def _pin(version: str) -> str:
     if version:
@@ -122,9 +125,12 @@ CLIENT_PROPERTIES: tuple[Property, ...] = (
     Property(
         "client.dns.lookup",
         TEXT,
-        "use_all_dns_ips",
-        "All addresses of a host are tried, one after the other.",
-        choices=("use_all_dns_ips",),
+        USE_ALL_IPS,
+        "All addresses of a host are tried, one after the other. resolve_canonical_bootstrap_servers_only: "
+        "each address of a bootstrap server is called by its canonical name, as Kerberos and certificates of "
+        "hosts behind an alias need.",
+        field="dns_lookup",
+        choices=(USE_ALL_IPS, CANONICAL_NAMES),
     ),
     *SECURITY_PROPERTIES,
 )
@@ -158,6 +164,7 @@ class ClientConfig:
     socket_send_buffer_bytes: int = -1
     allow_auto_create_topics: bool = True
     broker_version: str = ""
+    dns_lookup: str = USE_ALL_IPS
     security: SecurityConfig = field(default_factory=SecurityConfig)
 
     @classmethod

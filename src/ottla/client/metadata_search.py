@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.client.client_config import ClientConfig
+from ottla.client.client_config import CANONICAL_NAMES, ClientConfig
 from ottla.client.clock import Clock, Deadline
 from ottla.client.reactions import Action, Call, action_for
 from ottla.model.address import Address
@@ -61,10 +61,16 @@ class MetadataSearch:
     def __init__(self, config: ClientConfig, clock: Clock, chance: random.Random) -> None:
         self.bootstrap = config.bootstrap
         """May be replaced by any thread."""
+        self.has_aliases = config.dns_lookup == CANONICAL_NAMES
+        """Whether the bootstrap addresses have to be replaced by their canonical names before the search."""
         self._config = config
         self._clock = clock
         self._chance = chance
         self._failed_at_ms: dict[Address, float] = {}
+
+    def call_by_names(self, names: tuple[Address, ...]) -> None:
+        """Ask the bootstrap servers by these names."""
+        self.bootstrap, self.has_aliases = names, False
 
     def asking(
         self,
@@ -98,6 +104,7 @@ class MetadataSearch:
         for failure in failures:
             if isinstance(failure, AuthenticationFailed):
                 raise failure
+        self.has_aliases = self._config.dns_lookup == CANONICAL_NAMES  # they may be others by now
         why = "; ".join(f"{failure}" for failure in failures)
         unasked = len(candidates) - len(failures)
         if unasked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 
+from ottla.client.canonical_names import canonical
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock, Deadline
 from ottla.client.connection import Connection
@@ -55,6 +56,8 @@ class MetadataSource:
         current = self._connection
         is_usable = current is not None and current.is_usable()
         peer = (current.address, current.broker_id) if current is not None and is_usable else None
+        if self._search.has_aliases:
+            self._search.call_by_names(canonical(self._config.bootstrap))
         search = self._search.asking(known, peer, reason, deadline)
         try:
             chosen = next(search)
