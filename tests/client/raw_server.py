@@ -88,13 +88,14 @@ class RawServer:
 
 def exactly(connection: socket.socket, count: int) -> bytes:
     """So many bytes of the stream. EOFError if it ends before."""
-    data = b""
-    while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
+    data = bytearray(count)
+    room = memoryview(data)
+    while room:
+        size = connection.recv_into(room)
+        if not size:
             raise EOFError
-        data += piece
-    return data
+        room = room[size:]
+    return bytes(data)
 
 
 def next_request(connection: socket.socket) -> tuple[int, int]:

@@ -84,7 +84,9 @@ class LoopOpener:
         return link
 
     async def _discover(self) -> tuple[LoopLink, PeerVersions]:
-        talk = VersionTalk(self.peer, self._config.broker_version or None)
+        talk = VersionTalk(
+            self.peer, self._config.broker_version or None, has_tls=self._config.security.protocol.has_tls
+        )
         link: LoopLink | None = None
         try:
             while isinstance(talk.plan, Question):

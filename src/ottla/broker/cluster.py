@@ -7,6 +7,7 @@
        ├────── transactions: the transaction coordinators of all brokers, and the partitions they write to
        ├────── shares: share groups, whichever broker coordinates them
        ├────── scram_users, authorizer: who may log in by SCRAM, and who may do what
+       ├────── handshakes: TLS with those who have connected
        ├────── output: connections with answers to write
        └────── memory: what clients can make the process hold, and what happens at the limit
 
@@ -25,6 +26,7 @@ from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.scram_users import ScramUsers
 from ottla.broker.serving.client_quotas import QuotaLimits
 from ottla.broker.serving.output import Output
+from ottla.broker.serving.tls_listener import Handshakes
 from ottla.broker.settings.broker_config import BrokerConfig, FlushPolicy
 from ottla.broker.share_groups.share_service import ShareGroupService
 from ottla.broker.storage.leaders import Leaders
@@ -55,6 +57,7 @@ class Cluster:
         self.runtime = Runtime(
             flush_always=config.flush is FlushPolicy.ALWAYS, after_turn=self.output.write, now_ms=now_ms
         )
+        self.handshakes = Handshakes(self.runtime.loop)
         self.store = TopicStore(config, lambda: self.runtime.now_ms())
         self.producer_memory = ProducerMemory(
             self.memory.producers, lambda: (item.producers for item in self.store.all_partitions())
@@ -72,6 +75,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Write and flush everything. Nodes must have stopped. Raises StorageError."""
+        self.handshakes.close()
         await self.runtime.slices.idle()
         await self.runtime.turn.drain()
         await self._flush_all()

@@ -11,13 +11,13 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.groups.group_service import GroupService
 from ottla.broker.handlers.registry import handlers
 from ottla.broker.security.listener_security import ListenerSecurity
-from ottla.broker.security.tls_contexts import HANDSHAKE_S
 from ottla.broker.serving.client_quotas import ClientQuotas
 from ottla.broker.serving.connection import BrokerConnection
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.faults import FaultRules
 from ottla.broker.serving.fetch_sessions import FetchSessions
 from ottla.broker.serving.served_broker import ServedBroker
+from ottla.broker.serving.tls_listener import TlsListener, bound_sockets
 from ottla.broker.serving.traffic import Traffic
 from ottla.broker.storage.appending import Appender
 from ottla.broker.transactions.transaction_service import TransactionService
@@ -75,7 +75,8 @@ class Node:
         self._store = store
         self._runtime = runtime
         self._leaders = cluster.leaders
-        self._servers: list[asyncio.Server] = []
+        self._handshakes = cluster.handshakes
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._idle_check: asyncio.TimerHandle | None = None
 
     @property
@@ -115,17 +116,16 @@ class Node:
 
     async def _listen(self, number: int, context: ConnectionContext) -> None:
         listener, tls = context.security.listener, context.security.tls
+        make_connection = partial(BrokerConnection, context)
+        server: asyncio.Server | TlsListener
         try:
-            server = await self._runtime.loop.create_server(
-                partial(BrokerConnection, context),
-                listener.host,
-                self.ports[number],
-                backlog=BACKLOG,
-                start_serving=False,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_S if tls else None,
-                ssl_shutdown_timeout=CLOSE_S if tls else None,
-            )
+            if tls is not None:
+                sockets = await bound_sockets(listener.host, self.ports[number])
+                server = TlsListener(sockets, tls, make_connection, self._handshakes, BACKLOG)
+            else:
+                server = await self._runtime.loop.create_server(
+                    make_connection, listener.host, self.ports[number], backlog=BACKLOG, start_serving=False
+                )
         except OSError as error:
             raise ConfigError(
                 f"broker {self.broker_id} cannot listen on {listener.host}:{self.ports[number]}: {error}"

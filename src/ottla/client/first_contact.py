@@ -57,11 +57,19 @@ def unanswered(error: ConnectionLost, security: str) -> ConnectionLost:
     )
 
 
+CLOSED_AFTER_TLS = (
+    "It closed right after the TLS handshake: it may have refused our certificate, or ask for one "
+    "(ssl.certificate.location, ssl.keystore.location)"
+)
+
+
 class VersionTalk:
     """One broker's version discovery. Ask `plan` while it is a Question, and report what came of it."""
 
-    def __init__(self, peer: str, pin: str | None) -> None:
+    def __init__(self, peer: str, pin: str | None, *, has_tls: bool) -> None:
         self._peer = peer
+        self._has_tls = has_tls
+        self._has_answered = False
         self._discovery = Discovery(software_version=VERSION, pin=pin)
         self._silences = 0
         self.plan: Plan = self._discovery.start()
@@ -69,6 +77,7 @@ class VersionTalk:
     def answered(self, message: Response) -> None:
         """The broker answered. Raises RemoteProtocolError, KafkaError."""
         self._silences = 0
+        self._has_answered = True
         self.plan = self._named(partial(self._discovery.answered, message))
 
     def closed(self) -> None:
@@ -107,6 +116,7 @@ class VersionTalk:
         try:
             return decide()
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(f"{self._peer}: {error}") from error
+            why = f". {CLOSED_AFTER_TLS}" if self._has_tls and not self._has_answered else ""
+            raise RemoteProtocolError(f"{self._peer}: {error}{why}") from error
         except KafkaError as error:
             raise KafkaError(error.code, f"{self._peer} refused to list its versions") from error

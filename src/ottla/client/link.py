@@ -204,7 +204,8 @@ class Link:
         return error
 
     def _broken(self, error: OSError) -> OttlaError:
-        alert = alert_failure(self.peer, error) if isinstance(error, ssl.SSLError) else None
+        said = error if isinstance(error, ssl.SSLError) else self._transport.last_words()
+        alert = alert_failure(self.peer, said) if isinstance(said, ssl.SSLError) else None
         if alert is not None:
             return self._failed(alert)
         return self._failed(

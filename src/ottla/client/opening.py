@@ -108,7 +108,9 @@ class Opener:
     # --- versions
 
     def _discover(self) -> tuple[Link, PeerVersions]:
-        talk = VersionTalk(self.peer, self.config.broker_version or None)
+        talk = VersionTalk(
+            self.peer, self.config.broker_version or None, has_tls=self.config.security.protocol.has_tls
+        )
         link: Link | None = None
         try:
             while isinstance(talk.plan, Question):

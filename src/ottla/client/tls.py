@@ -64,14 +64,28 @@ def handshake_failure(peer: str, error: OSError) -> OttlaError:
     )
 
 
+_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it requires a certificate, and we have none",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority that has signed ours",
+    "TLSV1_ALERT_DECRYPT_ERROR": "its authority has not signed ours, or our key is another one",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "ours has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "ours is revoked",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it takes ours for wrong",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept ours",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it cannot use one of our kind",
+}
+"""What brokers say about our certificate, by OpenSSL's names; those in Java mostly CERTIFICATE_UNKNOWN."""
+
+
 def alert_failure(peer: str, error: ssl.SSLError) -> AuthenticationFailed | None:
     """The error if the peer refused our certificate, which TLS 1.3 reports after the handshake; else None."""
     reason = _reason(error)
     if "ALERT" not in reason.upper():
         return None
     return AuthenticationFailed(
-        f"{peer}: the broker refused TLS with us: {reason}. It may ask for a certificate of ours "
-        "(ssl.certificate.location, ssl.key.location) that an authority of its trust store has signed"
+        f"{peer}: the broker refused TLS with us, probably our certificate: {_ALERTS.get(reason, reason)}. "
+        "It may ask for one (ssl.certificate.location, ssl.key.location, or ssl.keystore.location) that an "
+        "authority of its trust store has signed"
     )
 
 

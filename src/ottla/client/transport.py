@@ -21,6 +21,7 @@ from ottla.client.interruption import Interruption
 from ottla.model.address import Address
 from ottla.wire.primitives import Buffer
 
+CHUNK_BYTES = 64 * 1024
 PARTS_MAX = 1024
 """Most buffers of one gathering write (Linux's IOV_MAX)."""
 
@@ -93,6 +94,10 @@ class Transport:
         except _NOT_YET:
             return None
 
+    def last_words(self) -> OSError | None:
+        """What the peer has said by TLS before the connection broke; None without TLS."""
+        return None
+
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
@@ -134,6 +139,17 @@ class TlsTransport(Transport):
                 self._wait(self._reading, deadline)
             except ssl.SSLWantWriteError:
                 self._wait(self._writing, deadline)
+
+    def last_words(self) -> OSError | None:
+        """The alert that the peer has sent: a write may fail before it is read. None if there is none."""
+        try:
+            while self._tls.recv(CHUNK_BYTES):
+                pass
+        except ssl.SSLError as error:
+            return None if isinstance(error, _NOT_YET) else error
+        except OSError:
+            pass
+        return None
 
     def send_now(self, parts: list[Buffer]) -> int | None:
         """One part at most: TLS has no gathering write."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import ssl
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from ottla import GroupConsumer, Producer
+from ottla import GroupConsumer, Producer, aio
 from ottla.admin import Admin
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.address import parse_addresses
-from ottla.model.errors import AuthenticationFailed, ConfigError, OttlaError
+from ottla.model.errors import AuthenticationFailed, ConfigError
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.metadata import MetadataRequest
@@ -116,18 +118,47 @@ def _handshake(broker: EmbeddedBroker, context: ssl.SSLContext) -> bytes:
         return wrapped.getpeercert(binary_form=True) or b""
 
 
-def test_a_client_without_the_certificate_that_is_required_is_kept_out(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def mutual(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     required = {"ssl.client.auth": "required"}
-    with EmbeddedBroker(tmp_path, properties={**properties(certificates), **required}) as broker:
-        bootstrap = broker.bootstrap_at("SSL")
-        without = {**client_settings("SSL", certificates), "bootstrap.servers": bootstrap}
-        with pytest.raises(OttlaError), Admin(without) as admin:
-            admin.list_topics()
-        shown = {"ssl.certificate.location": str(certificates.client)}
-        with Admin({**without, **shown}) as admin:
-            assert admin.list_topics() is not None
+    data = tmp_path_factory.mktemp("mutual")
+    with EmbeddedBroker(data, properties={**properties(certificates), **required}) as broker:
+        yield broker
+
+
+async def _ask_on_a_loop(settings: dict[str, str]) -> None:
+    async with aio.Producer(settings) as producer:
+        await producer.check_brokers()
+
+
+def _ask(settings: dict[str, str]) -> None:
+    with Admin(settings) as admin:
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("face", ["threads", "aio"])
+@pytest.mark.parametrize(
+    ("has_certificate", "why"),
+    [(False, "it requires a certificate, and we have none"), (True, "it does not know the authority")],
+)
+def test_a_refused_certificate_is_named(
+    face: str,
+    has_certificate: bool,
+    why: str,
+    mutual: EmbeddedBroker,
+    certificates: Certificates,
+) -> None:
+    """TLS 1.3 says it after the handshake, and a closed connection must not hide it."""
+    bootstrap = mutual.bootstrap_at("SSL")
+    settings = {**client_settings("SSL", certificates), "bootstrap.servers": bootstrap}
+    if has_certificate:
+        settings["ssl.certificate.location"] = str(certificates.stranger)
+        settings["ssl.key.location"] = str(certificates.stranger.with_suffix(".key"))
+    ask = _ask if face == "threads" else lambda given: asyncio.run(_ask_on_a_loop(given))
+    with pytest.raises(AuthenticationFailed, match=f"{bootstrap}: the broker refused TLS.*{why}"):
+        ask(settings)
+    settings |= {"ssl.certificate.location": str(certificates.client), "ssl.key.location": ""}
+    ask(settings)
 
 
 def test_renewed_certificates_are_used_without_a_restart(certificates: Certificates, tmp_path: Path) -> None:

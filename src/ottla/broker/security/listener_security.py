@@ -39,7 +39,7 @@ class ListenerSecurity:
         """Return the login of a new connection; None if none is asked for."""
         return SaslSession(self._logins) if self._logins else None
 
-    def certified(self, connection: ssl.SSLObject | None) -> Principal | None:
+    def certified(self, connection: ssl.SSLSocket | None) -> Principal | None:
         """Return who the certificate of a peer names: ANONYMOUS without one, None if no rule fits."""
         if connection is None or self._names is None:
             return ANONYMOUS

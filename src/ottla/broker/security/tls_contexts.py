@@ -18,8 +18,6 @@ from ottla.security.key_stores import load_own, read_store, trust
 log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
-HANDSHAKE_S = 30.0
-"""How long a peer may take for its handshake."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -42,7 +40,10 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 class FollowedContext:
-    """The context to listen with: `context`. `now_s` is the loop's clock. Raises ConfigError."""
+    """The context to listen with: `context`. `now_s` is the loop's clock. Raises ConfigError.
+
+    After it is made, it belongs to the thread that shakes hands.
+    """
 
     def __init__(self, tls: TlsSettings, now_s: Callable[[], float]) -> None:
         self._tls = tls
