@@ -7,10 +7,14 @@ name: coroutines are awaited there, asynchronous iterators become iterators.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import ModuleType
 from typing import Any
+
+import pytest
 
 FACES = ("threads", "asyncio")
 
@@ -51,6 +55,8 @@ class Loop:
             return self.face(result)
         if isinstance(result, AsyncIterator):
             return self._iterator(result)
+        if hasattr(result, "__aenter__"):
+            return self._context(result)
         if isinstance(result, dict):
             return {key: self.faced(value) for key, value in result.items()}
         return result
@@ -67,6 +73,18 @@ class Loop:
             if not is_there:
                 return
             yield item
+
+    @contextlib.contextmanager
+    def _context(self, block: Any) -> Iterator[Any]:
+        """A block of `with` for one of `async with`."""
+        value = self.run(block.__aenter__())
+        try:
+            yield value
+        except BaseException as error:
+            if not self.run(block.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self.run(block.__aexit__(None, None, None))
 
     def close(self) -> None:
         """End the loop, which must have nothing left to do."""
@@ -103,3 +121,15 @@ class Face:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call(lambda: self._client.close())  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def on_a_loop(module: ModuleType, name: str, client: type) -> Iterator[None]:
+    """The tests of a module use an asyncio client where they say `name`."""
+    loop = Loop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            module, name, lambda *given, **settings: loop.face(loop.call(lambda: client(*given, **settings)))
+        )
+        yield
+    loop.close()

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from ottla.query.sql import sql
     from ottla.schemas.decoded import Undecodable
     from ottla.schemas.registry import RegistryFailed, SchemaNotFound
+    from ottla.schemas.schema import Schema
     from ottla.zookeeper.zookeeper_errors import (
         AccessDenied,
         BadVersion,
@@ -125,6 +126,7 @@ _LOADED_AT_FIRST_USE = {
     "RecordMetadata": "ottla.producer.deliveries",
     "Replay": "ottla.consumer.partition.replay",
     "Scan": "ottla.query.scan",
+    "Schema": "ottla.schemas.schema",
     "ShareConsumer": "ottla.consumer.share.share_consumer",
     "SimpleConsumer": "ottla.consumer.simple.simple_consumer",
     "Whitelist": "ottla.consumer.classic.topic_count",
@@ -186,6 +188,7 @@ __all__ = [
     "OffsetSpec",
     "RebalanceListener",
     "RecordMetadata",
+    "Schema",
     "TopicAndPartition",
     "Whitelist",
     # errors

@@ -176,9 +176,34 @@ def test_an_end_that_is_cancelled_gives_up_and_leaves_nothing(broker: EmbeddedBr
 
 def test_settings_that_are_not_served_are_refused() -> None:
     async def make() -> None:
-        with pytest.raises(ConfigError, match=r"transactional\.id"):
-            aio.Producer(bootstrap_servers="127.0.0.1:1", transactional_id="t")
+        async with aio.Producer(bootstrap_servers="127.0.0.1:1") as producer:
+            with pytest.raises(ConfigError, match=r"transactional\.id"):
+                await producer.begin()
         with pytest.raises(ConfigError, match="key_serializer"):
             aio.Producer(bootstrap_servers="127.0.0.1:1", key_serializer=1)  # type: ignore[arg-type]
 
     run(make)
+
+
+def test_rows_survive_faults_in_order_and_once(broker: EmbeddedBroker) -> None:
+    topic = "rows-and-faults"
+    broker.create_topic(topic)
+    sent = [b"%d" % number for number in range(200)]
+
+    async def send() -> None:
+        async with aio.Producer(
+            bootstrap_servers=broker.bootstrap, batch_size=200, retry_backoff_ms=5, reconnect_backoff_ms=5
+        ) as producer:
+            for number, value in enumerate(sent):
+                if number == 50:
+                    broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+                elif number == 100:
+                    broker.drop("Produce", times=2, handled=True)
+                elif number == 150:
+                    broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=2)
+                delivery = await producer.send(topic, value, partition=0)
+                if number % 50 == 49:
+                    await delivery
+
+    run(send)
+    assert values(broker, topic, 0) == sent

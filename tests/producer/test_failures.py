@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from ottla import aio
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.error_codes import Code
 from ottla.model.errors import DeliveryExpired, KafkaError, OttlaError, ProducerClosed
 from ottla.producer import BufferFull, Producer
+from tests.both_faces import FACES, on_a_loop
 from tests.producer.reading import values
 
 TIMEOUT_S = 60
@@ -32,6 +36,18 @@ def cluster() -> Iterator[EmbeddedBroker]:
 def no_faults_left(broker: EmbeddedBroker) -> Iterator[None]:
     yield
     broker.heal()
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Producers are blocking ones, or those of asyncio."""
+    with ExitStack() as stack:
+        if request.param != FACES[0]:
+            stack.enter_context(on_a_loop(sys.modules[__name__], "Producer", aio.Producer))
+        yield
+
+
+both_faces = pytest.mark.usefixtures("face")
 
 
 def producer(broker: EmbeddedBroker, **properties: Any) -> Producer:
@@ -131,6 +147,7 @@ def test_many_faults_at_random(broker: EmbeddedBroker, topic: str, seed: int) ->
     check_once_and_in_order(broker, topic)
 
 
+@both_faces
 def test_columns_survive_faults_too(broker: EmbeddedBroker, topic: str) -> None:
     table = pa.table(
         {
@@ -175,6 +192,7 @@ def test_a_cluster_that_refuses_ids_is_used_without_unless_demanded(
 # ---- records that a broker does not take
 
 
+@both_faces
 def test_batches_that_are_too_large_for_the_topic_are_split(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(f"{topic}-small", 1, config={"max.message.bytes": "1000"})
     with producer(broker, batch_size=100_000, linger_ms=50) as one:
@@ -184,6 +202,7 @@ def test_batches_that_are_too_large_for_the_topic_are_split(broker: EmbeddedBrok
     check_once_and_in_order(broker, f"{topic}-small", 2_000)
 
 
+@both_faces
 def test_a_record_that_is_too_large_for_the_topic_fails_alone(broker: EmbeddedBroker, topic: str) -> None:
     broker.create_topic(f"{topic}-small", 1, config={"max.message.bytes": "1000"})
     with producer(broker, batch_size=100_000, linger_ms=50) as one:
@@ -198,6 +217,7 @@ def test_a_record_that_is_too_large_for_the_topic_fails_alone(broker: EmbeddedBr
     assert found == [n for n in range(100) if n != 50]
 
 
+@both_faces
 def test_what_is_refused_is_told_and_the_rest_goes_on(broker: EmbeddedBroker, topic: str) -> None:
     with producer(broker) as one:
         assert one.send(topic, b"0", partition=0).result(TIMEOUT_S).offset == 0
@@ -209,6 +229,7 @@ def test_what_is_refused_is_told_and_the_rest_goes_on(broker: EmbeddedBroker, to
     assert numbers(values(broker.bootstrap, topic)[0]) == [0, *range(2, 500)]
 
 
+@both_faces
 def test_failures_that_nobody_looked_at_are_raised_by_flush_and_close(
     broker: EmbeddedBroker, topic: str
 ) -> None:
@@ -224,6 +245,7 @@ def test_failures_that_nobody_looked_at_are_raised_by_flush_and_close(
         one.close()
 
 
+@both_faces
 def test_a_batchs_failures_are_told_by_rows(broker: EmbeddedBroker, topic: str) -> None:
     table = pa.table({"value": [b"0", b"1", b"2"], "partition": pa.array([0, 1, 0], pa.int32())})
     with producer(broker, max_request_size=100, batch_size=100, linger_ms=0) as one:
@@ -323,6 +345,7 @@ def test_a_broker_that_never_answers_costs_its_connection(broker: EmbeddedBroker
     assert values(broker.bootstrap, topic)[0] == [b"0", b"1"]
 
 
+@both_faces
 def test_retries_have_an_end(broker: EmbeddedBroker, topic: str) -> None:
     with producer(broker, retries=2) as one:
         rule = broker.fail("Produce", Code.NOT_ENOUGH_REPLICAS, times=3)

@@ -5,7 +5,9 @@ Kafka 3.9 speaks the older protocol, Kafka 4 transaction.version 2, and our brok
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -23,27 +25,32 @@ from ottla import (
     ProducerFenced,
     TopicAndPartition,
     TransactionAborted,
+    aio,
     replay,
 )
 from ottla.admin import NewTopic
 from ottla.producer import PreparedTransaction, TransactionEnder, transaction_link
+from tests.both_faces import on_a_loop
 from tests.naming import name_after_test
 from tests.waiting import wait_for
 from tools.peers import KAFKA_3, KAFKA_4, RealKafka
 
 OURS, OURS_OLDER = "ours", "ours-older-protocol"
+OURS_ASYNCIO, OURS_OLDER_ASYNCIO = "ours-asyncio", "ours-older-protocol-asyncio"
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 LARGE = 5_000
 
 
-@pytest.fixture(scope="module", params=[OURS, OURS_OLDER, KAFKA_4, KAFKA_3])
+@pytest.fixture(scope="module", params=[OURS, OURS_OLDER, OURS_ASYNCIO, OURS_OLDER_ASYNCIO, KAFKA_4, KAFKA_3])
 def bootstrap(
     request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka], broker: EmbeddedBroker
 ) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == OURS_OLDER:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        if request.param in {OURS_OLDER, OURS_OLDER_ASYNCIO}:
             patch.setattr(transaction_link, "IMPLICIT_SINCE", 1_000)
-        is_ours = request.param in {OURS, OURS_OLDER}
+        if request.param in {OURS_ASYNCIO, OURS_OLDER_ASYNCIO}:
+            stack.enter_context(on_a_loop(sys.modules[__name__], "Producer", aio.Producer))
+        is_ours = request.param not in {KAFKA_3, KAFKA_4}
         yield broker.bootstrap if is_ours else real_kafka(request.param).bootstrap
 
 

@@ -13,6 +13,7 @@ from ottla.aio.group_consumer import GroupConsumer
 from ottla.aio.partition_consumer import PartitionConsumer, PartitionReader
 from ottla.aio.producer import BatchDelivery, Delivery, Producer
 from ottla.aio.rebalancing import RebalanceListener
+from ottla.aio.share_consumer import ShareConsumer
 
 __all__ = [
     "BatchDelivery",
@@ -22,4 +23,5 @@ __all__ = [
     "PartitionReader",
     "Producer",
     "RebalanceListener",
+    "ShareConsumer",
 ]

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ottla.aio.connection import LoopConnection
-from ottla.aio.waiting import Attempts, Tasks
+from ottla.aio.waiting import LOOP_WAITS, Tasks
 from ottla.client.attempts import telling
 from ottla.client.canonical_names import canonical
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.conversation import Tries
 from ottla.client.known_cluster import KnownCluster, sound_leader, sound_topic
 from ottla.client.metadata_search import TRY_NEXT_BROKER, MetadataSearch
 from ottla.client.network_errors import CLUSTER, NetworkErrors
@@ -232,7 +233,7 @@ class LoopMetadata:
                 return lookup(self.view)
         deadline = deadline or Deadline(MONOTONIC, self._config.request_timeout_ms)
         failure: OttlaError | None = None
-        tries = Attempts(self._backoff, deadline, self._chance)
+        tries = Tries(self._backoff, deadline, self._chance, LOOP_WAITS)
         while await tries.next():
             try:
                 return lookup(await self.refresh([topic], reason=f"{topic}: {problem}", deadline=deadline))

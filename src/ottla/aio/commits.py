@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from ottla.aio.cluster import LoopMetadata
-from ottla.aio.connection import LoopConnection
 from ottla.aio.pool import LoopPool
-from ottla.aio.waiting import Attempts, Tasks
+from ottla.aio.waiting import Tasks
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.reactions import Action, Call, action_about, action_for
-from ottla.client.retry import Backoff
 from ottla.consumer.coordinated.commits import (
     FLUSH_S,
     CommitRules,
@@ -26,100 +23,12 @@ from ottla.consumer.coordinated.commits import (
     OnCommit,
 )
 from ottla.model.committed_positions import OffsetAndMetadata
-from ottla.model.errors import OffsetCommitFailed, OffsetFetchFailed, OttlaError
+from ottla.model.errors import OffsetCommitFailed, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.offsets.coordinator_messages import (
-    NAMES_UNTIL,
-    Membership,
-    commit_codes,
-    commit_request,
-    fetch_request,
-    fetched_offsets,
-)
-from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.offsets.coordinator_messages import Membership
+from ottla.offsets.offset_calls import OffsetCalls
 
 log = logging.getLogger(__name__)
-
-Codes = Mapping[TopicAndPartition, int]
-Ask = Callable[[LoopConnection, Deadline], Awaitable[Codes]]
-
-_TRIED_AGAIN = {Action.RETRY, Action.REFRESH, Action.FIND_COORDINATOR}
-
-
-class LoopOffsets:
-    """Positions of a group in Kafka, through its coordinator."""
-
-    def __init__(self, config: ClientConfig, pool: LoopPool, group_id: str) -> None:
-        self._config = config
-        self._pool = pool
-        self._group_id = group_id
-        self._chance = random.Random()
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-
-    async def fetch(
-        self, partitions: Iterable[TopicAndPartition]
-    ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-        """Return the stored positions; partitions without one are missing. Raises OffsetFetchFailed."""
-        requested = set(partitions)
-        positions: dict[TopicAndPartition, OffsetAndMetadata] = {}
-        if not requested:
-            return positions
-
-        async def ask(connection: LoopConnection, deadline: Deadline) -> Codes:
-            version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
-            request = fetch_request(self._group_id, requested, version)
-            response = await connection.call(request, version=version, timeout_ms=deadline.left_ms())
-            offsets, codes, _ = fetched_offsets(response, requested, version)
-            positions.update(offsets)
-            return codes
-
-        failures = await self._settled(Call.OFFSET_FETCH, ask)
-        if failures:
-            raise OffsetFetchFailed(self._group_id, failures)
-        return positions
-
-    async def commit(self, offsets: CommittedOffsets, membership: Membership) -> None:
-        """Store positions. Raises OffsetCommitFailed if some were refused; the others are stored."""
-        left = dict(offsets)
-
-        async def ask(connection: LoopConnection, deadline: Deadline) -> Codes:
-            request = commit_request(self._group_id, left, membership)
-            response = await connection.call(request, at_most=NAMES_UNTIL, timeout_ms=deadline.left_ms())
-            codes = commit_codes(response, left)
-            for topic_partition, code in codes.items():
-                if not code:
-                    del left[topic_partition]
-            return codes
-
-        failures = await self._settled(Call.OFFSET_COMMIT, ask)
-        if failures:
-            raise OffsetCommitFailed(self._group_id, failures)
-
-    async def _settled(
-        self, call: Call, ask: Callable[[LoopConnection, Deadline], Awaitable[Codes]]
-    ) -> Codes:
-        """Call `ask` until no error is left that a retry may cure; return the error codes that remain."""
-        deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
-        codes: Codes = {}
-        failure: OttlaError | None = None
-        tries = Attempts(self._backoff, deadline, self._chance)
-        while await tries.next():
-            failure = None
-            try:
-                connection = await self._pool.to_coordinator(self._group_id, deadline)
-                codes = await ask(connection, deadline.for_try(self._config.request_timeout_ms))
-                actions = {action_for(code, call) for code in codes.values()}
-            except OttlaError as error:
-                if action_about(error, call) is Action.FAIL:
-                    raise
-                failure, actions = error, {Action.FIND_COORDINATOR}
-            if Action.FIND_COORDINATOR in actions:
-                self._pool.forget_coordinator(self._group_id)
-            if actions.isdisjoint(_TRIED_AGAIN):
-                break
-        if failure is not None:
-            raise failure
-        return {topic_partition: code for topic_partition, code in codes.items() if code}
 
 
 class LoopCommits:
@@ -137,7 +46,8 @@ class LoopCommits:
         self.is_assigned = is_assigned
         self._rules = CommitRules(group_id, member, is_assigned)
         self._pool = LoopPool(config, metadata)
-        self.store = LoopOffsets(config, self._pool, group_id)
+        self._group_id = group_id
+        self._calls = OffsetCalls(config, metadata, self._pool, MONOTONIC)
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
         self._last: asyncio.Task[None] | None = None
@@ -154,7 +64,13 @@ class LoopCommits:
 
     async def _fetch(self, partitions: Iterable[TopicAndPartition]) -> CommittedOffsets:
         async with self._turn:
-            return await self.store.fetch(partitions)
+            return await self._calls.fetch(self._group_id, partitions)
+
+    async def stored(
+        self, partitions: Iterable[TopicAndPartition]
+    ) -> dict[TopicAndPartition, OffsetAndMetadata]:
+        """Look up stored positions now. Raises OffsetFetchFailed."""
+        return await self._calls.fetch(self._group_id, partitions)
 
     async def run_callbacks(self) -> None:
         """Call the callbacks of finished commits, which may be coroutine functions."""
@@ -196,12 +112,16 @@ class LoopCommits:
         while True:
             membership = self._rules.identity(offsets)
             try:
-                await self.store.commit(offsets, membership)
+                await self._calls.commit(self._group_id, offsets, partial(_same, membership))
             except OffsetCommitFailed as error:
                 offsets = self._rules.left(error, offsets, membership, deadline)
                 await asyncio.sleep(self._config.retry_backoff_ms / 1000)
             else:
                 return
+
+
+def _same(membership: Membership) -> Membership:
+    return membership
 
 
 class LoopAutoCommit(CommitTimes):

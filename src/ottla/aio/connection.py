@@ -16,7 +16,7 @@ from ottla.aio.link import LoopLink
 from ottla.aio.opening import LoopOpener
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.first_contact import SESSION_SHARE, unanswered
+from ottla.client.first_contact import SESSION_SHARE, THROTTLE_MS_MAX, unanswered
 from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
@@ -48,7 +48,8 @@ class LoopConnection:
         self._link = link
         self._config = config
         self._errors = errors
-        self._versions = versions
+        self.versions = versions
+        self._not_before_ms = 0.0  # the broker has asked for a pause: a quota is used up
         self._answers_at_opening = link.answers
         ends_ms = MONOTONIC.now_ms() + lifetime_ms * SESSION_SHARE
         self._session_ends_ms = ends_ms if lifetime_ms else None
@@ -103,7 +104,7 @@ class LoopConnection:
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
         try:
-            return self._versions.version_for(api, at_most=at_most)
+            return self.versions.version_for(api, at_most=at_most)
         except LocalProtocolError as error:
             raise LocalProtocolError(f"{self._link.peer}: {error}") from error
 
@@ -155,7 +156,16 @@ class LoopConnection:
             self._errors.not_due_from(self._link.peer)
         if self.broker_id is not None:
             self._errors.answered(broker(self.broker_id))
+        throttle_ms = getattr(answer.message, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._not_before_ms = MONOTONIC.now_ms() + min(throttle_ms, THROTTLE_MS_MAX)
         return answer
+
+    async def unthrottled(self) -> None:
+        """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
+        wait_ms = self._not_before_ms - MONOTONIC.now_ms()
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
 
     def _failed(self, error: OttlaError) -> OttlaError:
         self._link.fail(error)
@@ -176,6 +186,7 @@ class LoopConnection:
         """`send`, and wait for the response."""
         if not expects_response(request):
             raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
+        await self.unthrottled()
         due = self.send(request, version=version, at_most=at_most, kept_ms=kept_ms)
         assert due is not None
         return cast(R, (await self.answer(due, timeout_ms)).message)

@@ -17,7 +17,7 @@ from typing import cast
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
 from ottla.aio.offset_lookup import ask_offsets
-from ottla.aio.waiting import LoopCondition, Tasks, is_set_within
+from ottla.aio.waiting import DONE_HERE_BYTES, LoopCondition, Tasks, is_set_within
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
 from ottla.fetching.collector import Collected
@@ -37,9 +37,6 @@ from ottla.wire.api.fetch import FetchRequest, FetchResponse
 from ottla.wire.client_connection import ReceivedResponse
 
 log = logging.getLogger(__name__)
-
-DECODED_HERE_BYTES = 32 * 1024
-"""Up to this size an answer is decoded on the loop: a thread would take longer to begin."""
 
 
 class LoopInbox(Inbox):
@@ -179,7 +176,7 @@ class LoopFetchEngine(PartitionFeeds):
 
     async def decoded(self, decodings: list[Callable[[], Collected]], nbytes: int) -> list[Collected]:
         """Run these functions: here, or in a thread if they take a while."""
-        if nbytes <= DECODED_HERE_BYTES:
+        if nbytes <= DONE_HERE_BYTES:
             return [decode() for decode in decodings]
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._decoders, _all, decodings)
@@ -259,6 +256,7 @@ class LoopFetcher:
             plan = rounds.plan(version)
             if plan.requests:
                 request, at_most = rounds.request(plan, version)
+                await connection.unthrottled()
                 self._due = connection.send(request, at_most=at_most, kept_ms=plan.max_wait_ms)
             await self._deliver(received)
             rounds.table.settle()

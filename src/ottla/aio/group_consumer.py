@@ -187,7 +187,7 @@ class GroupConsumer(GroupFace):
         self, partitions: Iterable[TopicAndPartition] | None = None
     ) -> dict[TopicAndPartition, OffsetAndMetadata]:
         """Return the group's stored positions, of the assigned partitions by default, where there are any."""
-        return await self._commits.store.fetch(self.assignment if partitions is None else partitions)
+        return await self._commits.stored(self.assignment if partitions is None else partitions)
 
     # --- the group
 

@@ -13,10 +13,11 @@ from typing import TypeVar
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
 from ottla.aio.pool import LoopPool
-from ottla.aio.waiting import Attempts
+from ottla.aio.waiting import LOOP_WAITS
 from ottla.client import offset_questions
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.conversation import Tries
 from ottla.client.list_offsets import API, OffsetAnswer, OffsetQuestion
 from ottla.client.offset_questions import (
     Asking,
@@ -88,7 +89,7 @@ class LoopOffsetLookup:
         """A request may name a partition once only, so there is one time for each."""
         rounds = LookupRounds(times)
         deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
-        tries = Attempts(self._backoff, deadline, self._chance)
+        tries = Tries(self._backoff, deadline, self._chance, LOOP_WAITS)
         while await tries.next():
             leaders = [await self._metadata.leader(*partition, deadline) for partition in rounds.left]
             for broker_id, questions in rounds.by_leader(leaders).items():

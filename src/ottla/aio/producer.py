@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
 from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
-from ottla.aio.waiting import uncancelled
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.model.errors import OttlaError, ProducerClosed
+from ottla.fetching.commit_positions import Committable, commit_positions
+from ottla.model.committed_positions import GroupMetadata
+from ottla.model.errors import OttlaError, TransactionAborted
 from ottla.model.property_table import merged
 from ottla.producer import deliveries
 from ottla.producer.deliveries import OnBatchDelivery, OnDelivery, RecordMetadata
 from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
-from ottla.producer.producer_choice import Serializer, checked_serializer, partitioner_choice
+from ottla.producer.prepared_transaction import PreparedTransaction
+from ottla.producer.producer_choice import ReadingMember, Serializer, Serializers, partitioner_choice
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.rows import HeaderPairs
+from ottla.producer.sequences import Identity
 from ottla.producer.settled_rows import RowNumbers
 
 INTERRUPTED_CLOSE_S = 1.0
@@ -100,8 +103,8 @@ class Producer:
         >>> asyncio.run(order())
         3
 
-    Arguments and settings are those of `ottla.Producer`; there are no transactions here yet. Serializers and
-    partitioners are plain functions. `on_delivery` is called on the loop, with a delivery that is done.
+    Arguments and settings are those of `ottla.Producer`. Serializers and partitioners are plain functions.
+    `on_delivery` is called on the loop, with a delivery that is done.
     """
 
     def __init__(
@@ -115,8 +118,8 @@ class Producer:
         **settings: object,
     ) -> None:
         config = ProducerConfig.from_properties(merged(properties, settings))
-        self._key_serializer = checked_serializer("key_serializer", key_serializer)
-        self._value_serializer = checked_serializer("value_serializer", value_serializer)
+        self._serializers = Serializers(key_serializer, value_serializer)
+        self._key_serializer, self._value_serializer = self._serializers.key, self._serializers.value
         self._engine = LoopProducerEngine(config, partitioner_choice(partitioner, column_partitioner, config))
         self._inboxes = self._engine.intake.open_inboxes
 
@@ -170,12 +173,98 @@ class Producer:
         has the delivery of the rows that were accepted. A cancellation leaves the rest out.
         """
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
-        steps = self._engine.columns.batch_steps(inbox, columns, partition, on_delivery)
+        encoded = self._serializers.of_columns(columns)
+        steps = self._engine.columns.batch_steps(inbox, encoded, partition, on_delivery)
+        return BatchDelivery(await self._engine.hand_in(inbox, steps))
+
+    async def send_whole(self, topic: str, batches: pa.RecordBatch, *, partition: int) -> BatchDelivery:
+        """Hand in record batches as a consumer with `whole.batches.min.bytes` got them.
+
+        They keep their codec, and are decoded only if the broker cannot take them. The delivery is that of
+        their records. Waits and raises as `send_batch`.
+        """
+        inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        steps = self._engine.columns.whole_steps(inbox, batches, partition)
         return BatchDelivery(await self._engine.hand_in(inbox, steps))
 
     async def check_brokers(self, timeout: float | None = None) -> None:
         """Ask a broker to describe the cluster, and return when one has. Raises BrokerUnreachable."""
         await self._engine.metadata.check_brokers(timeout)
+
+    # ---- transactions
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction around an `async with` block: committed at its end, aborted if it raises.
+
+        Readers with isolation.level=read_committed see all records of the block, or none. Raises
+        TransactionAborted if the transaction could not be committed: it is aborted, and the block may be run
+        again. Raises ProducerFenced if the producer is of no use any more. Raises as `commit`. A cancellation
+        inside the block aborts it; one that comes while it is committed takes effect when that is done.
+        """
+        await self.begin()
+        try:
+            yield
+            if self._engine.transactions.is_open:
+                await self.commit()
+        except TransactionAborted:
+            await self._abort_if_open()
+            raise
+        except BaseException:
+            # The first error is the one to see. An outcome that is not known stays so, for commit() again.
+            with contextlib.suppress(OttlaError):
+                await self._abort_if_open()
+            raise
+
+    async def _abort_if_open(self) -> None:
+        if self._engine.transactions.is_open:
+            await self.abort()
+
+    async def init_transactions(self, resumed: Identity | None = None) -> Identity:
+        """Take over the transactional.id: older producers of it are refused, their open transaction aborted.
+
+        Returns and raises as `ottla.Producer.init_transactions`. `begin` does it too, the first time.
+        """
+        return await self._engine.transactions.init(resumed)
+
+    async def begin(self) -> None:
+        """Begin a transaction. Raises as `init_transactions`, ProducerFenced; ConfigError if one is open."""
+        await self._engine.transactions.begin()
+
+    async def commit(self) -> None:
+        """Send everything that was handed in, wait until it is acknowledged, and commit it.
+
+        Raises as `ottla.Producer.commit`. If it is cancelled before the coordinator was told, the transaction
+        is open as before; afterwards it is ended first.
+        """
+        await self._engine.transactions.commit()
+
+    async def hand_over(self) -> PreparedTransaction | None:
+        """Send everything, wait until it is acknowledged, and leave the end to `TransactionEnder`.
+
+        Returns and raises as `ottla.Producer.hand_over`.
+        """
+        return await self._engine.transactions.hand_over()
+
+    async def abort(self) -> None:
+        """Take back everything since `begin`: what was sent, and the offsets; the rest is not sent.
+
+        Raises as `ottla.Producer.abort`: then call it again, also after a cancellation.
+        """
+        await self._engine.transactions.abort()
+
+    async def send_offsets(self, offsets: Committable, group: ReadingMember | GroupMetadata) -> None:
+        """Store positions of a group as a part of the transaction: they count when it is committed.
+
+        `offsets` is a message or a chunk, which counts as done, or a mapping from partitions to next offsets.
+        `group` is the GroupConsumer that has read them. Raises TransactionAborted, ProducerFenced.
+        """
+        positions = commit_positions(offsets, dict)
+        metadata = group if isinstance(group, GroupMetadata) else group.group_metadata
+        if positions:
+            await self._engine.transactions.send_offsets(positions, metadata)
+
+    # ---- the end
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was handed in, and wait until it is acknowledged or has failed.
@@ -189,17 +278,10 @@ class Producer:
     async def close(self, timeout: float | None = None) -> None:
         """Flush for at most `timeout` seconds, give up the rest, and end all tasks. May be called twice.
 
-        Raises as `flush`, but no TimeoutError: records that are given up fail with ProducerClosed. If it is
-        cancelled, the rest is given up at once.
+        An open transaction is aborted. Raises as `flush`, but no TimeoutError: records that are given up fail
+        with ProducerClosed. If it is cancelled, the rest is given up at once.
         """
-        self._engine.intake.refuse(ProducerClosed("this producer is closed"))
-        try:
-            if not self._engine.dispatcher.is_stopped:
-                with contextlib.suppress(TimeoutError):
-                    await self._engine.settled(timeout)
-        finally:
-            await uncancelled(self._engine.stop())
-        self._engine.raise_unseen()
+        await self._engine.close(timeout)
 
     async def __aenter__(self) -> Self:
         return self

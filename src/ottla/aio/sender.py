@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
 from ottla.aio.pool import LoopPool
-from ottla.aio.waiting import Tasks, is_set_within
+from ottla.aio.waiting import DONE_HERE_BYTES, Tasks, is_set_within
 from ottla.client.clock import MONOTONIC
 from ottla.model.errors import (
     AuthenticationFailed,
@@ -32,9 +32,6 @@ from ottla.wire.api.produce import ProduceRequest, ProduceResponse
 from ottla.wire.client_connection import ReceivedResponse
 
 LOG = logging.getLogger(__name__)
-
-ENCODED_HERE_BYTES = 32 * 1024
-"""Up to this size a request is encoded on the loop: a thread would take longer to begin."""
 
 
 class SenderResources(NamedTuple):
@@ -135,7 +132,7 @@ class LoopSender:
         try:
             version = connection.version_for(ProduceRequest.API, at_most=VERSION_MAX)
             make = partial(produce_request, batches, version, self._config)
-            if sum(batch.size for batch in batches) <= ENCODED_HERE_BYTES:
+            if sum(batch.size for batch in batches) <= DONE_HERE_BYTES:
                 request, carried, unsendable = make()
             else:
                 loop = asyncio.get_running_loop()

@@ -6,6 +6,7 @@ The queues, their owner and their decisions are those of the threads: `Dispatche
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -13,7 +14,7 @@ from typing import cast
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.pool import LoopPool
 from ottla.aio.sender import LoopSender, SenderResources
-from ottla.aio.waiting import LoopCondition, Tasks, finishing, is_set_within
+from ottla.aio.waiting import LoopCondition, Tasks, finishing, is_set_within, uncancelled
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.network_errors import NetworkErrors
 from ottla.client.retry import Backoff
@@ -34,6 +35,8 @@ from ottla.producer.producer_state import ProducerParts
 from ottla.producer.scouting import Scouting, identity_request
 from ottla.producer.timed_work import TimedWork
 from ottla.producer.topic_directory import KnownTopic
+from ottla.producer.transaction_link import TransactionLink
+from ottla.producer.transactions import Transactions, open_transactions
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 
 LOG = logging.getLogger(__name__)
@@ -86,19 +89,19 @@ class LoopProducerEngine:
     """Made in a running loop. Its tasks run from the first record until `close`."""
 
     def __init__(self, config: ProducerConfig, choice: PartitionerChoice) -> None:
-        if config.is_transactional:
-            raise ConfigError("transactional.id: transactions are not in ottla.aio yet; use ottla.Producer")
         self.config = config
         self.metadata = LoopMetadata(config.client)
         self.memory = LoopMemory(config, self.metadata.errors)
         self._topics_changed = LoopCondition()
         self._scout_wanted, self._upkeep_wanted = asyncio.Event(), asyncio.Event()
+        self._left_flight = asyncio.Event()
         self.state = ProducerParts.new(
             config,
             MONOTONIC,
             self.metadata.errors,
             scout_wanted=self._scout_wanted,
             upkeep_wanted=self._upkeep_wanted,
+            left_flight=self._left_flight,
             memory=self.memory,
             changed=self._topics_changed,
         )
@@ -111,7 +114,18 @@ class LoopProducerEngine:
         self.encoders = ThreadPoolExecutor(1, thread_name_prefix=f"{config.client.client_id}-encode")
         self._scouting = Scouting(self.state, self.dispatcher)
         self._backoff = Backoff(config.client.retry_backoff_ms, config.client.retry_backoff_max_ms)
+        self._transactions: Transactions | None = None
+        if config.is_transactional:
+            link = TransactionLink(
+                config, LoopPool(config.client, self.metadata), MONOTONIC, self.state.chance
+            )
+            self._transactions = Transactions(self.state, self.dispatcher, link, self)
         self._is_started = False
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+        return open_transactions(self._transactions, self.intake)
 
     # --- handing in
 
@@ -187,6 +201,34 @@ class LoopProducerEngine:
 
     # --- the end
 
+    async def all_settled(self) -> None:
+        """Send everything that was handed in, and wait until it is stored or has failed."""
+        await self.settled(None)
+
+    async def all_landed(self, deadline: Deadline) -> bool:
+        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        while True:
+            self._left_flight.clear()
+            if self.dispatcher.is_empty:
+                return True
+            left_ms = deadline.left_ms()
+            if left_ms == 0:
+                return False
+            await is_set_within(self._left_flight, None if left_ms is None else left_ms / 1000)
+
+    async def close(self, timeout: float | None) -> None:
+        """Take nothing more, flush for `timeout` seconds, give up the rest, end all tasks."""
+        self.intake.refuse(ProducerClosed("this producer is closed"))
+        try:
+            if not self.dispatcher.is_stopped:
+                if self._transactions is not None:
+                    await self._transactions.close(None if timeout is None else timeout * 1000)
+                with contextlib.suppress(TimeoutError):
+                    await self.settled(timeout)
+        finally:
+            await uncancelled(self.stop())
+        self.raise_unseen()
+
     async def settled(self, timeout: float | None) -> None:
         """Send everything, and wait until it is settled. Raises TimeoutError."""
         deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
@@ -208,6 +250,8 @@ class LoopProducerEngine:
             self.dispatcher.stop()
         async with finishing() as finish:
             finish(self.tasks.cancel())
+            if self._transactions is not None:
+                finish(self._transactions.stop())
             finish(self.pool.close())
             finish(self.metadata.close())
         self.dispatcher.abandon(
@@ -266,6 +310,8 @@ class LoopProducerEngine:
                 dispatcher.leaders_changed(self.metadata.view)
             if dispatcher.questions().wants_identity:
                 await self._identify()
+            if questions.wants_partitions:
+                await self.transactions.register()
         except OttlaError as error:
             self._scouting.failed(error)
             if questions.topics is not None:

@@ -1,4 +1,4 @@
-"""Waiting on an event loop: what stands in for locks and conditions of threads, and loops that try again.
+"""Waiting on an event loop: what stands in for locks, conditions and pauses of threads.
 
 The cores that both faces share take a condition. Here nothing has to be locked, since one loop runs all of
 it, and a wait is a future.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from ottla.client.clock import Deadline
-from ottla.client.retry import Backoff
+T = TypeVar("T")
+
+DONE_HERE_BYTES = 32 * 1024
+"""Up to this size bytes are decoded or encoded on the loop: a thread would take longer to begin."""
 
 
 class LoopCondition:
@@ -71,31 +72,6 @@ async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
     return event.is_set()
 
 
-class Attempts:
-    """A loop that tries again, with pauses between the tries, until a deadline has passed.
-
-    tries = Attempts(backoff, deadline, chance)
-    while await tries.next():
-        try once; return if it succeeded
-    """
-
-    def __init__(self, backoff: Backoff, deadline: Deadline, chance: random.Random) -> None:
-        self._backoff = backoff
-        self._deadline = deadline
-        self._chance = chance
-        self._count = 0
-
-    async def next(self) -> bool:
-        """Pause, but not before the first try. False if the deadline has passed, and a try was made."""
-        if self._count:
-            if self._deadline.passed:
-                return False
-            pause_ms = self._deadline.capped_ms(self._backoff.pause_ms(self._count, self._chance))
-            await asyncio.sleep(pause_ms / 1000)
-        self._count += 1
-        return True
-
-
 class Tasks:
     """The tasks of one owner: kept while they run, all ended by `cancel`."""
 
@@ -145,7 +121,7 @@ async def finishing() -> AsyncIterator[Callable[[Coroutine[Any, Any, Any]], None
     await uncancelled(all_steps())
 
 
-async def uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
     """Carry out all of `work`. A cancellation of the caller takes effect when it is done."""
     task = asyncio.ensure_future(work)
     try:
@@ -157,3 +133,30 @@ async def uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
         if not task.cancelled():
             task.exception()
         raise
+
+
+class LoopWaits:
+    """How conversations wait on a loop: a cancellation ends each wait."""
+
+    is_over = False
+
+    async def pause(self, duration_ms: float) -> None:
+        """Wait so long."""
+        await asyncio.sleep(duration_ms / 1000)
+
+    def lock(self) -> asyncio.Lock:
+        """A new lock, which its owner must not take twice."""
+        return asyncio.Lock()
+
+    async def computed(self, work: Callable[[], T], nbytes: int) -> T:
+        """The result of a function: computed here, or by a thread if it handles many bytes."""
+        if nbytes <= DONE_HERE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out all of it: a cancellation of the caller takes effect when it is done."""
+        return await uncancelled(work)
+
+
+LOOP_WAITS = LoopWaits()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.first_contact import SESSION_SHARE, unanswered
+from ottla.client.first_contact import SESSION_SHARE, THROTTLE_MS_MAX, unanswered
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.network_errors import NetworkErrors, broker
@@ -32,9 +32,6 @@ from ottla.wire.schema import Api, Request, Response
 from ottla.wire.versions import PeerVersions
 
 R = TypeVar("R", bound=Response)
-
-THROTTLE_MS_MAX = 300_000.0
-"""The longest pause that a broker can ask for."""
 
 
 class Sent(NamedTuple):

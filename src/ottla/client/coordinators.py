@@ -1,10 +1,9 @@
-"""Which broker coordinates a group or a transactional id: one request to any broker."""
+"""Which broker coordinates a group or a transactional id: one request to any broker. Pure."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from ottla.client.connection import Connection
 from ottla.model.cluster_view import BrokerNode
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -18,19 +17,6 @@ class CoordinatorKind(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
-
-
-def find_coordinator(
-    connection: Connection, key: str, kind: CoordinatorKind, timeout_ms: float | None = None
-) -> BrokerNode:
-    """Ask once; `timeout_ms=None` means request.timeout.ms.
-
-    Raises KafkaError, for example COORDINATOR_NOT_AVAILABLE while there is none yet.
-    """
-    version = connection.version_for(FindCoordinatorRequest.API)
-    request = coordinator_request(key, kind, version)
-    answer = connection.call(request, version=version, timeout_ms=timeout_ms)
-    return coordinator_of(answer, key, kind, version)
 
 
 def coordinator_request(key: str, kind: CoordinatorKind, version: int) -> FindCoordinatorRequest:

@@ -28,6 +28,9 @@ no broker, or is stuck; all other probes would take four more timeouts."""
 SESSION_SHARE = 0.85
 """The share of a login's lifetime in which requests are sent; the rest is for their responses."""
 
+THROTTLE_MS_MAX = 300_000.0
+"""The longest pause that a broker can ask for."""
+
 
 def peer_name(address: Address, broker_id: int | None) -> str:
     """The name of the broker in messages."""

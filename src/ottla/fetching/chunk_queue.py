@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ottla.fetching.budget import FetchBudget
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.records.typed_records import NO_SCHEMAS, KeyAndValue, TypedRecords, typed_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,16 @@ class FetchedDataChunk:
     next_offset: int
     high_watermark: int
     nbytes: int
+    schemas: KeyAndValue = NO_SCHEMAS
+
+    def decoded(self) -> TypedRecords:
+        """The records with keys and values as their schemas say: `table`, and `refused` with reasons."""
+        return typed_records(self.batch, self.schemas)
+
+    @property
+    def table(self) -> pa.Table:
+        """The records that can be decoded, with typed columns `key` and `value`. As `decoded`, each time."""
+        return self.decoded().table
 
 
 class Room(Enum):

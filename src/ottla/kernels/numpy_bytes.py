@@ -113,9 +113,14 @@ def _unaligned(data: U8Array, kind: str) -> npt.NDArray[np.generic]:
     return np.ndarray((count,), kind, data.data, strides=(1,))
 
 
+def numbers_at(data: U8Array, at: I64Array, kind: str) -> npt.NDArray[np.generic]:
+    """Numbers of a NumPy kind such as ``<f8`` at any positions."""
+    return _unaligned(data, kind)[at]
+
+
 def read_numbers(data: U8Array, at: I64Array, kind: str) -> I64Array:
-    """Numbers of a NumPy kind such as ``>i4`` at any positions."""
-    return _unaligned(data, kind)[at].astype(np.int64)
+    """Whole numbers of a NumPy kind such as ``>i4`` at any positions."""
+    return numbers_at(data, at, kind).astype(np.int64)
 
 
 def write_numbers(out: U8Array, at: I64Array, kind: str, values: I64Array) -> None:

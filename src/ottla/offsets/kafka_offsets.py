@@ -6,47 +6,26 @@ only while the group has no members.
 
 from __future__ import annotations
 
-import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from ottla.client.attempts import attempts
 from ottla.client.client_config import ClientConfig
-from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.connection import Connection
+from ottla.client.clock import MONOTONIC, Clock
+from ottla.client.conversation import completed
+from ottla.client.direct import DirectMetadata
 from ottla.client.interruption import Interruption, acquired
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
-from ottla.client.reactions import Action, Call, action_about, action_for
-from ottla.client.retry import Backoff
 from ottla.model.closing import Closing
 from ottla.model.committed_positions import OffsetAndMetadata
-from ottla.model.errors import (
-    ConnectionLost,
-    KafkaError,
-    OffsetCommitFailed,
-    OffsetFetchFailed,
-    OttlaError,
-    RequestTimedOut,
-)
 from ottla.model.forgotten import stop_if_forgotten
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.offsets.coordinator_messages import (
-    ALL_SINCE,
-    NAMES_UNTIL,
-    NO_MEMBERSHIP,
-    Membership,
-    commit_codes,
-    commit_request,
-    fetch_request,
-    fetched_offsets,
-)
-from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.offsets.coordinator_messages import NO_MEMBERSHIP, Membership
+from ottla.offsets.offset_calls import OffsetCalls
 
-Codes = Mapping[TopicAndPartition, int]
-
-_TRIED_AGAIN = {Action.RETRY, Action.REFRESH, Action.FIND_COORDINATOR}
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -108,23 +87,15 @@ class KafkaOffsets(Closing):
         its retries; by default request.timeout.ms. `membership()` is the identity for each commit."""
         self._membership = membership
         self._address = ",".join(map(str, config.bootstrap))
-        self._metadata = metadata or ClusterMetadata(config, clock)
-        self._request_timeout_ms = config.request_timeout_ms
-        self._timeout_ms = config.request_timeout_ms if timeout is None else timeout * 1000
-        self._clock = clock
-        self._chance = random.Random()
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._interruption = Interruption()
+        known = metadata or ClusterMetadata(config, clock)
+        interruption = Interruption()
         self._lock = threading.Lock()  # a connection carries one call at a time
-        self._pool = ConnectionPool(config, self._metadata, clock=clock, interruption=self._interruption)
-        self._resources = _Resources(
-            repr(self),
-            self._lock,
-            self._interruption,
-            self._pool,
-            self._metadata if metadata is None else None,
+        pool = ConnectionPool(config, known, clock=clock, interruption=interruption)
+        timeout_ms = None if timeout is None else timeout * 1000
+        self._calls = OffsetCalls(config, DirectMetadata(known), pool.peers, clock, timeout_ms)
+        resources = self._resources = _Resources(
+            repr(self), self._lock, interruption, pool, known if metadata is None else None
         )
-        resources = self._resources
         self._forgotten = stop_if_forgotten(
             self, repr(self), resources.close, is_running=lambda: resources.is_used
         )
@@ -139,23 +110,7 @@ class KafkaOffsets(Closing):
 
         Raises OffsetFetchFailed, or what connections raise if no coordinator answers in time.
         """
-        requested = set(partitions)
-        positions: dict[TopicAndPartition, OffsetAndMetadata] = {}
-        if not requested:
-            return positions
-
-        def ask(connection: Connection, deadline: Deadline) -> Codes:
-            version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
-            request = fetch_request(group, requested, version)
-            response = connection.call(request, version=version, timeout_ms=deadline.left_ms())
-            offsets, codes, _ = fetched_offsets(response, requested, version)
-            positions.update(offsets)
-            return codes
-
-        failures = self._settled(Call.OFFSET_FETCH, group, ask)
-        if failures:
-            raise OffsetFetchFailed(group, failures)
-        return positions
+        return self._run(self._calls.fetch(group, partitions))
 
     def fetch_all(self, group: str) -> dict[TopicAndPartition, OffsetAndMetadata]:
         """Return all stored positions of a group, sorted; empty if the coordinator does not know the group.
@@ -163,31 +118,7 @@ class KafkaOffsets(Closing):
         Brokers before 0.10.2 cannot list them, so the position of every partition of the cluster is
         requested. Raises KafkaError, and what `fetch` raises.
         """
-        positions: dict[TopicAndPartition, OffsetAndMetadata] = {}
-
-        def ask(connection: Connection, deadline: Deadline) -> Codes:
-            version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
-            requested = self._all_partitions(group, deadline) if version < ALL_SINCE else None
-            request = fetch_request(group, requested, version)
-            response = connection.call(request, version=version, timeout_ms=deadline.left_ms())
-            offsets, codes, group_code = fetched_offsets(response, requested or (), version)
-            if group_code:
-                raise KafkaError(group_code, f"offsets of group {group!r}")
-            positions.update(offsets)
-            return codes
-
-        failures = self._settled(Call.OFFSET_FETCH, group, ask)
-        if failures:
-            raise OffsetFetchFailed(group, failures)
-        return dict(sorted(positions.items()))
-
-    def _all_partitions(self, group: str, deadline: Deadline) -> list[TopicAndPartition]:
-        view = self._metadata.refresh_all(reason=f"offsets of group {group!r}", deadline=deadline)
-        return [
-            TopicAndPartition(name, partition.index)
-            for name, topic in view.topics.items()
-            for partition in topic.partitions
-        ]
+        return self._run(self._calls.fetch_all(group))
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
         """Store positions.
@@ -195,56 +126,14 @@ class KafkaOffsets(Closing):
         Raises OffsetCommitFailed if some were refused; the others are stored. Raises what connections raise
         if no coordinator answers in time; then it is unknown what is stored, and the commit may be repeated.
         """
-        left = dict(offsets)
-        if not left:
-            return
+        self._run(self._calls.commit(group, offsets, self._membership))
 
-        def ask(connection: Connection, deadline: Deadline) -> Codes:
-            request = commit_request(group, left, self._membership())
-            response = connection.call(request, at_most=NAMES_UNTIL, timeout_ms=deadline.left_ms())
-            codes = commit_codes(response, left)
-            for topic_partition, code in codes.items():
-                if not code:
-                    del left[topic_partition]
-            return codes
-
-        failures = self._settled(Call.OFFSET_COMMIT, group, ask)
-        if failures:
-            raise OffsetCommitFailed(group, failures)
-
-    def _settled(self, call: Call, group: str, ask: Callable[[Connection, Deadline], Codes]) -> Codes:
-        """Call `ask` until no error is left that a retry may cure; return the error codes that remain."""
-        deadline = Deadline(self._clock, self._timeout_ms)
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
         self._resources.is_used = True
-        codes: Codes = {}
-        failure: OttlaError | None = None
         with self._lock, self._resources:
-            for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
-                failure = None
-                try:
-                    connection = self._pool.to_coordinator(group, deadline)
-                    codes = ask(connection, deadline.for_try(self._request_timeout_ms))
-                    actions = {action_for(code, call) for code in codes.values()}
-                except OttlaError as error:
-                    if action_about(error, call) is Action.FAIL or self._interruption.is_set:
-                        raise _named(group, error) from error
-                    failure, actions = error, {Action.FIND_COORDINATOR}
-                if Action.FIND_COORDINATOR in actions:
-                    self._pool.forget_coordinator(group)
-                if actions.isdisjoint(_TRIED_AGAIN):
-                    break
-        if failure is not None:
-            raise _named(group, failure) from failure
-        return {topic_partition: code for topic_partition, code in codes.items() if code}
+            return completed(call)
 
     def close(self) -> None:
         """Close the connections; calls that wait raise ConnectionLost. May be called twice."""
         self._forgotten.detach()
         self._resources.close()
-
-
-def _named(group: str, error: OttlaError) -> OttlaError:
-    """Add the group to an error of a connection."""
-    if isinstance(error, ConnectionLost | RequestTimedOut):
-        return type(error)(f"offsets of group {group!r}: {error}")
-    return error

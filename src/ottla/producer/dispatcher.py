@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ottla.client.clock import SIGNAL_CHECK_S, Deadline
 from ottla.client.network_errors import broker
 from ottla.client.reactions import Action
 from ottla.model.cluster_view import NO_LEADER, ClusterView
@@ -84,7 +83,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         config = state.config
         self._gate = PartitionGate() if config.is_transactional else None
-        self._left_flight = threading.Event()  # a batch is not in flight any more
+        self._left_flight = state.left_flight
         self._core = Accumulator(
             config.limits, is_idempotent=config.is_idempotent, chance=state.chance, gate=self._gate
         )
@@ -341,16 +340,6 @@ class Dispatcher:
     def _the_gate(self) -> PartitionGate:
         assert self._gate is not None
         return self._gate
-
-    def wait_empty(self, deadline: Deadline) -> bool:
-        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
-        while True:
-            self._left_flight.clear()
-            if self.is_empty:
-                return True
-            if deadline.passed:
-                return False
-            self._left_flight.wait(deadline.capped_ms(SIGNAL_CHECK_S * 1000) / 1000.0)
 
     # ---- the upkeep
 

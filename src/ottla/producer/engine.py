@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from ottla.client.clock import MONOTONIC, Deadline
+from ottla.client.clock import MONOTONIC, SIGNAL_CHECK_S, Deadline
+from ottla.client.conversation import completed
 from ottla.client.interruption import ended
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
 from ottla.model.errors import ConfigError, OttlaError, ProducerClosed
 from ottla.producer.column_intake import ColumnIntake
 from ottla.producer.dispatcher import Dispatcher
@@ -16,7 +18,8 @@ from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.producer_state import ProducerParts
 from ottla.producer.scout import Scout
 from ottla.producer.sender import BrokerSender
-from ottla.producer.transactions import Transactions
+from ottla.producer.transaction_link import TransactionLink
+from ottla.producer.transactions import Transactions, open_transactions
 from ottla.producer.upkeep import Upkeep
 
 ENDING_S = 2.0
@@ -39,9 +42,10 @@ class ProducerEngine:
         self.columns = ColumnIntake(state, self._dispatcher, choice)
         self._transactions: Transactions | None = None
         if config.is_transactional:
-            self._transactions = Transactions(state, self._dispatcher, metadata, self._wait_settled)
-        register = self._transactions.register if self._transactions is not None else _nothing
-        self._scout = Scout(state, self._dispatcher, metadata, register)
+            self._coordinators = ConnectionPool(config.client, metadata)
+            link = TransactionLink(config, self._coordinators.peers, MONOTONIC, state.chance)
+            self._transactions = Transactions(state, self._dispatcher, link, self)
+        self._scout = Scout(state, self._dispatcher, metadata, self._register)
         self._upkeep = Upkeep(state, self._dispatcher)
         self._scout.thread.start()
         self._upkeep.thread.start()
@@ -70,10 +74,28 @@ class ProducerEngine:
     @property
     def transactions(self) -> Transactions:
         """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
-        if self._transactions is None:
-            raise ConfigError("transactions need a transactional.id: Producer(transactional_id='billing-1')")
-        self.intake.check_open()
-        return self._transactions
+        return open_transactions(self._transactions, self.intake)
+
+    def _register(self) -> None:
+        """Tell the transaction coordinator about partitions that are to be written."""
+        if self._transactions is not None:
+            completed(self._transactions.register())
+
+    async def all_settled(self) -> None:
+        """Send everything that was handed in, and wait until it is stored or has failed."""
+        self._wait_settled()
+
+    async def all_landed(self, deadline: Deadline) -> bool:
+        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        left_flight = self.state.left_flight
+        assert isinstance(left_flight, threading.Event)
+        while True:
+            left_flight.clear()
+            if self._dispatcher.is_empty:
+                return True
+            if deadline.passed:
+                return False
+            left_flight.wait(deadline.capped_ms(SIGNAL_CHECK_S * 1000) / 1000.0)
 
     def flush(self, timeout: float | None) -> None:
         """Send everything, and wait until it is settled. Raises TimeoutError, and unseen failures."""
@@ -99,7 +121,7 @@ class ProducerEngine:
                 return
             try:
                 if self._transactions is not None:
-                    self._transactions.close(None if timeout is None else timeout * 1000.0)
+                    completed(self._transactions.close(None if timeout is None else timeout * 1000.0))
                 self.flush(timeout)
             except TimeoutError:
                 pass
@@ -113,7 +135,7 @@ class ProducerEngine:
         why = self.state.errors.cause()  # before the connections are closed
         self._dispatcher.stop()
         if self._transactions is not None:
-            self._transactions.interrupt()
+            self._coordinators.interrupt()
         self._scout.stop()
         threads = [*(sender.thread for sender in self._senders), self._scout.thread, self._upkeep.thread]
         ended(threads, f"producer {self.config.client.client_id!r}", ENDING_S)
@@ -121,14 +143,11 @@ class ProducerEngine:
             ProducerClosed(f"the producer was closed before the records were acknowledged{why}")
         )
         if self._transactions is not None:
-            self._transactions.stop()
+            completed(self._transactions.stop())
+            self._coordinators.close()
         self._metadata.close()
 
     def stop_after_fork(self, error: OttlaError) -> None:
         """In a child process, which has none of the threads, and where locks may be held for ever."""
         self.intake.refuse_after_fork(error)
         self._dispatcher.is_stopped = True
-
-
-def _nothing() -> None:
-    """What the scout tells a coordinator without transactions."""

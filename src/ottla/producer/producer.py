@@ -7,10 +7,11 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
+from ottla.client.conversation import completed
 from ottla.fetching.commit_positions import Committable, commit_positions
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import OttlaError, ProducerClosed, TransactionAborted
@@ -26,20 +27,12 @@ from ottla.producer.deliveries import (
 from ottla.producer.engine import ProducerEngine
 from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
 from ottla.producer.prepared_transaction import PreparedTransaction
-from ottla.producer.producer_choice import Serializer, checked_serializer, partitioner_choice
+from ottla.producer.producer_choice import ReadingMember, Serializer, Serializers, partitioner_choice
 from ottla.producer.producer_config import ProducerConfig
 from ottla.producer.rows import HeaderPairs
 from ottla.producer.sequences import Identity
 
 INTERRUPTED_CLOSE_S = 1.0
-
-
-class ReadingMember(Protocol):
-    """A consumer that reads as a member of a group."""
-
-    @property
-    def group_metadata(self) -> GroupMetadata:
-        """The group, and the present identity of the member."""
 
 
 class Producer:
@@ -56,10 +49,11 @@ class Producer:
     `properties` are Kafka's names in a mapping, or keywords: `Producer({"linger.ms": 5})` and
     `Producer(linger_ms=5)` are the same.
 
-    `key_serializer` and `value_serializer` turn what `send` gets into bytes; they are called neither for None
-    nor for columns. `partitioner` chooses the partition of records that have none: a function of (topic, key,
-    value, partition count), which gets the serialized key and value, or "round_robin". `column_partitioner`
-    does the same for columns: (topic, columns, partition count) → a partition for each row.
+    `key_serializer` and `value_serializer` turn what `send` gets into bytes: a function, or an
+    `ottla.Schema`. They are called neither for None nor for columns of bytes; a Schema encodes typed columns.
+    `partitioner` chooses the partition of records that have none: a function of (topic, key, value, partition
+    count), which gets the serialized key and value, or "round_robin". `column_partitioner` does the same for
+    columns: (topic, columns, partition count) → a partition for each row.
 
     With a `transactional_id` records are sent in transactions only: see `transaction`.
 
@@ -78,8 +72,8 @@ class Producer:
         **settings: object,
     ) -> None:
         config = ProducerConfig.from_properties(merged(properties, settings))
-        self._key_serializer = checked_serializer("key_serializer", key_serializer)
-        self._value_serializer = checked_serializer("value_serializer", value_serializer)
+        self._serializers = Serializers(key_serializer, value_serializer)
+        self._key_serializer, self._value_serializer = self._serializers.key, self._serializers.value
         self._has_serializer = key_serializer is not None or value_serializer is not None
         self._engine = engine = ProducerEngine(
             config, partitioner_choice(partitioner, column_partitioner, config)
@@ -135,11 +129,13 @@ class Producer:
         """Hand in the rows of a table: `value`, and optionally `key`, `timestamp`, `headers`, `partition`.
 
         With `partition`, all rows go there. Waits while buffer.memory is full, so a table may be larger than
-        that. The memory of the columns must not change before the delivery is done. Raises as `send`; a
-        BufferFull has the delivery of the rows that were accepted.
+        that. With a Schema as serializer, a typed column `key` or `value` is encoded by it. The memory of the
+        columns must not change before the delivery is done. Raises as `send`; a BufferFull has the delivery
+        of the rows that were accepted.
         """
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
-        return self._engine.columns.send_batch(inbox, columns, partition, on_delivery)
+        encoded = self._serializers.of_columns(columns)
+        return self._engine.columns.send_batch(inbox, encoded, partition, on_delivery)
 
     def send_whole(self, topic: str, batches: pa.RecordBatch, *, partition: int) -> BatchDelivery:
         """Hand in record batches as a consumer with `whole.batches.min.bytes` got them.
@@ -195,7 +191,7 @@ class Producer:
         transactions, and what connections raise; then it may be called again.
         """
         check_not_in_callback("init_transactions")
-        return self._engine.transactions.init(resumed)
+        return completed(self._engine.transactions.init(resumed))
 
     def begin(self) -> None:
         """Begin a transaction. Raises as `init_transactions`, ProducerFenced, and ConfigError if one is open.
@@ -203,7 +199,7 @@ class Producer:
         A record that another thread has handed in since the last transaction ended fails.
         """
         check_not_in_callback("begin")
-        self._engine.transactions.begin()
+        completed(self._engine.transactions.begin())
 
     def commit(self) -> None:
         """Send everything that was handed in, wait until it is acknowledged, and commit it.
@@ -214,7 +210,7 @@ class Producer:
         on is to call `commit` again. As all calls about transactions, RuntimeError inside `on_delivery`.
         """
         check_not_in_callback("commit")
-        self._engine.transactions.commit()
+        completed(self._engine.transactions.commit())
 
     def hand_over(self) -> PreparedTransaction | None:
         """Send everything, wait until it is acknowledged, and leave the end to `TransactionEnder`.
@@ -223,7 +219,7 @@ class Producer:
         would abort it. Raises TransactionAborted if a record failed: call `abort`. Raises ProducerFenced.
         """
         check_not_in_callback("hand_over")
-        return self._engine.transactions.hand_over()
+        return completed(self._engine.transactions.hand_over())
 
     def abort(self) -> None:
         """Take back everything since `begin`: what was sent, and the offsets; the rest is not sent.
@@ -232,7 +228,7 @@ class Producer:
         what connections raise if the brokers do not answer within max.block.ms: call it again.
         """
         check_not_in_callback("abort")
-        self._engine.transactions.abort()
+        completed(self._engine.transactions.abort())
 
     def send_offsets(self, offsets: Committable, group: ReadingMember | GroupMetadata) -> None:
         """Store positions of a group as a part of the transaction: they count when it is committed.
@@ -245,7 +241,7 @@ class Producer:
         positions = commit_positions(offsets, dict)
         metadata = group if isinstance(group, GroupMetadata) else group.group_metadata
         if positions:
-            self._engine.transactions.send_offsets(positions, metadata)
+            completed(self._engine.transactions.send_offsets(positions, metadata))
 
     # ---- the end
 

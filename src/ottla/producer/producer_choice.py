@@ -1,25 +1,68 @@
-"""The functions that applications give to a producer, checked."""
+"""What applications give to a producer: functions, which are checked, and the reader of a group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+import pyarrow as pa
+
+from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import ConfigError
 from ottla.producer.partitioners import ColumnPartitioner, PartitionerChoice, RowPartitioner
 from ottla.producer.producer_config import ProducerConfig
 
 ROUND_ROBIN = "round_robin"
 
-Serializer: TypeAlias = Callable[[Any], bytes | str]
-"""A key or value → its bytes; text is sent as UTF-8."""
+
+class WriterSchema(Protocol):
+    """What turns rows into bytes, and a column of rows into one of bytes: an `ottla.Schema`."""
+
+    def value(self, row: Any) -> bytes:
+        """The bytes of a row."""
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """A column of rows as a column of bytes."""
 
 
-def checked_serializer(name: str, serializer: Serializer | None) -> Serializer | None:
-    """The serializer. Raises ConfigError if it cannot be called."""
-    if serializer is not None and not callable(serializer):
-        raise ConfigError(f"{name}={serializer!r}: a function that returns bytes is wanted")
-    return serializer
+SerializerFunction: TypeAlias = Callable[[Any], bytes | str]
+Serializer: TypeAlias = SerializerFunction | WriterSchema
+"""A key or value → its bytes; text is sent as UTF-8. A function, or an `ottla.Schema`."""
+
+
+class Serializers:
+    """The serializers of a producer. Raises ConfigError for what is neither a function nor a Schema."""
+
+    def __init__(self, key: Serializer | None, value: Serializer | None) -> None:
+        self.key = _function("key_serializer", key)
+        self.value = _function("value_serializer", value)
+        given = {"key": key, "value": value}
+        self._schemas = {name: one for name, one in given.items() if one is not None and not callable(one)}
+
+    def of_columns(self, columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The columns with typed keys and values as bytes, where a Schema says how. Raises as the Schema."""
+        for name, schema in self._schemas.items():
+            at = columns.schema.get_field_index(name)
+            if at >= 0 and not _is_bytes(columns.schema.field(at).type):
+                column = columns.column(at)
+                if isinstance(column, pa.ChunkedArray):
+                    made = pa.chunked_array([schema.encode(chunk) for chunk in column.chunks], pa.binary())
+                else:
+                    made = schema.encode(column)
+                columns = columns.set_column(at, name, made)
+        return columns
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return kind in {pa.binary(), pa.large_binary(), pa.string(), pa.large_string()}
+
+
+def _function(name: str, serializer: Serializer | None) -> SerializerFunction | None:
+    if serializer is None or callable(serializer):
+        return serializer
+    if not hasattr(serializer, "value"):
+        raise ConfigError(f"{name}={serializer!r}: a function that returns bytes, or a Schema, is wanted")
+    return serializer.value
 
 
 def partitioner_choice(
@@ -31,3 +74,11 @@ def partitioner_choice(
             raise ConfigError(f"partitioner={row!r}: give a function, or {ROUND_ROBIN!r}")
         return PartitionerChoice(column=column, is_round_robin=True)
     return PartitionerChoice(row=row, column=column, ignores_keys=config.ignores_keys)
+
+
+class ReadingMember(Protocol):
+    """A consumer that reads as a member of a group."""
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """The group, and the present identity of the member."""

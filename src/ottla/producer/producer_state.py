@@ -18,7 +18,7 @@ from ottla.producer.topic_directory import TopicDirectory
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    """`scout_wanted` and `upkeep_wanted` wake the threads of these names."""
+    """`scout_wanted` and `upkeep_wanted` wake those of these names. `left_flight`: an answer has come."""
 
     config: ProducerConfig
     clock: Clock
@@ -30,6 +30,7 @@ class ProducerParts:
     errors: NetworkErrors
     scout_wanted: Flag
     upkeep_wanted: Flag
+    left_flight: Flag
 
     @classmethod
     def new(
@@ -40,6 +41,7 @@ class ProducerParts:
         *,
         scout_wanted: Flag | None = None,
         upkeep_wanted: Flag | None = None,
+        left_flight: Flag | None = None,
         memory: BufferMemory | None = None,
         changed: Condition | None = None,
     ) -> Self:
@@ -60,4 +62,5 @@ class ProducerParts:
             errors,
             scout_wanted,
             upkeep_wanted=upkeep_wanted or threading.Event(),
+            left_flight=left_flight or threading.Event(),
         )

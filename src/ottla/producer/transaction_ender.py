@@ -6,7 +6,9 @@ import random
 from collections.abc import Mapping
 
 from ottla.client.clock import MONOTONIC
+from ottla.client.conversation import completed
 from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
 from ottla.model.closing import Closing
 from ottla.model.property_table import merged
 from ottla.producer.prepared_transaction import PreparedTransaction
@@ -32,7 +34,8 @@ class TransactionEnder(Closing):
     def __init__(self, properties: Mapping[str, object] | None = None, **settings: object) -> None:
         config = ProducerConfig.from_properties(merged(properties, settings))
         self._metadata = ClusterMetadata(config.client, MONOTONIC)
-        self._link = TransactionLink(config, self._metadata, MONOTONIC, random.Random())
+        self._pool = ConnectionPool(config.client, self._metadata)
+        self._link = TransactionLink(config, self._pool.peers, MONOTONIC, random.Random())
 
     def end(self, prepared: PreparedTransaction, *, is_commit: bool) -> None:
         """Commit or abort. Returns as well if the same end was told before, unless the id has moved on.
@@ -43,7 +46,7 @@ class TransactionEnder(Closing):
         self._link.transactional_id = prepared.transactional_id
         self._link.is_implicit = prepared.is_implicit
         identity = Identity(prepared.producer_id, prepared.epoch)
-        self._link.end(identity, self._link.deadline(), is_commit=is_commit)
+        completed(self._link.end(identity, self._link.deadline(), is_commit=is_commit))
 
     def take_over(self, transactional_id: str, resumed: Identity | None = None) -> Identity:
         """Abort the open transaction of the id, refuse its producer from now on; return the next identity.
@@ -51,9 +54,9 @@ class TransactionEnder(Closing):
         With `resumed` only if nobody has taken over since. Raises as `Producer.init_transactions`.
         """
         self._link.transactional_id = transactional_id
-        return self._link.init(resumed, self._link.deadline())
+        return completed(self._link.init(resumed, self._link.deadline()))
 
     def close(self) -> None:
         """Close the connections. May be called twice."""
-        self._link.close()
+        self._pool.close()
         self._metadata.close()

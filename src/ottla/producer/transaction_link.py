@@ -6,21 +6,17 @@ repeated. What cannot be repeated is TransactionAborted or ProducerFenced.
 
 from __future__ import annotations
 
+import contextlib
 import random
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from ottla.client.attempts import attempts
 from ottla.client.clock import Clock, Deadline
-from ottla.client.connection import Connection
+from ottla.client.conversation import Peer, Tries
 from ottla.client.coordinators import CoordinatorKind
-from ottla.client.interruption import Interruption
-from ottla.client.metadata import ClusterMetadata
-from ottla.client.pool import ConnectionPool
+from ottla.client.peer_pool import PeerPool
 from ottla.client.reactions import Action, Call, action_about
 from ottla.client.retry import Backoff
-from ottla.model.closing import Closing
 from ottla.model.committed_positions import GroupMetadata, OffsetAndMetadata
 from ottla.model.error_codes import Code
 from ottla.model.errors import (
@@ -64,23 +60,23 @@ REGISTRATION_MS = 1_000.0
 """How long one `add_partitions` tries. Its caller has other things to do, and calls again."""
 
 
-class TransactionLink(Closing):
-    """Calls of any thread, one at a time; whoever holds `lock` excludes the others for longer.
+class TransactionLink:
+    """Calls of either face, one at a time; whoever holds `lock` excludes the others for longer.
 
     `transactional_id` and `is_implicit` are those of the transaction that calls are about.
     """
 
     def __init__(
-        self, config: ProducerConfig, metadata: ClusterMetadata, clock: Clock, chance: random.Random
+        self, config: ProducerConfig, peers: PeerPool[Any], clock: Clock, chance: random.Random
     ) -> None:
-        self.lock = threading.RLock()
+        self.waits = peers.waits
+        self.lock = self.waits.lock()
         self.is_implicit = False  # whether the next transaction uses the newer protocol
         self._config = config
         self.transactional_id = config.transactional_id or ""
         self._clock = clock
         self._chance = chance
-        self._interruption = Interruption()
-        self._pool = ConnectionPool(config.client, metadata, clock=clock, interruption=self._interruption)
+        self._peers = peers
         client = config.client
         self._backoff = Backoff(min(FIRST_PAUSE_MS, client.retry_backoff_ms), client.retry_backoff_max_ms)
 
@@ -91,14 +87,14 @@ class TransactionLink(Closing):
 
     # ---- the transaction coordinator
 
-    def init(self, current: Identity | None, deadline: Deadline) -> Identity:
+    async def init(self, current: Identity | None, deadline: Deadline) -> Identity:
         """The id and epoch of the next transaction. An open one of the same transactional.id is aborted.
 
         With `current` only if nobody else has got a newer epoch; otherwise everybody else is fenced. Raises
         ProducerFenced, KafkaError, Unsupported, and what connections raise.
         """
 
-        def ask(connection: Connection) -> Identity:
+        async def ask(connection: Peer) -> Identity:
             version = connection.version_for(InitProducerIdRequest.API, at_most=INIT_VERSION_MAX)
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -111,17 +107,17 @@ class TransactionLink(Closing):
                         " brokers before Kafka 2.5 cannot give: close it, and make another one"
                     )
                 request.producer_id, request.producer_epoch = current
-            answer = connection.call(request, version=version)
+            answer = await connection.call(request, version=version)
             self._check(answer.error_code, f"transaction.timeout.ms={self._config.transaction_timeout_ms}")
             self._learn(connection)
             return Identity(answer.producer_id, answer.producer_epoch)
 
-        return self._settled(ask, deadline)
+        return await self._settled(ask, deadline)
 
-    def add_partitions(self, identity: Identity, partitions: Sequence[TopicPartition]) -> None:
-        """Tell the coordinator which partitions are to be written. Raises as `end`."""
+    async def add_partitions(self, identity: Identity, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the coordinator which partitions will be written. The caller holds `lock`. Raises as `end`."""
 
-        def ask(connection: Connection) -> None:
+        async def ask(connection: Peer) -> None:
             topics = by_topic(TopicAndPartition(*each) for each in partitions)
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.transactional_id,
@@ -131,7 +127,7 @@ class TransactionLink(Closing):
                     AddPartitionsTopic(name=name, partitions=numbers) for name, numbers in topics.items()
                 ],
             )
-            answer = connection.call(request, at_most=CLIENT_ADDS_MAX)
+            answer = await connection.call(request, at_most=CLIENT_ADDS_MAX)
             self._check_all(
                 {
                     f"{topic.name}-{result.partition_index}": result.partition_error_code
@@ -140,16 +136,16 @@ class TransactionLink(Closing):
                 }
             )
 
-        self._settled(self._ending(ask), self.deadline(REGISTRATION_MS))
+        await self._settled(self._ending(ask), self.deadline(REGISTRATION_MS), is_locked=True)
 
-    def end(self, identity: Identity, deadline: Deadline, *, is_commit: bool) -> Identity | None:
+    async def end(self, identity: Identity, deadline: Deadline, *, is_commit: bool) -> Identity | None:
         """Commit or abort; returns the identity of the next transaction, None if it stays the same.
 
         Raises TransactionAborted, ProducerFenced; anything else means that the outcome is not known.
         """
         is_implicit = self.is_implicit
 
-        def ask(connection: Connection) -> Identity | None:
+        async def ask(connection: Peer) -> Identity | None:
             request = EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=identity.producer_id,
@@ -157,37 +153,37 @@ class TransactionLink(Closing):
                 committed=is_commit,
             )
             newest = IMPLICIT_END_VERSION if is_implicit else END_VERSION_MAX
-            answer = connection.call(request, at_most=newest)
+            answer = await connection.call(request, at_most=newest)
             self._check(answer.error_code, "commit" if is_commit else "abort")
             self._learn(connection)
             return Identity(answer.producer_id, answer.producer_epoch) if is_implicit else None
 
-        return self._settled(self._ending(ask), deadline)
+        return await self._settled(self._ending(ask), deadline)
 
-    def _learn(self, connection: Connection) -> None:
+    def _learn(self, connection: Peer) -> None:
         """Which protocol the next transaction uses: that of the whole cluster, which may be upgraded."""
         self.is_implicit = connection.versions.features.get(FEATURE, 0) >= IMPLICIT_SINCE
 
     # ---- groups
 
-    def commit_offsets(
+    async def commit_offsets(
         self, identity: Identity, group: GroupMetadata, offsets: Offsets, deadline: Deadline
     ) -> None:
         """Store positions of a group that count when the transaction is committed. Raises as `end`."""
         left = dict(offsets)
 
-        def add(connection: Connection) -> None:
+        async def add(connection: Peer) -> None:
             request = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 group_id=group.group_id,
             )
-            self._check(connection.call(request).error_code, f"group {group.group_id!r}")
+            self._check((await connection.call(request)).error_code, f"group {group.group_id!r}")
 
-        def ask(connection: Connection) -> None:
+        async def ask(connection: Peer) -> None:
             newest = IMPLICIT_OFFSETS_VERSION if self.is_implicit else OFFSETS_VERSION_MAX
-            answer = connection.call(self._offsets_request(identity, group, left), at_most=newest)
+            answer = await connection.call(self._offsets_request(identity, group, left), at_most=newest)
             codes = {
                 TopicAndPartition(topic.name, partition.partition_index): partition.error_code
                 for topic in answer.topics
@@ -200,8 +196,8 @@ class TransactionLink(Closing):
                 raise RemoteProtocolError(f"the TxnOffsetCommit response lacks {', '.join(map(str, left))}")
 
         if not self.is_implicit:
-            self._settled(self._ending(add), deadline)
-        self._settled(self._ending(ask), deadline, group.group_id, CoordinatorKind.GROUP)
+            await self._settled(self._ending(add), deadline)
+        await self._settled(self._ending(ask), deadline, group.group_id, CoordinatorKind.GROUP)
 
     def _offsets_request(
         self, identity: Identity, group: GroupMetadata, offsets: Offsets
@@ -227,29 +223,31 @@ class TransactionLink(Closing):
 
     # ---- asking
 
-    def _settled(
+    async def _settled(
         self,
-        ask: Callable[[Connection], T],
+        ask: Callable[[Peer], Awaitable[T]],
         deadline: Deadline,
         key: str = "",
         kind: CoordinatorKind = CoordinatorKind.TRANSACTION,
+        *,
+        is_locked: bool = False,
     ) -> T:
         """The answer of a coordinator; asks again until the deadline."""
         key = key or self.transactional_id
         failure: OttlaError | None = None
-        for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
+        tries = Tries(self._backoff, deadline, self._chance, self.waits)
+        while await tries.next():
             try:
-                with self.lock:
-                    return ask(self._pool.to_coordinator(key, deadline, kind=kind))
+                async with contextlib.nullcontext() if is_locked else self.lock:
+                    return await ask(await self._peers.to_coordinator(key, deadline, kind=kind))
             except OttlaError as error:
                 action = action_about(error, Call.TRANSACTION)
                 if action is Action.FENCED:
                     raise ProducerFenced(self._why_fenced(error)) from error
-                if action is Action.FAIL or self._interruption.is_set:
+                if action is Action.FAIL or self.waits.is_over:
                     raise
                 if action is not Action.RETRY:
-                    with self.lock:
-                        self._pool.forget_coordinator(key, kind=kind)
+                    self._peers.forget_coordinator(key, kind=kind)
                 failure = error
         assert failure is not None
         raise failure
@@ -269,12 +267,12 @@ class TransactionLink(Closing):
             f"transaction.timeout.ms={self._config.transaction_timeout_ms} ({error})"
         )
 
-    def _ending(self, ask: Callable[[Connection], T]) -> Callable[[Connection], T]:
+    def _ending(self, ask: Callable[[Peer], Awaitable[T]]) -> Callable[[Peer], Awaitable[T]]:
         """The same, for calls whose final refusal ends the transaction."""
 
-        def ask_or_end(connection: Connection) -> T:
+        async def ask_or_end(connection: Peer) -> T:
             try:
-                return ask(connection)
+                return await ask(connection)
             except KafkaError as error:
                 if action_about(error, Call.TRANSACTION) is Action.FAIL:
                     raise TransactionAborted(self._why_aborted(error)) from error
@@ -296,16 +294,10 @@ class TransactionLink(Closing):
         if errors:
             raise min(errors, key=lambda error: _SEVERITY.get(action_about(error, Call.TRANSACTION), 2))
 
-    def interrupt(self) -> None:
-        """From any thread: what waits here ends at once."""
-        self._interruption.interrupt()
-
-    def close(self) -> None:
-        """Interrupt, and close the connections. May be called twice."""
-        self.interrupt()
-        with self.lock:
-            self._pool.close()
-            self._interruption.close()
+    async def close(self) -> None:
+        """Close the connections, when the call that is under way has ended. May be called twice."""
+        async with self.lock:
+            await self._peers.close()
 
 
 _SEVERITY = {Action.FENCED: 0, Action.FAIL: 1}

@@ -1,20 +1,21 @@
 """What `begin`, `commit`, `abort` and `send_offsets` of a Producer do, and what a failed record does.
 
-The steps of the table in `transaction_state` are taken here. One user's call runs at a time; a failure may
-come from any thread at any time.
+The steps of the table in `transaction_state` are taken here, by either face: the calls are conversations. One
+user's call runs at a time; a failure may come from any thread at any time.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from ottla.client.clock import Deadline
-from ottla.client.metadata import ClusterMetadata
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import ConfigError, OttlaError, ProducerFenced, RequestTimedOut, TransactionAborted
 from ottla.producer.dispatcher import Dispatcher
+from ottla.producer.intake import Intake
 from ottla.producer.prepared_transaction import PreparedTransaction
 from ottla.producer.producer_state import ProducerParts
 from ottla.producer.sequences import Identity
@@ -28,23 +29,29 @@ from ottla.producer.transaction_state import (
 LOG = logging.getLogger(__name__)
 
 
+class Settling(Protocol):
+    """How a face waits for records."""
+
+    async def all_settled(self) -> None:
+        """Send everything that was handed in, and wait until it is stored or has failed."""
+
+    async def all_landed(self, deadline: Deadline) -> bool:
+        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+
+
 class Transactions:
-    """Thread-safe. `wait_settled` returns when everything that was handed in is stored or has failed."""
+    """Thread-safe if the waits of `link` are those of threads."""
 
     def __init__(
-        self,
-        state: ProducerParts,
-        dispatcher: Dispatcher,
-        metadata: ClusterMetadata,
-        wait_settled: Callable[[], None],
+        self, state: ProducerParts, dispatcher: Dispatcher, link: TransactionLink, settling: Settling
     ) -> None:
         self._config = state.config
         self._dispatcher = dispatcher
         self._intake = state.intake
         self._settlement = state.settlement
-        self._wait_settled = wait_settled
-        self._link = TransactionLink(state.config, metadata, state.clock, state.chance)
-        self._calls = threading.RLock()  # held during a user's call, which may wait for brokers
+        self._settling = settling
+        self._link = link
+        self._calls = link.waits.lock()  # held during a user's call, which may wait for brokers
         self._lock = threading.Lock()  # of the machine
         self._machine = TransactionMachine()
         self._identity = Identity(-1, -1)
@@ -62,46 +69,48 @@ class Transactions:
 
     # ---- the calls of users
 
-    def init(self, resumed: Identity | None = None) -> Identity:
+    async def init(self, resumed: Identity | None = None) -> Identity:
         """See `Producer.init_transactions`."""
-        with self._calls:
-            if self._machine.state is ProducerTransactionState.FENCED:
-                raise self._machine.refusal("init_transactions()")
-            if self._machine.state is ProducerTransactionState.UNINITIALIZED:
-                self._adopt(self._link.init(resumed, self._link.deadline()))
-                self._advance(ProducerTransactionEvent.INITIALIZED)
-                LOG.info(
-                    "%s: producer id %d, epoch %d",
-                    self._config.transactional_id,
-                    self._identity.producer_id,
-                    self._identity.epoch,
-                )
-            return self._identity
+        async with self._calls:
+            return await self._init(resumed)
 
-    def begin(self) -> None:
+    async def _init(self, resumed: Identity | None = None) -> Identity:
+        if self._machine.state is ProducerTransactionState.FENCED:
+            raise self._machine.refusal("init_transactions()")
+        if self._machine.state is ProducerTransactionState.UNINITIALIZED:
+            self._adopt(await self._link.init(resumed, self._link.deadline()))
+            self._advance(ProducerTransactionEvent.INITIALIZED)
+            LOG.info(
+                "%s: producer id %d, epoch %d",
+                self._config.transactional_id,
+                self._identity.producer_id,
+                self._identity.epoch,
+            )
+        return self._identity
+
+    async def begin(self) -> None:
         """See `Producer.begin`."""
-        with self._calls:
+        async with self._calls:
             if self._machine.state is ProducerTransactionState.UNINITIALIZED:
-                self.init()
+                await self._init()
             self._advance(ProducerTransactionEvent.BEGIN)
             # Another thread may have handed these in while the last transaction ended.
             self._dispatcher.abandon(TransactionAborted("the transaction ended before the record was sent"))
             self._dispatcher.open_transaction(registers=not self._link.is_implicit)
             self._intake.reopen()
 
-    def commit(self, limit_ms: float | None = None) -> None:
+    async def commit(self, limit_ms: float | None = None) -> None:
         """See `Producer.commit`."""
-        with self._calls:
-            is_started = self._close_settled("commit()")
+        async with self._calls:
+            is_started = await self._close_settled("commit()")
             self._advance(ProducerTransactionEvent.COMMIT)
-            if is_started:
-                self._tell(lambda: self._end(self._link.deadline(limit_ms), is_commit=True))
-            self._ended()
+            end = self._end(self._link.deadline(limit_ms), is_commit=True) if is_started else None
+            await self._finish(end)
 
-    def hand_over(self) -> PreparedTransaction | None:
+    async def hand_over(self) -> PreparedTransaction | None:
         """See `Producer.hand_over`."""
-        with self._calls:
-            is_started = self._close_settled("hand_over()")
+        async with self._calls:
+            is_started = await self._close_settled("hand_over()")
             self._advance(ProducerTransactionEvent.HAND_OVER)
             self._intake.shut(self._machine.refusal("send()"))
             if not is_started:
@@ -109,41 +118,38 @@ class Transactions:
             name = self._config.transactional_id or ""
             return PreparedTransaction(name, *self._identity, self._link.is_implicit)
 
-    def abort(self, limit_ms: float | None = None) -> None:
+    async def abort(self, limit_ms: float | None = None) -> None:
         """See `Producer.abort`."""
-        with self._calls:
+        async with self._calls:
             self._advance(ProducerTransactionEvent.ABORT)
             self._intake.shut(ConfigError("send(): abort() has begun; call it again"))
             is_started = self._close()
             self._dispatcher.abandon(TransactionAborted("the transaction was aborted"))
             deadline = self._link.deadline(limit_ms)
-            if not self._dispatcher.wait_empty(deadline):
+            if not await self._settling.all_landed(deadline):
                 raise RequestTimedOut("abort(): records are still in flight; call it again")
             self._settlement.unseen_failures()  # of this transaction: they are taken back
-            if is_started:
-                self._tell(lambda: self._undo(deadline))
-            self._ended()
+            await self._finish(self._undo(deadline) if is_started else None)
 
-    def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """See `Producer.send_offsets`."""
-        with self._calls:
+        async with self._calls:
             if self._machine.state is not ProducerTransactionState.OPEN:
                 raise self._machine.refusal("send_offsets()")
             self._dispatcher.start_transaction()
-            self._tell(
-                lambda: self._link.commit_offsets(self._identity, group, offsets, self._link.deadline())
-            )
+            call = self._link.commit_offsets(self._identity, group, offsets, self._link.deadline())
+            await self._link.waits.whole(self._told(call))
 
-    def close(self, limit_ms: float | None) -> None:
+    async def close(self, limit_ms: float | None) -> None:
         """End an open transaction: abort it, or finish a commit whose outcome is not known.
 
         Failures that nobody has looked at are forgotten: what is not committed does not count anyway.
         """
         try:
             if self._machine.state is ProducerTransactionState.COMMITTING:
-                self.commit(limit_ms)
+                await self.commit(limit_ms)
             elif self.is_open:
-                self.abort(limit_ms)
+                await self.abort(limit_ms)
         except OttlaError as error:
             LOG.warning(
                 "%s: the open transaction will be ended by the brokers, after transaction.timeout.ms=%d: %s",
@@ -153,42 +159,38 @@ class Transactions:
             )
         self._settlement.unseen_failures()
 
-    def interrupt(self) -> None:
-        """End whatever waits for a coordinator."""
-        self._link.interrupt()
-
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Close the connections."""
-        self._link.close()
+        await self._link.close()
 
     # ---- the end of a transaction
 
-    def _close_settled(self, call: str) -> bool:
+    async def _close_settled(self, call: str) -> bool:
         """Wait until all is stored or has failed, then `_close`."""
         if self._machine.state is ProducerTransactionState.OPEN:
             self._intake.shut(ConfigError(f"send(): {call} has begun; call it again, or abort()"))
-            self._wait_settled()
+            await self._settling.all_settled()
         return self._close()
 
     def _close(self) -> bool:
         """Send nothing more; returns whether the coordinator must be told."""
         return self._dispatcher.close_transaction()
 
-    def _end(self, deadline: Deadline, *, is_commit: bool) -> None:
-        following = self._link.end(self._identity, deadline, is_commit=is_commit)
+    async def _end(self, deadline: Deadline, *, is_commit: bool) -> None:
+        following = await self._link.end(self._identity, deadline, is_commit=is_commit)
         if following is not None:
             self._adopt(following)
 
-    def _undo(self, deadline: Deadline) -> None:
+    async def _undo(self, deadline: Deadline) -> None:
         """Abort; and get another epoch if the numbers of this one cannot be continued."""
         before = self._identity
         try:
-            self._end(deadline, is_commit=False)
+            await self._end(deadline, is_commit=False)
         except TransactionAborted as error:
             LOG.info("%s: %s", self._config.transactional_id, error)
-            self._adopt(self._link.init(self._identity, deadline))
+            self._adopt(await self._link.init(self._identity, deadline))
         if self._identity == before and self._dispatcher.has_gaps:
-            self._adopt(self._link.init(self._identity, deadline))
+            self._adopt(await self._link.init(self._identity, deadline))
 
     def _adopt(self, identity: Identity) -> None:
         self._identity = identity
@@ -198,10 +200,20 @@ class Transactions:
         self._advance(ProducerTransactionEvent.ENDED)
         self._intake.shut(self._machine.refusal("send()"))
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    async def _finish(self, end: Coroutine[Any, Any, None] | None) -> None:
+        """Tell the coordinator, if it must know. A cancellation waits for it: the outcome is known then."""
+
+        async def finished() -> None:
+            if end is not None:
+                await self._told(end)
+            self._ended()
+
+        await self._link.waits.whole(finished())
+
+    async def _told(self, call: Coroutine[Any, Any, None]) -> None:
         """Call the coordinator; an error that ends the transaction or the producer is noted."""
         try:
-            call()
+            await call
         except ProducerFenced as error:
             self._fence(error)
             raise
@@ -216,14 +228,14 @@ class Transactions:
 
     # ---- from any thread
 
-    def register(self) -> None:
+    async def register(self) -> None:
         """Tell the coordinator about partitions that are to be written, if it must know them."""
         try:
-            with self._link.lock:  # so that no end of the transaction comes between
+            async with self._link.lock:  # so that no end of the transaction comes between
                 partitions = self._dispatcher.unregistered()
                 if partitions:
                     self._dispatcher.start_transaction()
-                    self._link.add_partitions(self._identity, partitions)
+                    await self._link.add_partitions(self._identity, partitions)
                     self._dispatcher.registered(partitions)
         except ProducerFenced as error:
             self._fence(error)
@@ -256,3 +268,11 @@ class Transactions:
     def _advance(self, event: ProducerTransactionEvent) -> None:
         with self._lock:
             self._machine.advance(event)
+
+
+def open_transactions(transactions: Transactions | None, intake: Intake) -> Transactions:
+    """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+    if transactions is None:
+        raise ConfigError("transactions need a transactional.id: Producer(transactional_id='billing-1')")
+    intake.check_open()
+    return transactions

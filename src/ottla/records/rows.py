@@ -25,12 +25,24 @@ from ottla.records.messages import (
     timestamp_type_values,
     timestamp_values,
 )
+from ottla.records.typed_records import ColumnSchema, KeyAndValue
 from ottla.records.whole_batches import is_whole
 
 BLOCK_ROWS = 4096
 _NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
 
-Deserializer = Callable[[bytes], Any]
+Deserializer = Callable[[bytes], Any] | ColumnSchema
+"""A function of bytes, or an `ottla.Schema`."""
+
+
+def _function(deserializer: Deserializer | None) -> Callable[[bytes], Any]:
+    if deserializer is None:
+        return bytes
+    return deserializer if callable(deserializer) else deserializer.row
+
+
+def _schema(deserializer: Deserializer | None) -> ColumnSchema | None:
+    return None if deserializer is None or callable(deserializer) else deserializer
 
 
 class RowMaker:
@@ -45,7 +57,8 @@ class RowMaker:
     ) -> None:
         is_raw = key_deserializer is None and value_deserializer is None
         self._type = RawMessageAndMetadata if is_raw else MessageAndMetadata
-        self._origin = Origin(topic, partition, key_deserializer or bytes, value_deserializer or bytes)
+        self._origin = Origin(topic, partition, _function(key_deserializer), _function(value_deserializer))
+        self.schemas = KeyAndValue(_schema(key_deserializer), _schema(value_deserializer))
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
         """The rows of a batch."""

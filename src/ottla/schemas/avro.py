@@ -1,7 +1,8 @@
-"""Avro to Arrow, by fastavro: with one schema, or with each value's own schema from a registry.
+"""Avro to Arrow and back: with one schema, or with each value's own schema from a registry.
 
 A value is decoded with the schema that it was written with and brought into the reader's schema by Avro's
-rules, so that schemas may change over time.
+rules, so that schemas may change over time. Values that were written with the reader's schema are decoded
+column by column; all others, and those that cannot be decoded, one by one by fastavro.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.model.errors import ConfigError
-from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one
-from ottla.schemas.framing import framed
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.schemas.avro_columns import column_reader, read_column
+from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one, spread
+from ottla.schemas.framing import HEADER_BYTES, frame_ids, framed
 from ottla.schemas.registry import Schemas, SchemaText
 
 _PRIMITIVES: dict[str, pa.DataType] = {
@@ -35,6 +39,7 @@ _LOGICAL: dict[str, pa.DataType] = {
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
 }
+NO_ROWS = np.zeros(0, np.int64)
 _UNUSED = {"uuid", "time-millis", "time-micros", "duration"}
 """Logical types that stay what they are stored as."""
 
@@ -49,6 +54,7 @@ class AvroDecoder:
         self._skip_bytes = skip_bytes
         self._reader = parsed(schema)
         self._type = arrow_type(self._reader)
+        self._columns = column_reader(self._reader)
         self._writers: dict[int, Any] = {}
 
     @property
@@ -58,12 +64,55 @@ class AvroDecoder:
 
     def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
-        return decoded_one_by_one(column, self._type, self._one)
+        rows = self._columnar_rows(column) if self._columns is not None else NO_ROWS
+        values = None
+        if rows.size:
+            assert self._columns is not None
+            skipped = self._skip_bytes if self._schemas is None else HEADER_BYTES
+            chosen = column if rows.size == len(column) else column.take(pa.array(rows))
+            try:
+                values, failed = read_column(chosen, self._columns, skipped)
+                rows, values = (rows[~failed], values.filter(~failed)) if failed.any() else (rows, values)
+            except pa.ArrowInvalid:  # a text that is not UTF-8
+                values = None
+        if values is None:
+            return decoded_one_by_one(column, self._type, self.row)
+        values = values.cast(self._type) if values.type != self._type else values
+        if rows.size == len(column):
+            return DecodedValues(values, pa.nulls(len(column), pa.string()))
+        return self._merged(column, values, rows)
+
+    def _columnar_rows(self, column: pa.Array) -> npt.NDArray[np.int64]:
+        """The rows that were written with the reader's schema, as far as their frames say."""
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(~is_null)
+        if self._schemas is None or not rows.size:
+            return rows
+        ids = frame_ids(column if rows.size == len(column) else column.take(pa.array(rows)))
+        same = [number for number in np.unique(ids).tolist() if number >= 0 and self._is_own(number)]
+        return rows[np.isin(ids, same)]
+
+    def _is_own(self, schema_id: int) -> bool:
+        try:
+            return bool(self._writer(schema_id) == self._reader)
+        except OttlaError:
+            return False  # told for each value
+
+    def _merged(self, column: pa.Array, values: pa.Array, rows: npt.NDArray[np.int64]) -> DecodedValues:
+        """Those that were decoded together, and the others one by one."""
+        others = np.setdiff1d(np.arange(len(column)), rows)
+        made = decoded_one_by_one(column.take(pa.array(others)), self._type, self.row)
+        order = np.empty(len(column), np.int64)
+        order[rows] = np.arange(rows.size)
+        order[others] = rows.size + np.arange(others.size)
+        whole = pa.concat_arrays([values, made.values]).take(pa.array(order))
+        return DecodedValues(whole, spread(made.reasons, others, len(column)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (self._schema, self._schemas, self._skip_bytes)
 
-    def _one(self, value: bytes) -> Any:
+    def row(self, value: bytes) -> Any:
+        """Decode one value. Raises Undecodable, and what fastavro raises."""
         import fastavro
 
         writer, payload = self._reader, value[self._skip_bytes :]
@@ -89,6 +138,18 @@ class AvroDecoder:
 
 def _remade(schema: str, schemas: Schemas | None, skip_bytes: int) -> AvroDecoder:
     return AvroDecoder(schema, schemas, skip_bytes=skip_bytes)
+
+
+def avro_bytes(row: Any, parsed_schema: Any) -> bytes:
+    """A row in Avro's binary form. Raises Undecodable for one that does not fit the schema."""
+    import fastavro
+
+    stream = io.BytesIO()
+    try:
+        fastavro.schemaless_writer(stream, parsed_schema, row)
+    except Exception as error:  # noqa: BLE001 - it has many kinds
+        raise Undecodable(f"the row does not fit its schema: {error or type(error).__name__}") from None
+    return stream.getvalue()
 
 
 def check_installed() -> None:

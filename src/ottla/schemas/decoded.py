@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.model.errors import OttlaError
@@ -32,6 +34,9 @@ class Decoder(Protocol):
 
     def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes. A null stays null, and is no error."""
+
+    def row(self, value: bytes) -> Any:
+        """Decode one value. Raises Undecodable, or what a library raises about strange bytes."""
 
 
 def decoded_one_by_one(column: pa.Array, kind: pa.DataType, decode: Callable[[bytes], Any]) -> DecodedValues:
@@ -61,6 +66,15 @@ def _array(rows: list[Any], reasons: list[str | None], kind: pa.DataType) -> pa.
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             rows[number], reasons[number] = None, f"a field does not fit its type: {error}"
     return pa.array(rows, kind)
+
+
+def spread(values: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
+    """Values at these rows of `count`, and null at the others."""
+    which = np.zeros(count, np.int64)
+    which[rows] = np.arange(rows.size)
+    missing = np.ones(count, np.bool_)
+    missing[rows] = False
+    return values.take(pa.array(which, mask=missing))
 
 
 def shown(value: bytes) -> str:

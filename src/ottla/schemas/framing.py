@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
+from ottla.kernels.numpy_bytes import I64Array, read_numbers
 from ottla.schemas.decoded import Undecodable, shown
 
 HEADER_BYTES = 5
@@ -28,6 +32,24 @@ def framed(value: bytes) -> Frame:
             f" the value begins with {shown(value[:HEADER_BYTES])}"
         )
     return Frame(int.from_bytes(value[1:HEADER_BYTES], "big"), value[HEADER_BYTES:])
+
+
+def with_frame(schema_id: int, payload: bytes) -> bytes:
+    """Put a frame in front."""
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def frame_ids(column: pa.Array) -> I64Array:
+    """The schema's id of each value of a column without nulls; -1 where there is no frame."""
+    _, ends, content = column.buffers()
+    offsets = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    ids = np.full(len(column), -1, np.int64)
+    rows = np.flatnonzero(sizes >= HEADER_BYTES)
+    rows = rows[data[starts[rows]] == 0]
+    ids[rows] = read_numbers(data, starts[rows] + 1, ">u4")
+    return ids
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:

@@ -28,9 +28,10 @@ class MsgpackDecoder:
 
     def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
-        return decoded_one_by_one(column, self._type, self._one)
+        return decoded_one_by_one(column, self._type, self.row)
 
-    def _one(self, value: bytes) -> Any:
+    def row(self, value: bytes) -> Any:
+        """Decode one value. Raises Undecodable."""
         import msgpack
 
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -57,12 +58,13 @@ class ProtobufDecoder:
 
     def decode(self, column: pa.Array) -> DecodedValues:
         """Decode a column of bytes."""
-        return decoded_one_by_one(column, self._type, self._one)
+        return decoded_one_by_one(column, self._type, self.row)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, self._remade
 
-    def _one(self, value: bytes) -> Any:
+    def row(self, value: bytes) -> Any:
+        """Decode one value. Raises Undecodable."""
         from google.protobuf.message import DecodeError
 
         payload = value[self._skip_bytes :]
@@ -99,6 +101,88 @@ def descriptors_of(subject: str, schemas: Schemas) -> bytes:
     own.name = own.name or f"{subject}.proto"
     files.file.append(own)
     return bytes(files.SerializeToString())
+
+
+def file_descriptor(descriptor: Any) -> str:
+    """The descriptor of a message's file, in base64."""
+    return base64.b64encode(descriptor.file.serialized_pb).decode()
+
+
+def indexes_of(descriptor: Any) -> bytes:
+    """The path to a message in its file, as a frame has it between the id and the value."""
+    path: list[int] = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        siblings = outer.nested_types if outer else descriptor.file.message_types_by_name.values()
+        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        descriptor = outer
+    if path == [0]:
+        return b"\0"
+    return b"".join(_varint(number) for number in (len(path), *path))
+
+
+def _varint(number: int) -> bytes:
+    number <<= 1
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def message_bytes(row: Any, message: Any) -> bytes:
+    """A row as a message: a dict by the fields' names, or a message of the class. Raises Undecodable."""
+    from google.protobuf.message import Message
+
+    if isinstance(row, Message):
+        return bytes(row.SerializeToString())
+    try:
+        return bytes(_filled(message(), row).SerializeToString())
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Undecodable(f"the row does not fit {message.DESCRIPTOR.full_name}: {error}") from None
+
+
+def _filled(message: Any, row: Any) -> Any:
+    fields = message.DESCRIPTOR.fields_by_name
+    for name, value in row.items():
+        if value is not None:
+            _fill(message, fields[name], value)
+    return message
+
+
+def _fill(message: Any, field: Any, value: Any) -> None:
+    made = getattr(message, field.name)
+    if _is_map(field):
+        of_message = field.message_type.fields_by_name["value"].message_type is not None
+        for key, one in dict(value).items():
+            if of_message:
+                _filled(made[key], one)
+            else:
+                made[key] = one
+    elif field.is_repeated:
+        for one in value:
+            if field.message_type is not None:
+                _fill_one(made.add(), one)
+            else:
+                made.append(_scalar(field, one))
+    elif field.message_type is not None:
+        made.SetInParent()
+        _fill_one(made, value)
+    else:
+        setattr(message, field.name, _scalar(field, value))
+
+
+def _fill_one(message: Any, value: Any) -> None:
+    if message.DESCRIPTOR.full_name in _TIMES:
+        message.FromDatetime(value)
+    else:
+        _filled(message, value)
+
+
+def _scalar(field: Any, value: Any) -> Any:
+    if field.enum_type is not None and isinstance(value, str):
+        return field.enum_type.values_by_name[value].number
+    return int(value) if isinstance(value, Decimal) else value
 
 
 def message_class(descriptors: bytes, name: str) -> Any:

@@ -53,6 +53,9 @@ class Schemas(Protocol):
     def referenced(self, reference: Reference) -> SchemaText:
         """A schema that another one names."""
 
+    def register(self, subject: str, schema: SchemaText) -> int:
+        """Store a schema under a subject, unless it is there; return its id."""
+
 
 class RegistryFailed(OttlaError):
     """The registry does not answer, or refuses."""
@@ -78,12 +81,13 @@ class SchemaRegistry:
         elif token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._found: dict[str, SchemaText] = {}
+        self._ids: dict[tuple[str, SchemaText], int] = {}
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self._url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": {}}
+        return {**self.__dict__, "_found": {}, "_ids": {}}
 
     def by_id(self, schema_id: int) -> SchemaText:
         """The schema of an id. Raises SchemaNotFound or RegistryFailed."""
@@ -98,24 +102,58 @@ class SchemaRegistry:
         path = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
         return self._schema(path, f"subject {reference.subject}")
 
+    def register(self, subject: str, schema: SchemaText) -> int:
+        """Store a schema under a subject, unless it is there; return its id.
+
+        Raises RegistryFailed, for example if it is not compatible with the subject's older ones.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        known = self._ids.get((subject, schema))
+        if known is None:
+            answer = self._answer(path, f"subject {subject}", _sent(schema))
+            known = self._ids[subject, schema] = int(_member(answer, "id"))
+        return known
+
+    def is_compatible(self, subject: str, schema: SchemaText) -> bool:
+        """Whether the subject's rule would let a schema follow its newest. Raises as `register`."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        return bool(_member(self._answer(path, f"subject {subject}", _sent(schema)), "is_compatible"))
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects. Raises RegistryFailed."""
+        return [str(name) for name in self._listed("/subjects", "its subjects")]
+
+    def versions(self, subject: str) -> list[int]:
+        """The versions of a subject. Raises SchemaNotFound, RegistryFailed."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        return [int(number) for number in self._listed(path, f"subject {subject}")]
+
+    def _listed(self, path: str, what: str) -> list[Any]:
+        answer = self._answer(path, what)
+        if not isinstance(answer, list):
+            raise RegistryFailed(f"the schema registry {self._url} gives no list of {what}")
+        return answer
+
     def _schema(self, path: str, what: str) -> SchemaText:
         if path not in self._found:
-            answer = self._answer(path, what)
+            answer = _object(self._answer(path, what))
             if answer.get("schemaType") == "PROTOBUF":
-                answer = self._answer(f"{path}?format=serialized", what)
+                answer = _object(self._answer(f"{path}?format=serialized", what))
             self._found[path] = _schema_text(answer)
         return self._found[path]
 
-    def _answer(self, path: str, what: str) -> Mapping[str, Any]:
+    def _answer(self, path: str, what: str, content: bytes | None = None) -> Any:
+        """The answer to a GET, or to a POST of `content`."""
         failure = ""
+        headers = self._headers | ({"Content-Type": _ACCEPT} if content is not None else {})
         for attempt in range(TRIES):
             if attempt:
                 time.sleep(RETRY_S * attempt)
             try:
-                with urlopen(Request(self._url + path, headers=self._headers), timeout=TIMEOUT_S) as got:
-                    return _object(got.read(ANSWER_BYTES_MAX))
+                with urlopen(Request(self._url + path, content, headers), timeout=TIMEOUT_S) as got:
+                    return json.loads(got.read(ANSWER_BYTES_MAX))
             except HTTPError as error:
-                failure = f"HTTP {error.code}"
+                failure = f"HTTP {error.code}{_told(error)}"
                 if error.code == 404:
                     raise SchemaNotFound(f"{self._url} has no {what}") from None
                 if error.code < 500:
@@ -145,6 +183,15 @@ class SchemaFiles:
         """The schema of the reference's subject. Raises SchemaNotFound."""
         return self._read(reference.subject)
 
+    def register(self, subject: str, schema: SchemaText) -> int:
+        """The id of the file that has this schema. Raises SchemaNotFound: files are not written here."""
+        for path in sorted(self._directory.iterdir()):
+            if path.stem.isdecimal() and path.suffix in _SUFFIXES:
+                known = self._read(path.stem)
+                if known.kind == schema.kind and _same(known, schema):
+                    return int(path.stem)
+        raise SchemaNotFound(f"{self._directory} has no ID.avsc, .json or .desc with the schema of {subject}")
+
     def _read(self, stem: str) -> SchemaText:
         for suffix, kind in _SUFFIXES.items():
             path = self._directory / f"{stem}{suffix}"
@@ -173,11 +220,39 @@ def _schema_text(answer: Mapping[str, Any]) -> SchemaText:
     return SchemaText(str(answer.get("schemaType") or "AVRO"), text, references)
 
 
-def _object(data: bytes) -> Mapping[str, Any]:
-    answer = json.loads(data)
+def _same(one: SchemaText, other: SchemaText) -> bool:
+    if one.text == other.text or one.kind == "PROTOBUF":
+        return one.text == other.text
+    return bool(json.loads(one.text) == json.loads(other.text))
+
+
+def _sent(schema: SchemaText) -> bytes:
+    content: dict[str, Any] = {"schema": schema.text, "schemaType": schema.kind}
+    if schema.references:
+        content["references"] = [reference._asdict() for reference in schema.references]
+    return json.dumps(content).encode()
+
+
+def _object(answer: Any) -> Mapping[str, Any]:
     if not isinstance(answer, dict):
-        raise ValueError("the answer is no JSON object")
+        raise RegistryFailed("the schema registry's answer is no JSON object")
     return answer
+
+
+def _member(answer: Any, name: str) -> Any:
+    content = _object(answer)
+    if name not in content:
+        raise RegistryFailed(f"the schema registry's answer has no {name}")
+    return content[name]
+
+
+def _told(error: HTTPError) -> str:
+    """What a registry says about a refusal."""
+    try:
+        message = json.loads(error.read(ANSWER_BYTES_MAX)).get("message", "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return f", {message:.300}" if message else ""
 
 
 def _without_user(url: str) -> str:

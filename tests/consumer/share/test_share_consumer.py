@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,8 +12,19 @@ from typing import Any
 import pytest
 from confluent_kafka import ShareConsumer as ForeignShareConsumer
 
-from ottla import Admin, Code, ConfigError, ConsumerClosed, EmbeddedBroker, Health, KafkaError, ShareConsumer
+from ottla import (
+    Admin,
+    Code,
+    ConfigError,
+    ConsumerClosed,
+    EmbeddedBroker,
+    Health,
+    KafkaError,
+    ShareConsumer,
+    aio,
+)
 from ottla.admin import NewTopic
+from tests.both_faces import on_a_loop
 from tests.broker.real_clients import send
 from tests.broker.share_groups.share_member import configure_group
 from tests.waiting import PATIENCE_S, wait_for
@@ -25,12 +37,15 @@ def ours() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.fixture(params=["ottla", KAFKA_4])
+@pytest.fixture(params=["ottla", "ottla-asyncio", KAFKA_4])
 def bootstrap(
     request: pytest.FixtureRequest, ours: EmbeddedBroker, real_kafka: Callable[[str], RealKafka]
-) -> str:
+) -> Iterator[str]:
     """Where the brokers are that a test runs on."""
-    return ours.bootstrap if request.param == "ottla" else real_kafka(request.param).bootstrap
+    with ExitStack() as stack:
+        if request.param == "ottla-asyncio":
+            stack.enter_context(on_a_loop(sys.modules[__name__], "ShareConsumer", aio.ShareConsumer))
+        yield real_kafka(request.param).bootstrap if request.param == KAFKA_4 else ours.bootstrap
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ class HeldChunk:
     __slots__ = ("_chunk", "rows")
 
     def __init__(self, chunk: FetchedDataChunk, maker: RowMaker) -> None:
-        self._chunk = replace(chunk, batch=None)
+        self._chunk = replace(chunk, batch=None, schemas=maker.schemas)
         self.rows: Rows = maker.rows(chunk.batch)
 
     @property

@@ -1,22 +1,23 @@
 """Fetches and acknowledgements of a ShareConsumer: a session with each broker that leads assigned partitions.
 
-Belongs to the thread that polls. A session that a broker has dropped begins anew; what was held by it is lost
-then, since the broker has given it to others.
+Belongs to the thread or the task that polls: its calls are conversations. A session that a broker has dropped
+begins anew; what was held by it is lost then, since the broker has given it to others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.connection import Connection
-from ottla.client.metadata import ClusterMetadata
-from ottla.client.pool import ConnectionPool
+from ottla.client.conversation import Metadata, Peer
+from ottla.client.peer_pool import PeerPool
 from ottla.client.reactions import Action, Call, action_for
 from ottla.consumer.share.held_records import HeldRecords
 from ottla.consumer.share.share_config import ShareConfig
@@ -57,7 +58,7 @@ TopicIdPartition = tuple[bytes, int]
 class BrokerSession:
     """A session with a broker: its next epoch, its partitions, and its connection, with which it ends."""
 
-    connection: Connection
+    connection: Peer
     epoch: int = 0
     partitions: set[TopicIdPartition] = field(default_factory=set)
 
@@ -69,41 +70,42 @@ class BrokerSession:
 class ShareFetcher:
     """What a member has fetched is in `held`. Errors of acknowledgements are returned by partition."""
 
-    def __init__(self, config: ShareConfig, metadata: ClusterMetadata, member_id: str) -> None:
+    def __init__(self, config: ShareConfig, metadata: Metadata, peers: PeerPool[Any], member_id: str) -> None:
         self.held = HeldRecords()
         self._config = config
         self._metadata = metadata
         self._member_id = member_id
-        self._pool = ConnectionPool(config.client, metadata)
+        self._peers = peers
         self._sessions: dict[int, BrokerSession] = {}
         self._owners: dict[TopicAndPartition, int] = {}  # the broker that a held partition came from
         self._names: dict[bytes, str] = {}
 
     # --- fetching
 
-    def fetch(
+    async def fetch(
         self, assigned: frozenset[TopicIdPartition], topics: Iterable[str], wait_ms: float
     ) -> list[FetchedDataChunk]:
         """Fetch once from each leader of assigned partitions; brokers wait `wait_ms` together for records."""
         try:
-            by_broker = self._leaders(assigned, topics)
+            by_broker = await self._leaders(assigned, topics)
         except (ConnectionLost, RequestTimedOut) as error:
-            self._wait_for_brokers(error, wait_ms)
+            await self._wait_for_brokers(error, wait_ms)
             return []
         for broker_id in [known for known in self._sessions if known not in by_broker]:
-            self._fetch_from(broker_id, set(), 0.0)
+            await self._fetch_from(broker_id, set(), 0.0)
         chunks: list[FetchedDataChunk] = []
         for number, (broker_id, partitions) in enumerate(sorted(by_broker.items())):
             is_last = number == len(by_broker) - 1
-            chunks += self._fetch_from(broker_id, partitions, wait_ms if is_last and not chunks else 0.0)
+            patience_ms = wait_ms if is_last and not chunks else 0.0
+            chunks += await self._fetch_from(broker_id, partitions, patience_ms)
         return chunks
 
-    def _leaders(
+    async def _leaders(
         self, assigned: frozenset[TopicIdPartition], topics: Iterable[str]
     ) -> dict[int, set[TopicIdPartition]]:
         view = self._metadata.view
         if any(topic_id not in self._names for topic_id, _ in assigned):
-            view = self._metadata.refresh(topics, reason="topics were assigned")
+            view = await self._metadata.refresh(topics, reason="topics were assigned")
         self._names |= {topic.topic_id: topic.name for topic in view.topics.values()}
         by_broker: dict[int, set[TopicIdPartition]] = {}
         for topic_id, index in assigned:
@@ -112,48 +114,48 @@ class ShareFetcher:
             if partition is not None and partition.leader in view.brokers:
                 by_broker.setdefault(partition.leader, set()).add((topic_id, index))
         if len(by_broker) == 0 and assigned:
-            self._metadata.refresh(topics, reason="assigned partitions have no leader")
+            await self._metadata.refresh(topics, reason="assigned partitions have no leader")
         return by_broker
 
-    def _fetch_from(
+    async def _fetch_from(
         self, broker_id: int, partitions: set[TopicIdPartition], wait_ms: float
     ) -> list[FetchedDataChunk]:
         try:
-            session = self._session(broker_id)
+            session = await self._session(broker_id)
             request = self._request(session, partitions, wait_ms)
-            answer = session.connection.call(request, timeout_ms=wait_ms + GRACE_MS)
+            answer = await session.connection.call(request, timeout_ms=wait_ms + GRACE_MS)
         except ConnectionLost as error:
-            self._end(broker_id, error)
-            self._look_again(f"broker {broker_id} is lost", wait_ms)
+            await self._end(broker_id, error)
+            await self._look_again(f"broker {broker_id} is lost", wait_ms)
             return []
         code = Code.of(answer.error_code)
         if code in _SESSION_ERRORS:
-            self._end(broker_id, KafkaError(code))
+            await self._end(broker_id, KafkaError(code))
             return []
         if code:
             raise KafkaError(code, f"broker {broker_id}")
         session.next()
         session.partitions = partitions
-        return list(self._chunks(broker_id, answer))
+        return await self._chunks(broker_id, answer)
 
-    def _look_again(self, reason: str, wait_ms: float) -> None:
+    async def _look_again(self, reason: str, wait_ms: float) -> None:
         try:
-            self._metadata.refresh(reason=reason)
+            await self._metadata.refresh(reason=reason)
         except (ConnectionLost, RequestTimedOut) as error:
-            self._wait_for_brokers(error, wait_ms)
+            await self._wait_for_brokers(error, wait_ms)
 
-    def _wait_for_brokers(self, error: OttlaError, wait_ms: float) -> None:
+    async def _wait_for_brokers(self, error: OttlaError, wait_ms: float) -> None:
         """No broker answers: `network_error` tells why, and the next fetch tries again."""
         log.debug("share group %r: %s", self._config.group_id, error)
-        MONOTONIC.pause(min(wait_ms, self._config.client.retry_backoff_ms))
+        await self._peers.waits.pause(min(wait_ms, self._config.client.retry_backoff_ms))
 
-    def _session(self, broker_id: int) -> BrokerSession:
+    async def _session(self, broker_id: int) -> BrokerSession:
         session = self._sessions.get(broker_id)
         if session is not None and not session.connection.is_usable():
-            self._end(broker_id, ConnectionLost(f"broker {broker_id} has closed the connection"))
+            await self._end(broker_id, ConnectionLost(f"broker {broker_id} has closed the connection"))
             session = None
         if session is None:
-            session = self._sessions[broker_id] = BrokerSession(self._pool.to(broker_id))
+            session = self._sessions[broker_id] = BrokerSession(await self._peers.to(broker_id))
         return session
 
     def _request(
@@ -184,10 +186,10 @@ class ShareFetcher:
             ],
         )
 
-    def _end(self, broker_id: int, error: OttlaError) -> None:
+    async def _end(self, broker_id: int, error: OttlaError) -> None:
         """A session is over: what it held is lost."""
         self._sessions.pop(broker_id, None)
-        self._pool.drop(broker_id)
+        await self._peers.drop(broker_id)
         lost = [item for item, owner in self._owners.items() if owner == broker_id]
         self.held.lose(lost)
         for item in lost:
@@ -197,8 +199,9 @@ class ShareFetcher:
 
     # --- answers
 
-    def _chunks(self, broker_id: int, answer: ShareFetchResponse) -> Iterator[FetchedDataChunk]:
+    async def _chunks(self, broker_id: int, answer: ShareFetchResponse) -> list[FetchedDataChunk]:
         is_moved = False
+        chunks: list[FetchedDataChunk] = []
         for topic in answer.responses:
             for item in topic.partitions:
                 partition = TopicAndPartition(self._names.get(topic.topic_id, ""), item.partition_index)
@@ -209,22 +212,26 @@ class ShareFetcher:
                     log.warning(text, self._config.group_id, partition, item.error_message or code.text)
                 if item.acquired_records:
                     self._owners[partition] = broker_id
-                    chunk = self._chunk(partition, item)
+                    chunk = await self._chunk(partition, item)
                     if chunk is not None:
-                        yield chunk
+                        chunks.append(chunk)
         if is_moved:
-            self._look_again("a share fetch was refused", 0.0)
+            await self._look_again("a share fetch was refused", 0.0)
+        return chunks
 
-    def _chunk(
+    async def _chunk(
         self, partition: TopicAndPartition, item: ShareFetchPartitionResponse
     ) -> FetchedDataChunk | None:
         acquired = item.acquired_records
-        decoded = decode(
-            item.records or b"",
+        records = item.records or b""
+        decoding = partial(
+            decode,
+            records,
             from_offset=acquired[0].first_offset,
             verify_crc=self._config.check_crcs,
             headers=self._config.include_headers,
         )
+        decoded = await self._peers.waits.computed(decoding, len(records))
         batch = _acquired_rows(decoded.batch, acquired)
         self.held.take(partition, acquired, batch.column("offset").to_pylist())
         if not batch.num_rows:
@@ -234,16 +241,16 @@ class ShareFetcher:
 
     # --- acknowledgements
 
-    def acknowledge(self) -> dict[TopicAndPartition, OttlaError]:
+    async def acknowledge(self) -> dict[TopicAndPartition, OttlaError]:
         """Send all answers, and return the errors by partition. What failed is not held any more."""
         errors: dict[TopicAndPartition, OttlaError] = {}
         due = self.held.due()
         for broker_id in {self._owners[item] for item in due if item in self._owners}:
             mine = [item for item in due if self._owners.get(item) == broker_id]
-            errors |= self._acknowledge(broker_id, mine, is_last=False)
+            errors |= await self._acknowledge(broker_id, mine, is_last=False)
         return errors
 
-    def _acknowledge(
+    async def _acknowledge(
         self, broker_id: int, partitions: list[TopicAndPartition], *, is_last: bool
     ) -> dict[TopicAndPartition, OttlaError]:
         session = self._sessions.get(broker_id)
@@ -252,14 +259,15 @@ class ShareFetcher:
             return dict.fromkeys(partitions, error)
         epoch = LAST_EPOCH if is_last else session.epoch
         try:
-            answer = session.connection.call(self._acknowledgement(epoch, partitions), timeout_ms=GRACE_MS)
+            request = self._acknowledgement(epoch, partitions)
+            answer = await session.connection.call(request, timeout_ms=GRACE_MS)
         except ConnectionLost as lost:
-            self._end(broker_id, lost)
+            await self._end(broker_id, lost)
             return dict.fromkeys(partitions, lost)
         code = Code.of(answer.error_code)
         if code:
             whole = KafkaError(code, f"broker {broker_id}")
-            self._end(broker_id, whole)
+            await self._end(broker_id, whole)
             return dict.fromkeys(partitions, whole)
         session.next()
         for partition in partitions:
@@ -288,20 +296,16 @@ class ShareFetcher:
             topics=[AcknowledgeTopic(topic_id=item, partitions=said) for item, said in by_topic.items()],
         )
 
-    def interrupt(self) -> None:
-        """End waits for brokers. From any thread."""
-        self._pool.interrupt()
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Send the answers that are left, end the sessions, and close the connections."""
         try:
             for broker_id in list(self._sessions):
                 if self._sessions[broker_id].epoch > 0:
                     mine = [item for item in self.held.due() if self._owners.get(item) == broker_id]
-                    self._acknowledge(broker_id, mine, is_last=True)
+                    await self._acknowledge(broker_id, mine, is_last=True)
         finally:
             self._sessions.clear()
-            self._pool.close()
+            await self._peers.close()
 
 
 def _acquired_rows(batch: pa.RecordBatch, acquired: list[AcquiredRecords]) -> pa.RecordBatch:
