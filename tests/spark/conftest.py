@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,9 +14,11 @@ from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
+from tools.guarded_server import GuardedServer
 from tools.peer_cache import Unavailable, spark_kafka_jars
-from tools.s3_server import S3Server
+from tools.store_servers import AzureServer, GoogleServer, HdfsServer, S3Server
 
+Server = TypeVar("Server", bound=GuardedServer)
 Filled = Callable[..., None]
 Reads = Callable[..., list[list[dict[str, Any]]]]
 
@@ -43,14 +46,37 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+def started(server: Callable[[Path], Server], directory: Path) -> Server:
+    """A server; where it cannot be had, the test is skipped by its name."""
+    try:
+        return server(directory)
+    except Unavailable as error:
+        pytest.skip(f"{server} cannot be run here: {error}")
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3-compatible server, which all tests of this process share."""
-    try:
-        server = S3Server(tmp_path_factory.mktemp("s3"))
-    except Unavailable as error:
-        pytest.skip(f"an S3 server cannot be run here: {error}")
-    with server:
+    with started(S3Server, tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with started(AzureServer, tmp_path_factory.mktemp("azure")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def google_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    with started(GoogleServer, tmp_path_factory.mktemp("google")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A name node and a data node of Hadoop."""
+    with started(HdfsServer, tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 
@@ -60,6 +86,20 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture
+def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureServer:
+    for name, value in azure_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return azure_server
+
+
+@pytest.fixture
+def google(google_server: GoogleServer, monkeypatch: pytest.MonkeyPatch) -> GoogleServer:
+    for name, value in google_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return google_server
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
 from ottla import EmbeddedBroker
@@ -19,8 +18,10 @@ from tests.scale import seeded, sized
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
 from tests.spark.killing import newest_batch, reaches, running
+from tests.spark.pipeline_runs import table_of
 
-KILLS = sized(2, 30)
+KILLS = sized(2, 100)
+KINDS = sized(("landing", "files"), ("landing", "files", "tables"))
 DEADLINE_S = 480 + 30 * KILLS
 
 
@@ -31,7 +32,7 @@ def test_every_record_is_there_once_whoever_is_killed(
     chance = seeded()
     victims = ["driver"] * max(1, KILLS // 3) + ["worker"] * (KILLS - max(1, KILLS // 3))
     chance.shuffle(victims)
-    command = [sys.executable, killed_driver.__file__, broker.bootstrap, topic, str(tmp_path)]
+    command = [sys.executable, killed_driver.__file__, broker.bootstrap, topic, str(tmp_path), *KINDS]
     result, said, records = tmp_path / "result.json", tmp_path / "said.txt", 0
     deadline = time.monotonic() + DEADLINE_S
     while victims or not result.exists():
@@ -43,7 +44,7 @@ def test_every_record_is_there_once_whoever_is_killed(
             records += more
         with running(command, chance, said) as driver:
             while victims and driver.process.poll() is None:
-                checkpoint = tmp_path / chance.choice(["landing", "files"])
+                checkpoint = tmp_path / chance.choice(KINDS)
                 batch = newest_batch(checkpoint) + chance.choice([1, 2])
                 if not reaches(driver, checkpoint, batch, deadline):
                     break
@@ -55,6 +56,8 @@ def test_every_record_is_there_once_whoever_is_killed(
                     victims.pop()
             driver.process.wait(deadline - time.monotonic())
     wanted = Counter(range(records))
-    landed = ds.dataset(tmp_path / "landed", partitioning="hive").to_table(columns=["value"])
+    landed = table_of(tmp_path / "landed", "parquet")
     assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
     assert Counter(json.loads(result.read_text())) == wanted
+    for kind in killed_driver.TABLES if "tables" in KINDS else ():
+        assert Counter(map(int, table_of(tmp_path / kind, kind).column("value").to_pylist())) == wanted, kind

@@ -15,36 +15,24 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
 
 import ottla
 from ottla import ConfigError, EmbeddedBroker, TopicAndPartition
 from ottla.cli.main import main
-from ottla.spark.iceberg import IcebergTable
 from ottla.spark.lander import Lander
 from ottla.spark.landing import begun_after_files
 from ottla.spark.locations import location
 from ottla.spark.raw_tables import raw_table
 from tests.naming import name_after_test
-from tests.scale import SEED, SOAK
+from tests.scale import SEED, SOAK, sized
 from tests.spark import land_writer
 from tests.spark.conftest import Filled
-from tools.s3_server import BUCKET
+from tests.spark.pipeline_runs import table_of
+from tools.store_servers import BUCKET
 
 KINDS = ["parquet", "delta", "iceberg"]
 KILLS = 100 if SOAK else 10
-
-
-def table_of(kind: str, url: str) -> pa.Table:
-    """What foreign readers see."""
-    if kind == "parquet":
-        return ds.dataset(url, partitioning="hive").to_table()
-    if kind == "delta":
-        return DeltaTable(url).to_pyarrow_table()
-    table: Any = IcebergTable(url)._named.load()
-    return table.scan().to_arrow()
 
 
 def offsets_in(table: pa.Table) -> Counter[tuple[int, int]]:
@@ -75,7 +63,7 @@ def test_the_command_lands_a_topic_and_goes_on(
         fill(topic, range(150 * run, 150 * run + 150))
         assert main([*words, *(["--headers"] if run else [])] if kind != "parquet" else words) == 0
         assert "150 records" in capsys.readouterr().out
-        found = table_of(kind, url)
+        found = table_of(url, kind)
         assert offsets_in(found) == all_offsets(150 * run + 150)
         assert set(map(int, found["value"].to_pylist())) == set(range(150 * run + 150))
         assert found["topic"].unique().to_pylist() == [topic]
@@ -96,7 +84,7 @@ def test_of_two_writers_one_is_refused(
     with pytest.raises(ConfigError, match="another writer"):
         for _ in sleeper:
             pass
-    assert offsets_in(table_of(kind, url)) == all_offsets(90)
+    assert offsets_in(table_of(url, kind)) == all_offsets(90)
 
 
 def test_a_stream_of_spark_begins_where_the_files_end(
@@ -114,11 +102,20 @@ def test_a_stream_of_spark_begins_where_the_files_end(
     assert begun_after_files(options, where, state) == options
 
 
-@pytest.mark.usefixtures("s3")
-def test_a_topic_lands_in_a_store(broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", sized(["s3"], ["s3", "hdfs"]))
+def test_a_topic_lands_in_a_store(
+    store: str,
+    broker: EmbeddedBroker,
+    topic: str,
+    fill: Filled,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    server = request.getfixturevalue(store)
+    root = server.url if store == "hdfs" else f"s3://{BUCKET}"
     fill(topic, range(60))
-    for kind in ("parquet", "iceberg"):
-        url = f"s3://{BUCKET}/{tmp_path.name}/{kind}"
+    for kind in KINDS if store == "hdfs" else ("parquet", "iceberg"):
+        url = f"{root}/{tmp_path.name}/{kind}"
         landed = sum(batch.records for batch in lander(broker, topic, kind, url, batch_bytes=500).batches())
         assert landed == 60
         again = list(lander(broker, topic, kind, url).batches())
@@ -198,4 +195,4 @@ def test_every_record_is_there_once_however_often_the_writer_is_killed(
         assert writers.run(None) == 0
     finally:
         writers.close()
-    assert offsets_in(table_of(kind, url)) == all_offsets(written)
+    assert offsets_in(table_of(url, kind)) == all_offsets(written)

@@ -13,10 +13,12 @@ import pytest
 
 from ottla import ConfigError, EmbeddedBroker, StorageError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.spark.hdfs import HdfsDirectory
 from ottla.spark.landing import land_task, landing
 from ottla.spark.landing_compaction import compact_directory
 from ottla.spark.landing_files import directory_of, landed, landed_in
-from ottla.spark.locations import Location, ObjectStore, check_promises, location, remove_strays
+from ottla.spark.locations import Location, check_promises, location, remove_strays
+from ottla.spark.object_store import ObjectStore
 from ottla.spark.pipeline.aggregates import TotalsTable
 from ottla.spark.pipeline.spans import is_overlap, united
 from ottla.spark.pipeline.state import PipelineState
@@ -24,11 +26,12 @@ from ottla.spark.pipeline.table_files import read_file, write_files
 from ottla.spark.pipeline.units import TableUnits, Unit
 from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode
+from tests.scale import SOAK, sized
 from tests.spark.conftest import Filled
-from tools.s3_server import BUCKET
+from tools.store_servers import BUCKET, HdfsServer
 
 ORDERS = TopicAndPartition("orders", 0)
-KINDS = ["directory", "s3"]
+KINDS = sized(["directory", "s3"], ["directory", "s3", "hdfs", "azure"])
 
 
 @pytest.fixture(params=KINDS)
@@ -36,8 +39,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A location of a test's own."""
     if request.param == "directory":
         return str(tmp_path / "table")
-    request.getfixturevalue("s3")
-    return f"s3://{BUCKET}/{tmp_path.name}/table"
+    server = request.getfixturevalue(request.param)
+    if request.param == "hdfs":
+        return f"{server.url}/{tmp_path.name}/table"
+    scheme = {"s3": "s3", "azure": "abfs"}[request.param]
+    return f"{scheme}://{BUCKET}/{tmp_path.name}/table"
 
 
 @pytest.fixture
@@ -181,6 +187,38 @@ def test_raw_records_land_and_are_merged(
     assert [int(value) for value in values] == list(range(0, 90, 3))
 
 
+@pytest.mark.skipif(not SOAK, reason="Hadoop takes long to start: make soak")
+def test_what_a_killed_writer_left_in_hdfs_is_completed(hdfs: HdfsServer, tmp_path: Path) -> None:
+    url = f"{hdfs.url}/{tmp_path.name}"
+    writer, other = location(url), location(url)
+    assert writer.replace("list", b"1", None)
+    complete = HdfsDirectory._complete
+    waiting: list[Any] = []
+
+    def asleep(self: HdfsDirectory, path: str, pointer: str) -> None:
+        if self is writer:
+            waiting.append(lambda: complete(self, path, pointer))
+        else:
+            complete(self, path, pointer)
+
+    for number in (2, 3):  # decided, and asleep before the content is where readers look
+        first = other.read("list")
+        assert first is not None
+        with patch.object(HdfsDirectory, "_complete", asleep):
+            assert writer.replace("list", b"%d" % number, first.version)
+        assert not other.replace("list", b"late", first.version)
+    found = other.read("list")
+    assert found is not None
+    assert found.content == b"3"
+    assert other.replace("list", b"4", found.version)
+    for wake in waiting:
+        wake()
+    now = writer.read("list")
+    assert now is not None
+    assert now.content == b"4"
+    assert [entry.path for entry in other.list()] == ["list"]
+
+
 @pytest.mark.usefixtures("s3")
 def test_a_store_without_conditional_puts_is_refused(tmp_path: Path) -> None:
     where = location(f"s3a://{BUCKET}/{tmp_path.name}")
@@ -198,8 +236,6 @@ def test_a_store_without_conditional_puts_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_no_table_can_have_is_refused(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="HDFS cannot replace"):
-        location("hdfs://name/t")
     with pytest.raises(ConfigError, match="begins with file:, s3:"):
         location("ftp://name/t")
     with pytest.raises(StorageError, match="s3://no-such-bucket"):

@@ -8,27 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
 
 from ottla import ConfigError, EmbeddedBroker, Producer
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark import Pipeline
 from ottla.spark.pipeline.state import PipelineState
-from tests.spark.pipeline_runs import forget_last_batch, run_online
+from tests.spark.pipeline_runs import forget_last_batch, run_online, table_of
 
 DAY_MS = 86_400_000
 COMPACT_AFTER = 2
 Rows = Counter[tuple[Any, ...]]
 Send = Callable[[range], None]
-
-
-def table_of(path: Path, kind: str) -> pa.Table:
-    if kind == "delta":
-        return DeltaTable(path).to_pyarrow_table()
-    return ds.dataset(path, partitioning="hive").to_table()
+KINDS = ("parquet", "delta", "iceberg")
 
 
 def rows_of(path: Path, kind: str, columns: tuple[str, ...]) -> Rows:
@@ -53,7 +46,7 @@ def send(producer: Producer, topic: str) -> Send:
     return write
 
 
-def form(broker: EmbeddedBroker, topic: str, root: Path, kind: str, **more: Any) -> dict[str, Any]:
+def form(broker: EmbeddedBroker, topic: str, root: Path, *kinds: str, **more: Any) -> dict[str, Any]:
     return {
         "source": {
             "bootstrap": broker.bootstrap,
@@ -62,12 +55,15 @@ def form(broker: EmbeddedBroker, topic: str, root: Path, kind: str, **more: Any)
             "maxOffsetsPerTrigger": 40,
         },
         "decode": {"format": "json", "schema": "id long, amount long, kind string"},
-        "sink": {
-            "format": kind,
-            "path": str(root / "table"),
-            "partition_by": ["date"],
-            "compact_after": COMPACT_AFTER,
-        },
+        "sink": [
+            {
+                "format": kind,
+                "path": str(root / kind),
+                "partition_by": ["date"],
+                "compact_after": COMPACT_AFTER,
+            }
+            for kind in kinds
+        ],
         "dead_letters": {"path": str(root / "bad")},
         **more,
     }
@@ -88,14 +84,20 @@ WINDOW = {
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_online_and_offline_give_the_same_table(
-    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path
 ) -> None:
     columns = ("id", "doubled", "key", "tag", "date")
+    kinds = ("delta", "parquet", "iceberg")  # refused records go where the first one goes
     online, offline = (
-        Pipeline.of(form(broker, topic, tmp_path / name, kind, transform=SQL)) for name in ("on", "off")
+        Pipeline.of(form(broker, topic, tmp_path / name, *kinds, transform=SQL)) for name in ("on", "off")
     )
+
+    def rows(name: str) -> Rows:
+        first, *others = (rows_of(tmp_path / name / kind, kind, columns) for kind in kinds)
+        assert all(other == first for other in others)
+        return first
+
     state = tmp_path / "state"
     send(range(90))
     run_online(spark, online, state)
@@ -103,9 +105,9 @@ def test_online_and_offline_give_the_same_table(
     send(range(90, 120))
     run_online(spark, online, state)
     good = [str(number) for number in range(120) if number % 25 and number % 2 == 0]
-    found = rows_of(tmp_path / "on" / "table", kind, columns)
+    found = rows("on")
     assert sorted(row[0] for row in found.elements()) == sorted(good)
-    bad = table_of(tmp_path / "on" / "bad", kind).to_pylist()
+    bad = table_of(tmp_path / "on" / "bad", "delta").to_pylist()
     assert sorted((row["key"], row["value"]) for row in bad) == sorted(
         (b"k%d" % number, b"{broken") for number in range(0, 120, 25)
     )
@@ -114,24 +116,25 @@ def test_online_and_offline_give_the_same_table(
     }
     for _ in range(2):
         offline.offline(spark)
-        assert rows_of(tmp_path / "off" / "table", kind, columns) == found
+        assert rows("off") == found
     letters = ("key", "topic", "offset", "value", "reason")
-    assert rows_of(tmp_path / "off" / "bad", kind, letters) == rows_of(tmp_path / "on" / "bad", kind, letters)
+    assert rows_of(tmp_path / "off" / "bad", "delta", letters) == rows_of(
+        tmp_path / "on" / "bad", "delta", letters
+    )
     # A range replaces what it covers, in the table that a stream has written too, and nothing else.
     for pipeline, name in ((offline, "off"), (online, "on")):
         pipeline.offline(spark, start="1970-01-02", end="1970-01-02T00:15:00Z")
-        assert rows_of(tmp_path / name / "table", kind, columns) == found
+        assert rows(name) == found
     send(range(120, 126))
     run_online(spark, online, state)
-    grown = rows_of(tmp_path / "on" / "table", kind, columns)
+    grown = rows("on")
     assert sorted(row[0] for row in (grown - found).elements()) == ["120", "122", "124"]
     assert grown >= found
-    if kind == "parquet":
-        files = Counter(path.parent for path in (tmp_path / "on" / "table").glob("date=*/*.parquet"))
-        assert max(files.values()) <= COMPACT_AFTER * 2  # of two tasks
-        # What a range has written, a stream leaves as it is, and goes on behind it.
-        run_online(spark, offline, tmp_path / "another state")
-        assert rows_of(tmp_path / "off" / "table", kind, columns) == grown
+    files = Counter(path.parent for path in (tmp_path / "on" / "parquet").glob("date=*/*.parquet"))
+    assert max(files.values()) <= COMPACT_AFTER * 2  # of two tasks
+    # What a range has written, a stream leaves as it is, and goes on behind it.
+    run_online(spark, offline, tmp_path / "another state")
+    assert rows("off") == grown
 
 
 @pytest.mark.timeout(500)
@@ -165,14 +168,13 @@ def test_landing_is_the_same_online_and_offline(
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_windows_are_the_same_online_and_offline(
-    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path, kind: str
+    spark: Any, broker: EmbeddedBroker, topic: str, send: Send, tmp_path: Path
 ) -> None:
     columns = ("window_start", "window_end", "kind", "events", "amount", "last", "date")
     transform = {"sql": "select value.*, timestamp from records"}
     online, offline = (
-        Pipeline.of(form(broker, topic, tmp_path / name, kind, transform=transform, window=WINDOW))
+        Pipeline.of(form(broker, topic, tmp_path / name, *KINDS, transform=transform, window=WINDOW))
         for name in ("on", "off")
     )
     state = tmp_path / "state"
@@ -181,16 +183,22 @@ def test_windows_are_the_same_online_and_offline(
     forget_last_batch(state)
     send(range(90, 120))
     run_online(spark, online, state)
-    found = rows_of(tmp_path / "on" / "table", kind, columns)
+
+    def rows(name: str) -> Rows:
+        first, *others = (rows_of(tmp_path / name / kind, kind, columns) for kind in KINDS)
+        assert all(other == first for other in others)
+        return first
+
+    found = rows("on")
     assert set(found.values()) == {1}
     assert sum(int(row[3]) for row in found) == 120 - 5
     assert sum(int(row[4]) for row in found) == sum(3 * number for number in range(120) if number % 25)
-    bad = table_of(tmp_path / "on" / "bad", kind).column("key").to_pylist()
+    bad = table_of(tmp_path / "on" / "bad", KINDS[0]).column("key").to_pylist()
     assert sorted(bad) == sorted(b"k%d" % number for number in range(0, 120, 25))
     offline.offline(spark)
-    assert rows_of(tmp_path / "off" / "table", kind, columns) == found
+    assert rows("off") == found
     online.offline(spark, start="1970-01-02", end="1970-01-02T00:15:00Z")
-    assert rows_of(tmp_path / "on" / "table", kind, columns) == found
+    assert rows("on") == found
     with pytest.raises(ConfigError, match="offsets would cut"):
         online.offline(spark, start='{"t": {"0": 1}}')
 
@@ -201,7 +209,7 @@ def test_a_schema_is_inferred_once(
 ) -> None:
     def pipeline(name: str) -> Pipeline:
         given = form(broker, topic, tmp_path / name, "parquet", decode={"format": "json"})
-        given["sink"].pop("partition_by")
+        given["sink"][0].pop("partition_by")
         return Pipeline.of({**given, "transform": {"sql": "select value.*, offset from records"}})
 
     state = tmp_path / "state"
@@ -216,7 +224,7 @@ def test_a_schema_is_inferred_once(
     run_online(spark, pipeline("on"), state)
     pipeline("off").offline(spark, state)
     for name in ("on", "off"):
-        rows = ds.dataset(tmp_path / name / "table").to_table().sort_by("offset").to_pylist()
+        rows = ds.dataset(tmp_path / name / "parquet").to_table().sort_by("offset").to_pylist()
         assert [(row["id"], row["name"]) for row in rows] == [(1, "a"), (3, None)]
     with pytest.raises(ConfigError, match="inferred once and kept in the checkpoint"):
         pipeline("off").offline(spark)

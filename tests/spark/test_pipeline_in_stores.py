@@ -14,7 +14,7 @@ from ottla.spark.iceberg import IcebergTable
 from ottla.spark.locations import location
 from ottla.spark.pipeline.table_files import read_file
 from tests.spark.conftest import Filled
-from tools.s3_server import BUCKET, S3Server
+from tools.store_servers import BUCKET, S3Server
 
 
 def values(kind: str, url: str) -> Counter[int]:

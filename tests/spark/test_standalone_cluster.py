@@ -28,7 +28,7 @@ from tests.spark import cluster_program
 from tests.spark.conftest import Filled, Reads, values
 from tests.spark.process_tree import below, kill, kill_with_all_below
 from tests.waiting import wait_for
-from tools.s3_server import BUCKET, S3Server
+from tools.store_servers import BUCKET, S3Server
 
 HOME = Path(pyspark.__file__).parent
 ENVIRONMENT = {

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -129,6 +130,28 @@ class IcebergTable:
                     path = f"{table.location()}/{file}"
                     append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
 
+    def rewrite(
+        self, condition: Any, schema: pa.Schema, changed: Callable[[pa.Table], Sequence[pa.Table]]
+    ) -> None:
+        """Replace the rows of a condition by what `changed` makes of them, in one commit.
+
+        If another writer was faster, `changed` is called again.
+        """
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        self.prepared(schema)
+
+        def commit(table: Any) -> None:
+            columns = schema_to_pyarrow(table.schema())
+            old = table.scan(row_filter=condition).to_arrow()
+            rows = pa.concat_tables([_in_schema(part, columns) for part in changed(_in_schema(old, columns))])
+            if old.num_rows:
+                table.overwrite(rows, overwrite_filter=condition)
+            else:
+                table.append(rows)
+
+        commit_once(self.shown, {}, self._opened, lambda _: {}, commit, self._overtaken)
+
     # --- few files
 
     def compact(self, after: int, target_bytes: int = TARGET_BYTES) -> int:
@@ -164,6 +187,15 @@ class IcebergTable:
                     change.append_data_file(new)
                 merged += len(chosen)
         return merged
+
+
+def within(column: str, start: datetime | None, end: datetime | None) -> Any:
+    """The condition for rows whose time is between `start` and before `end`; None means unbounded."""
+    from pyiceberg.expressions import AlwaysTrue
+
+    bounds = [f"{column} >= '{start.isoformat()}'"] if start is not None else []
+    bounds += [f"{column} < '{end.isoformat()}'"] if end is not None else []
+    return " and ".join(bounds) or AlwaysTrue()
 
 
 def _in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import PY_IO_IMPL, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
@@ -28,7 +30,8 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.transforms import IdentityTransform
 
 from ottla.model.errors import ConfigError
-from ottla.spark.locations import Location, iceberg_settings, location
+from ottla.spark.locations import HDFS, Location, location, scheme_of
+from ottla.spark.object_store import iceberg_settings
 
 _HINT = "metadata/version-hint.text"
 _FIRST_PARTITION_FIELD = 1000
@@ -41,7 +44,7 @@ class FileCatalog(NoopCatalog):
         super().__init__("files")
         self._where = where
         self.url = f"file://{Path(where.url).absolute()}" if where.is_directory else where.url
-        self._io = load_file_io(iceberg_settings(self.url), self.url)
+        self._io = load_file_io(_settings(self.url), self.url)
 
     def load_table(self, identifier: Any) -> Table:
         """The newest version."""
@@ -99,6 +102,24 @@ def _version_of(metadata_location: str) -> int:
     return int(metadata_location.rpartition("/v")[2].removesuffix(".metadata.json"))
 
 
+class HdfsFileIO(PyArrowFileIO):
+    """pyiceberg's files through pyarrow, but those of HDFS through hdfs-native: pyarrow needs Java there."""
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if scheme != HDFS:
+            return super()._initialize_fs(scheme, netloc)
+        from hdfs_native.fsspec import HdfsFileSystem
+
+        host, _, port = (netloc or "").partition(":")
+        return PyFileSystem(FSSpecHandler(HdfsFileSystem(host, int(port) if port else None)))
+
+
+def _settings(url: str) -> dict[str, str]:
+    if scheme_of(url) == HDFS:
+        return {PY_IO_IMPL: f"{HdfsFileIO.__module__}.{HdfsFileIO.__name__}"}
+    return iceberg_settings(url)
+
+
 class NamedTable:
     """A table by its name in a catalog, or by its location. Holds a connection to its catalog."""
 
@@ -116,7 +137,7 @@ class NamedTable:
             raise ConfigError(f"table={self._name!r}: the name in a catalog is wanted, as shop.orders")
         self.shown = f"{options['catalog']}: {self._name}"
         rest = {name: value for name, value in options.items() if name not in ("catalog", "table")}
-        settings = {**iceberg_settings(rest.get("warehouse", url)), **rest}
+        settings = {**_settings(rest.get("warehouse", url)), **rest}
         try:
             self._catalog = load_catalog(options["catalog"], **settings)
         except (ValueError, OSError) as error:

@@ -19,7 +19,8 @@ import pyarrow as pa
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.commits import commit_once, known_after
-from ottla.spark.locations import OWN, Directory, Location, delta_settings, location, remove_strays
+from ottla.spark.locations import OWN, Directory, Location, location, remove_strays
+from ottla.spark.object_store import delta_settings
 from ottla.spark.offset_json import Offsets
 from ottla.spark.pipeline.aggregates import WINDOW_START, Times
 from ottla.spark.pipeline.sink_form import SinkForm

@@ -228,8 +228,6 @@ class PipelineForm:
             )
         if self.window and sink.sql:
             raise ConfigError("[sink] sql: totals of windows are written as they are; leave it out")
-        if self.window and sink.format is SinkFormat.ICEBERG:
-            raise ConfigError("[window]: totals change, and iceberg only gets new rows; use delta or parquet")
         if self.window and sink.format in TABLES:
             free = set(sink.partition_by) - {*self.window.group_by, "date"}
             if free:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from ottla.spark.pipeline.aggregates import Times, TotalsTable
+from ottla.spark.iceberg import IcebergTable, within
+from ottla.spark.pipeline.aggregates import WINDOW_START, Times, TotalsTable, without
 from ottla.spark.pipeline.delta import DeltaLakeTable
 from ottla.spark.pipeline.form import PipelineForm, Window
 from ottla.spark.pipeline.guarantee import named, topic_options
@@ -133,6 +135,28 @@ class DeltaTotals:
         self._table.replace_windows(arrow_of(rows), times)
 
 
+class IcebergTotals:
+    """Window totals in Iceberg. The driver rewrites the windows that a batch has changed."""
+
+    def __init__(self, sink: SinkForm, window: Window) -> None:
+        self._table = IcebergTable(sink.path, sink.options, sink.partition_by)
+        self._keys = keys_of(window)
+
+    def merge(self, rows: DataFrame, batch: TableBatch) -> None:  # noqa: ARG002 - totals replace totals
+        """Write the rows that a batch has changed."""
+        news = arrow_of(rows)
+        if not news.num_rows:
+            return
+        begins = news.column(WINDOW_START).to_pylist()
+        times = within(WINDOW_START, min(begins), max(begins) + timedelta(microseconds=1))
+        self._table.rewrite(times, news.schema, lambda old: [without(old, news, self._keys), news])
+
+    def replace(self, rows: DataFrame, times: Times) -> None:
+        """Replace all rows of the windows that begin within `times`."""
+        news = arrow_of(rows)
+        self._table.rewrite(within(WINDOW_START, times.start, times.end), news.schema, lambda _: [news])
+
+
 class SentTotals:
     """Window totals on a topic or a console: each change is one more row."""
 
@@ -181,6 +205,8 @@ def totals_sink(form: PipelineForm, which: int) -> TotalsSink:
     assert window is not None
     if sink.format is SinkFormat.PARQUET:
         return ParquetTotals(sink, window)
+    if sink.format is SinkFormat.ICEBERG:
+        return IcebergTotals(sink, window)
     return (
         DeltaTotals(sink, window) if sink.format is SinkFormat.DELTA else SentTotals(_row_sink(form, which))
     )

@@ -13,7 +13,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from benchmarks.cpu_time import spent, tree_of
@@ -23,6 +24,8 @@ POLL_RECORDS = 10_000
 TIMEOUT_S = 60.0
 SKIPPED_BATCHES = 5
 LOOK_S = 0.002
+RECORDS_A_S = 50
+KEPT_BATCHES = 10_000
 
 Request = dict[str, Any]
 
@@ -119,6 +122,65 @@ def latency(spark: Any, request: Request) -> object:
     return statistics.median(times[SKIPPED_BATCHES:])
 
 
+def committed(spark: Any, request: Request) -> object:
+    """Milliseconds from when a record is sent until the batch is done that wrote it: the 99th percentile.
+
+    Records come at a steady rate, the query begins a batch whenever the last one is done.
+    """
+    from ottla import Producer
+
+    query = _table_stream(spark, request)
+    sent: dict[tuple[str, int], float] = {}
+    with Producer(bootstrap_servers=request["bootstrap"], linger_ms=0) as producer:
+        query.processAllAvailable()  # records of earlier rounds
+        begun = time.time()
+        for number in range(request["records"]):
+            time.sleep(max(0.0, begun + number / RECORDS_A_S - time.time()))
+            now = time.time()
+            written = producer.send(request["topic"], str(number)).result()
+            sent[str(written.partition), written.offset] = now
+    query.processAllAvailable()
+    latencies = []
+    for batch in query.recentProgress:
+        done = _when(batch.timestamp) + batch.durationMs["triggerExecution"] / 1000
+        for partition, begin, end in _read_by(batch, request["topic"]):
+            ours = [(partition, offset) for offset in range(begin, end) if (partition, offset) in sent]
+            latencies += [1000 * (done - sent.pop(record)) for record in ours]
+    query.stop()
+    if sent:
+        raise AssertionError(f"{len(sent)} records were in no batch")
+    return statistics.quantiles(latencies, n=100)[-1]
+
+
+def _table_stream(spark: Any, request: Request) -> Any:
+    """A query that writes parquet files: by Spark's own sink, or as landing does."""
+    source = request["source"]
+    if source["format"] == "landing":
+        import ottla.spark
+
+        return ottla.spark.land_stream(
+            spark, source["options"], f"{request['path']}-table", request["path"], compact_after=0
+        )
+    rows = spark.readStream.format(source["format"]).options(**source["options"]).load()
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", request["path"])
+    return writer.start(f"{request['path']}-table")
+
+
+def _when(stamp: str) -> float:
+    """Seconds since 1970 of a time as Spark writes it."""
+    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+
+
+def _read_by(batch: Any, topic: str) -> Iterator[tuple[str, int, int]]:
+    """The offsets that a batch has read: partition, the first, and the one after the last."""
+    source = batch.sources[0]
+    begins, ends = (
+        json.loads(text or "{}").get(topic, {}) for text in (source.startOffset, source.endOffset)
+    )
+    for partition, end in ends.items():
+        yield partition, int(begins.get(partition, 0)), int(end)
+
+
 def _end(query: Any, topic: str, partition: int) -> int:
     """Where the last batch that is done ended."""
     progress = query.lastProgress
@@ -141,6 +203,7 @@ QUERIES: dict[str, Callable[[Any, Request], object]] = {
     "topic": topic,
     "triggers": triggers,
     "latency": latency,
+    "committed": committed,
 }
 
 
@@ -148,7 +211,8 @@ def main(jars: list[str]) -> None:
     """Answer until the input ends."""
     from ottla.spark import session
 
-    settings = {"spark_jars": ",".join(jars)} if jars else {}
+    settings = {"spark_sql_streaming_numRecentProgressUpdates": str(KEPT_BATCHES)}
+    settings |= {"spark_jars": ",".join(jars)} if jars else {}
     spark = session("benchmark", f"local[{CORES}]", spark_driver_memory="2g", **settings)
     spark.sparkContext.setLogLevel("OFF")
     print(json.dumps({}), flush=True)

@@ -1,6 +1,6 @@
 """Spark queries over a topic: format("ottla") beside Spark's own connector, a consumer by hand, and parquet.
 
-The connector has a Spark session of its own (`spark_queries`), on the same two cores and with the same
+The connector has a Spark session of its own (`queries`), on the same two cores and with the same
 settings; contenders take turns, and the best round of each counts. Records have 8 B keys and 100 B values in
 batches of 16 KB, in eight partitions of a broker of ours, which is a process of its own, too. A row per CPU
 second is one per second and core that Spark has: the time of Python, Java and all workers counts, that of the
@@ -12,73 +12,25 @@ which columns a query needs is a line of its own.
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from benchmarks.broker.contenders import counted, ottla
-from benchmarks.broker.processes import Server
+from benchmarks.broker.contenders import counted
 from benchmarks.consume import Log, filled
 from benchmarks.cpu_time import complete_round
-from benchmarks.harness import Better, Case, Effort, Measure, Peer, benchmark, version_of
-from benchmarks.spark_queries import CORES
+from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, version_of
+from benchmarks.spark.queries import CORES
+from benchmarks.spark.sessions import CONNECTOR, VALUE_BYTES, Answer, Place, Session, place
 from ottla.admin import Admin, NewTopic
-from tools.peer_cache import SPARK_KAFKA, Unavailable, spark_kafka_jars
+from tools.peer_cache import SPARK_KAFKA
 
-VALUE_BYTES, PARTITIONS = 100, 8
-CONNECTOR = "spark-sql-kafka-0-10"
+PARTITIONS = 8
 CONFLUENT_SHARE = 16
 MOST_MB = 256
 GROWTH_PARTITIONS = (4, 16, 64)
-TRIGGERS, SENDS = 25, 25
-Answer = dict[str, Any]
-
-
-class Session:
-    """A process with a Spark session."""
-
-    def __init__(self, *jars: str) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.spark_queries", *jars],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-        )
-        self._answer()
-
-    def ask(self, query: str, **request: object) -> Answer:
-        """Run a query."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"query": query, **request}) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> Answer:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._said.seek(0)
-            raise RuntimeError(f"a Spark session ended: {self._said.read().decode(errors='replace')[-2000:]}")
-        return json.loads(line)  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-        self._said.close()
+LONG_TIMES = 24
+OWN_CPU_SHARE, SMALL_PARTITIONS_SHARE = 0.8, 0.6
 
 
 @dataclass
@@ -104,54 +56,14 @@ class Turns:
         return self.by_cpu.pop(0)
 
 
-@dataclass(frozen=True)
-class Place:
-    """All that there is to run a case with. `theirs` is None where the connector cannot be had."""
-
-    server: Server
-    ours: Session
-    theirs: Session | None
-    why_not: str
-    directory: Path
-
-    def kafka(self, log: Log) -> dict[str, str]:
-        """Options that both connectors know."""
-        return {"kafka.bootstrap.servers": log.bootstrap, "subscribe": log.topic}
-
-    def path(self, name: str) -> str:
-        """A directory of the benchmark."""
-        return str(self.directory / name)
-
-
-@contextmanager
-def place() -> Iterator[Place]:
-    """A broker and the sessions."""
-    with ExitStack() as stack:
-        directory = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        server = stack.enter_context(ottla())
-        ours = Session()
-        stack.callback(ours.close)
-        theirs, why_not = None, ""
-        try:
-            theirs = Session(*map(str, sorted(spark_kafka_jars().glob("*.jar"))))
-            stack.callback(theirs.close)
-        except Unavailable as error:
-            why_not = str(error)
-        yield Place(server, ours, theirs, why_not, directory)
-
-
-@benchmark("spark")
-def spark(effort: Effort) -> Iterator[Case]:
-    """Queries, how they grow with partitions, and micro-batches, all with the same sessions."""
+@benchmark("spark-queries")
+def queries(effort: Effort) -> Iterator[Case]:
+    """What is done with all rows of a topic."""
     with place() as at:
         yield from _queries(at, effort)
-        yield from _growth(at, effort)
-        yield from _streams(at, effort)
 
 
 def _queries(at: Place, effort: Effort) -> Iterator[Case]:
-    """What is done with all rows of a topic."""
     log = filled(at.server, VALUE_BYTES, PARTITIONS, min(MOST_MB, 4 * effort.server_mb))
     table = at.path("table")
     at.ours.ask("land", source={"options": at.kafka(log)}, path=table)
@@ -282,8 +194,27 @@ def _copy(
     return run
 
 
-def _growth(at: Place, effort: Effort) -> Iterator[Case]:
+@benchmark("spark-long")
+def long(effort: Effort) -> Iterator[Case]:
+    """A count() of ten seconds or more, in full size, beside what its own CPU time would allow."""
+    with place(has_connector=False) as at:
+        log = filled(at.server, VALUE_BYTES, PARTITIONS, LONG_TIMES * effort.server_mb)
+        turns = Turns(
+            lambda: at.ours.ask("count", source={"format": "ottla", "options": at.kafka(log)}), log.records
+        )
+        own = Peer("ottla by its own CPU time", measure=turns.second, target=OWN_CPU_SHARE)
+        name = "count() of a long input, by the clock"
+        yield Case(name, "rows/s a core", turns.first, [own], effort.process_rounds)
+
+
+@benchmark("spark-growth")
+def growth(effort: Effort) -> Iterator[Case]:
     """The same rows in more and more partitions."""
+    with place() as at:
+        yield from _growth(at, effort)
+
+
+def _growth(at: Place, effort: Effort) -> Iterator[Case]:
     megabytes = max(GROWTH_PARTITIONS[-1], effort.server_mb)
     single = filled(at.server, VALUE_BYTES, 1, megabytes)
 
@@ -292,44 +223,14 @@ def _growth(at: Place, effort: Effort) -> Iterator[Case]:
 
     for partitions in GROWTH_PARTITIONS:
         log = filled(at.server, VALUE_BYTES, partitions, megabytes)
+        share = SMALL_PARTITIONS_SHARE if partitions == GROWTH_PARTITIONS[-1] else None
         contenders = [
             Contender("ottla", "", summing(log), log.records),
-            Contender("ottla, 1 partition", "", summing(single), single.records),
+            Contender("ottla, 1 partition", "", summing(single), single.records, share),
             _connector(at, log, "sum", 1),
         ]
         name = f"sum(length(value)) of {counted(partitions, 'partition')}"
         yield from _by_both_clocks(name, contenders, effort.process_rounds)
-
-
-def _streams(at: Place, effort: Effort) -> Iterator[Case]:
-    """What a micro-batch costs that has one or a few records, and how long a record waits for its end."""
-    log = filled(at.server, VALUE_BYTES, 4, 4)
-    limit = str(log.records // (TRIGGERS + 1))
-    small = {**at.kafka(log), "startingOffsets": "earliest", "maxOffsetsPerTrigger": limit}
-    sent = f"sent-{uuid.uuid4().hex[:12]}"
-    with Admin(bootstrap_servers=at.server.bootstrap) as admin:
-        admin.create_topics([NewTopic(sent, 4)])
-    fresh = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": sent}
-    waiting = {"options": fresh, "topic": sent, "records": SENDS, "bootstrap": log.bootstrap}
-    for name, query, request in (
-        ("a micro-batch of few records", "triggers", {"options": small}),
-        ("from a record sent to its micro-batch done", "latency", waiting),
-    ):
-        theirs = None if at.theirs is None else _seconds(at, at.theirs, "kafka", query, request)
-        peer = Peer(CONNECTOR, SPARK_KAFKA, theirs, at.why_not, target=1)
-        ours = _seconds(at, at.ours, "ottla", query, request)
-        yield Case(name, "s", ours, [peer], effort.process_rounds, better=Better.LESS, is_warmed=False)
-
-
-def _seconds(at: Place, session: Session, name: str, query: str, request: dict[str, Any]) -> Measure:
-    """What a streaming query says of itself; its checkpoint is new each time."""
-
-    def measure() -> float:
-        source = {"format": name, "options": request["options"]}
-        answer = session.ask(query, **{**request, "source": source, "path": at.path(uuid.uuid4().hex)})
-        return float(answer["value"]) / 1000
-
-    return measure
 
 
 def _by_both_clocks(name: str, contenders: list[Contender], rounds: int) -> Iterator[Case]:

@@ -1,0 +1,154 @@
+"""A prefix of an object store as a location, through obstore: S3, Google Cloud Storage, Azure.
+
+Credentials come as each store's own tools take them: from the environment, and for S3 from a profile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from ottla.model.errors import ConfigError, StorageError
+from ottla.spark.locations import S3, Stored, StoreEntry, scheme_of, temporary_file
+
+_S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+class ObjectStore:
+    """A prefix of an object store."""
+
+    is_directory = False
+
+    def __init__(self, url: str) -> None:
+        try:
+            import obstore
+            from obstore import exceptions
+            from obstore.store import from_url
+        except ImportError as error:
+            raise ConfigError(f"{url} needs obstore: pip install 'ottla[stores]'") from error
+        self.url = url.rstrip("/")
+        self._obstore: Any = obstore
+        self._errors: Any = exceptions
+        with self._told():
+            self._store: Any = from_url(self.url, **_client_settings(self.url))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Failures of the store as StorageError, in one line."""
+        try:
+            yield
+        except (self._errors.BaseError, ValueError, OSError) as error:
+            text = re.sub(r"\s+", " ", str(error).partition("\n\nDebug source")[0])
+            raise StorageError(f"{self.url}: {text[:500]}") from error
+
+    def list(self, under: str = "") -> list[StoreEntry]:
+        """All files below a directory, by path."""
+        with self._told():
+            found = [one for chunk in self._obstore.list(self._store, under or None) for one in chunk]
+        return sorted(StoreEntry(one["path"], one["size"], one["last_modified"].timestamp()) for one in found)
+
+    def read(self, path: str) -> Stored | None:
+        """A file; None if there is none."""
+        with self._told():
+            try:
+                found = self._obstore.get(self._store, path)
+                content = bytes(found.bytes())
+            except (self._errors.NotFoundError, FileNotFoundError):
+                return None
+        version = {name: found.meta.get(name) for name in ("e_tag", "version")}
+        return Stored(content, {name: value for name, value in version.items() if value is not None})
+
+    def scratch(self, path: str) -> Path:  # noqa: ARG002 - of a directory it is beside the path
+        """A temporary file."""
+        return temporary_file()
+
+    def put(self, path: str, content: bytes | Path) -> None:
+        """Write a file, whole or not at all, in place of what is there."""
+        self._put(path, content, "overwrite")
+
+    def create(self, path: str, content: bytes | Path) -> bool:
+        """As `put`, but only if there is no such file; else False."""
+        return self._put(path, content, "create")
+
+    def replace(self, path: str, content: bytes, version: Any) -> bool:
+        """Replace a file if it still has this version (None: if there is none); else False."""
+        return self._put(path, content, "create" if version is None else version)
+
+    def _put(self, path: str, content: bytes | Path, mode: Any) -> bool:
+        # Uploads in parts have no condition; one put has room for 5 GB.
+        whole = content.read_bytes() if isinstance(content, Path) else content
+        with self._told():
+            try:
+                self._obstore.put(self._store, path, whole, mode=mode, use_multipart=False)
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError, FileExistsError):
+                return False
+            except (self._errors.NotFoundError, FileNotFoundError):
+                if isinstance(mode, str):
+                    raise
+                return False  # what was to be replaced is gone
+            finally:
+                if isinstance(content, Path):
+                    content.unlink(missing_ok=True)
+        return True
+
+    def move(self, source: str, target: str) -> None:
+        """Copy a file inside the store and remove the source; nothing happens if there is no source."""
+        with self._told():
+            try:
+                self._obstore.copy(self._store, source, target)
+            except (self._errors.NotFoundError, FileNotFoundError):
+                return
+        self.delete([source])
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; missing ones are no error."""
+        with self._told():
+            for path in paths:
+                with suppress(self._errors.NotFoundError, FileNotFoundError):
+                    self._obstore.delete(self._store, path)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Nothing: `replace` decides."""
+        return nullcontext()
+
+
+def _client_settings(url: str) -> dict[str, Any]:
+    """What obstore does not take from the environment by itself."""
+    settings: dict[str, Any] = {}
+    endpoint = _s3_endpoint(url)
+    if endpoint:
+        settings["config"] = {"endpoint": endpoint}
+        settings["client_options"] = {"allow_http": endpoint.startswith("http:")}
+    is_s3 = scheme_of(url) in S3
+    if is_s3 and os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        try:
+            from obstore.auth.boto3 import Boto3CredentialProvider
+        except ImportError as error:
+            raise ConfigError(f"{url}: AWS_PROFILE needs boto3: pip install boto3") from error
+        settings["credential_provider"] = Boto3CredentialProvider()
+    return settings
+
+
+def delta_settings(url: str) -> dict[str, str] | None:
+    """The same for delta-rs."""
+    endpoint = _s3_endpoint(url)
+    return {"allow_http": "true"} if endpoint.startswith("http:") else None
+
+
+def iceberg_settings(url: str) -> dict[str, str]:
+    """The same for pyiceberg, which reads through pyarrow."""
+    endpoint = _s3_endpoint(url)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    settings = {"s3.endpoint": endpoint, "s3.region": region}
+    return {name: value for name, value in settings.items() if value} if endpoint else {}
+
+
+def _s3_endpoint(url: str) -> str:
+    """The server that the environment names for S3; empty for Amazon's, and for other stores."""
+    if scheme_of(url) not in S3:
+        return ""
+    return next((os.environ[name] for name in _S3_ENDPOINTS if os.environ.get(name)), "")
