@@ -30,6 +30,7 @@ from ottla import (
 )
 from ottla.admin import NewTopic
 from ottla.producer import PreparedTransaction, TransactionEnder, transaction_link
+from ottla.producer.intake import Intake
 from tests.both_faces import on_a_loop
 from tests.naming import name_after_test
 from tests.waiting import wait_for
@@ -280,6 +281,31 @@ def test_positions_of_a_member_that_is_none_abort_the_transaction(bootstrap: str
     with Admin(bootstrap_servers=bootstrap) as admin:
         assert admin.group_offsets(f"group-{topic}")[place].offset == 2
     expect(bootstrap, topic, [b"committed"])
+
+
+def test_abort_gives_up_rows_that_are_being_queued(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The upkeep may move rows into the queues after those were emptied, and before the inbox is."""
+    topic = name_after_test(request)
+    broker.create_topic(topic, 1)
+    fail_rows = Intake.fail_rows
+
+    def queued_meanwhile(intake: Intake, error: OttlaError) -> None:
+        for inbox in intake.inboxes:
+            inbox.seal()
+        fail_rows(intake, error)
+
+    with transactional(broker.bootstrap, topic, linger_ms=60_000, max_block_ms=5_000) as producer:
+        in_transaction(producer, lambda: producer.send(topic, b"first"))
+        with monkeypatch.context() as patch:
+            producer.begin()
+            producer.send(topic, b"given up")
+            patch.setattr(Intake, "fail_rows", queued_meanwhile)
+            producer.abort()
+        in_transaction(producer, lambda: producer.send(topic, b"second"))
+    table = replay(topic, bootstrap_servers=broker.bootstrap, isolation_level=COMMITTED).to_table()
+    assert table["value"].to_pylist() == [b"first", b"second"]
 
 
 def test_positions_are_not_committed_in_two_ways(broker: EmbeddedBroker) -> None:

@@ -360,10 +360,15 @@ class Dispatcher:
 
     def abandon(self, error: OttlaError) -> None:
         """Everything that is not settled fails."""
+        self._abandon_queued(error)
+        self._intake.fail_rows(error)
+        # What another thread was moving from an inbox into the queues meanwhile.
+        self._abandon_queued(error)
+
+    def _abandon_queued(self, error: OttlaError) -> None:
         with self._lock:
             outcomes = self._core.abandoned(error)
         self._settlement.settle(outcomes)
-        self._intake.fail_rows(error)
 
     def fail(self, error: OttlaError) -> None:
         """Nothing can be sent, now and later: everything fails, and nothing more is taken."""
