@@ -441,3 +441,23 @@ def test_after_a_crash_the_active_index_is_rebuilt(tmp_path: Path, left: bytes) 
     assert len(path.read_bytes()) == 8 * len(entries)
     assert rows_of(again) == rows
     again.close()
+
+
+def test_a_lost_end_of_a_sealed_segment_ends_the_log(tmp_path: Path) -> None:
+    """Of unflushed files the system writes some and not others: no record comes back without those before."""
+    log = filled(tmp_path / "t-0")
+    segment = log.segments[-2]
+    last = list(segment.file.headers(0))[-1]
+    rows = [row for row in rows_of(log) if row[0] < last.base_offset]
+    log.close()
+    os.truncate(segment.file.path, last.position)
+    shutil.copytree(tmp_path / "t-0", tmp_path / "u-0")
+    again = open_log(tmp_path / "t-0", SMALL, recovery_point=segment.base_offset)
+    assert rows_of(again) == rows
+    assert again.next_offset == last.base_offset
+    assert again.report.cut is not None
+    assert again.report.cut.segments == 1
+    again.close()
+    flushed = open_log(tmp_path / "u-0", SMALL, recovery_point=last.base_offset + 1)
+    assert [gap[0] for gap in flushed.report.gaps] == [last.base_offset], "the disk lost it: told, and kept"
+    flushed.close()

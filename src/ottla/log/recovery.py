@@ -31,6 +31,9 @@ from ottla.model.errors import DamagedLog
 if TYPE_CHECKING:
     from ottla.log.verification import Walk
 
+Gap = tuple[int, int]
+"""Offsets that are missing between two segments: the first, and that after the last."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogOpening:
@@ -59,6 +62,12 @@ class LogOpening:
     def may_have_gap(self, offset: int) -> bool:
         """Whether compaction may have removed the records before `offset`."""
         return self.config.is_compacted or offset <= self.first_dirty
+
+    def has_lost(self, end: int, behind: int, known_gaps: set[Gap]) -> bool:
+        """Whether a crash took the records from `end` to the next segment: they were not flushed."""
+        is_unflushed = not self.clean and end >= self.recovery_point
+        is_explained = self.may_have_gap(behind) or (end, behind) in known_gaps
+        return end < behind and is_unflushed and not is_explained
 
 
 def is_empty(directory: Path) -> bool:
@@ -159,7 +168,7 @@ def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
             if end is None:
                 if trusted:
                     report.indexes_rebuilt.append(base)
-                found = _verify(segment, bases[index + 1 :], opening, report)
+                found = _verify(segment, bases[index + 1 :], opening, report, known_gaps)
                 aborts.take_in(segment, segments[:-1], has_markers=found.has_markers)
                 if found.fault is not None:
                     break
@@ -217,25 +226,39 @@ def _segment(opening: LogOpening, base: int) -> Segment:
     )
 
 
-def _verify(segment: Segment, later: list[int], opening: LogOpening, report: RecoveryReport) -> Walk:
-    """Verify one segment; with a fault the log was cut in it, so that it is the last one now."""
+def _verify(
+    segment: Segment, later: list[int], opening: LogOpening, report: RecoveryReport, known_gaps: set[Gap]
+) -> Walk:
+    """Verify one segment; with a fault the log was cut in it, so that it is the last one now.
+
+    It is a fault too if records behind it are missing that were not flushed: the system may have written a
+    later segment before them, which must not be read without them.
+    """
     from ottla.log.verification import walk  # here, since it loads Numba
 
     report.segments_verified.append(segment.base_offset)
     segment.forget(opening.config)
     found = walk(segment, end_offset=later[0] if later else None)
+    offset, position, path = segment.next_offset, segment.noted_bytes, segment.file.path
     reason = found.fault
+    if reason is None and later and opening.has_lost(offset, later[0], known_gaps):
+        reason = f"offsets {offset} to {later[0] - 1} are not there"
     if reason is None:
         return found
-    offset, position, path = segment.next_offset, segment.noted_bytes, segment.file.path
     if offset < opening.recovery_point or (opening.clean and later):
         what = f"byte {position}, offset {offset}: {reason}, and it was flushed: the disk has damaged it"
         raise damaged(opening.directory, what, path, position, offset)
+    _cut(segment, later, opening, report, reason)
+    return found._replace(fault=reason)
+
+
+def _cut(segment: Segment, later: list[int], opening: LogOpening, report: RecoveryReport, why: str) -> None:
+    """End the log with the sound part of a segment: the rest of it and all later ones go."""
+    position = segment.noted_bytes
     later_paths = [file_names.segment_file(opening.directory, base, LOG) for base in later]
     bytes_cut = segment.size - position + sum(item.stat().st_size for item in later_paths)
-    report.cut = Cut(path.name, position, offset, bytes_cut, len(later), reason)
+    report.cut = Cut(segment.file.path.name, position, segment.next_offset, bytes_cut, len(later), why)
     for base in reversed(later):
         for suffix in file_names.SUFFIXES:
             opening.file_system.remove(file_names.segment_file(opening.directory, base, suffix))
     segment.file.truncate(position)
-    return found

@@ -124,9 +124,10 @@ class SegmentList:
         self.names_changed = True
 
     def add_unflushed(self, ticket: FlushTicket, recovery_point: int) -> None:
-        """Add descriptors of all files to be flushed: of segments that replaced others, and of all from the
-        recovery point on, at most FLUSHED_SEGMENTS_MAX of them."""
-        behind = self.from_offset(recovery_point)
+        """Add descriptors of all files to be flushed: of segments that replaced others, and of all from that
+        of the last flushed record on, which may have been sealed since. At most FLUSHED_SEGMENTS_MAX of them.
+        """
+        behind = self.from_offset(recovery_point - 1)
         segments = [item for item in self._replacements if item in self.items and item not in behind] + behind
         if len(segments) > FLUSHED_SEGMENTS_MAX:
             ticket.offset = segments[FLUSHED_SEGMENTS_MAX].base_offset

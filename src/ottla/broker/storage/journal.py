@@ -2,9 +2,11 @@
 
     3f2a91c0 {"generation": "5c0b…"}                           the first line: which snapshot it continues
     90b1d7aa {"topic": "orders", "fields": {…}}                 the checksum is that of the text behind it
+    77e0c43b [{"topic": "a"}, {"topic": "b"}]                   changes that were made together
 
-A change is a line that is whole: `append` returns when it is on disk. A last line that is not whole is what a
-crash left of a change that nobody was told of, and is cut. Anything else that is wrong is damage.
+Changes are there if their line is whole: `append` writes one line, and returns when it is on disk. A last
+line that is not whole is what a crash left of changes that nobody was told of, and is cut: a power cut may
+leave the end of a write and not its beginning. Anything else that is wrong is damage.
 """
 
 from __future__ import annotations
@@ -64,8 +66,12 @@ class Journal:
         self.size = len(head)
 
     def append(self, changes: Iterable[Change]) -> None:
-        """Write changes; they are on disk when this returns. Raises OSError; then `size` is as before."""
-        data = b"".join(_line(change) for change in changes)
+        """Write at least one change, all or none; they are on disk when this returns.
+
+        Raises OSError; then `size` is as before.
+        """
+        together = list(changes)
+        data = _line(together if len(together) > 1 else together[0])
         fd = self.file_system.open(self.path)
         try:
             if os.fstat(fd).st_size != self.size:
@@ -81,8 +87,8 @@ class Journal:
         self.size += len(data)
 
 
-def _line(change: Change) -> bytes:
-    text = json.dumps(change).encode()
+def _line(content: Change | list[Change]) -> bytes:
+    text = json.dumps(content).encode()
     return b"%08x %s\n" % (crc32c.crc32c(text), text)
 
 
@@ -92,15 +98,15 @@ def _whole_lines(data: bytes, path: Path) -> tuple[list[Change], int]:
     size = at = 0
     for line in data.split(b"\n")[:-1]:
         at += len(line) + 1
-        change = _change(line)
-        if change is None:
+        together = _changes(line)
+        if together is None:
             continue
         if size + len(line) + 1 < at:
             raise StorageError(
                 f"{path}, byte {size}: the checksum of a line does not match. Restore the file, or see:"
                 f" ottla log repair {path.parent} --dry-run"
             )
-        changes.append(change)
+        changes += together
         size = at
     return changes, size
 
@@ -112,7 +118,7 @@ def damaged_lines(data: bytes) -> list[tuple[int, int]]:
     at = 0
     for line in data.split(b"\n")[:-1]:
         end = at + len(line) + 1
-        if _change(line) is None:
+        if _changes(line) is None:
             unsure.append((at, end))
         else:
             bad, unsure = bad + unsure, []
@@ -120,13 +126,14 @@ def damaged_lines(data: bytes) -> list[tuple[int, int]]:
     return bad
 
 
-def _change(line: bytes) -> Change | None:
-    """The change of a line; None if it is not whole."""
+def _changes(line: bytes) -> list[Change] | None:
+    """The changes of a line; None if it is not whole."""
     checksum, _, text = line.partition(b" ")
     try:
         if int(checksum, 16) != crc32c.crc32c(text):
             return None
-        change = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         return None
-    return change if isinstance(change, dict) else None
+    changes = content if isinstance(content, list) else [content]
+    return changes if all(isinstance(change, dict) for change in changes) else None

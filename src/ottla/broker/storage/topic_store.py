@@ -28,6 +28,7 @@ from ottla.broker.storage.adoption import adopted
 from ottla.broker.storage.catalog import Catalog, Topic
 from ottla.broker.storage.partition import Partition
 from ottla.log import checkpoints, partition_metadata
+from ottla.log.file_system import REAL, FileSystem
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
@@ -65,7 +66,9 @@ class TopicStore:
     topic_listeners  called with the name of every topic that is created, changed or deleted
     """
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: BrokerConfig, now_ms: Callable[[], int], file_system: FileSystem = REAL
+    ) -> None:
         self.started_with = config
         self.config = config
         self.partitions: dict[str, list[Partition]] = {}
@@ -73,6 +76,7 @@ class TopicStore:
         self.losses: list[Partition] = []
         self.topic_listeners: list[Callable[[str], None]] = []
         self._now_ms = now_ms
+        self._file_system = file_system
         self._open()
 
     # --- opening the data directory
@@ -85,7 +89,7 @@ class TopicStore:
         except OSError as error:
             raise StorageError(f"{path}: cannot use it as data directory: {error}") from error
         # LogDirectory.open refuses a configured id that differs from the stored one.
-        self.catalog = Catalog(path)
+        self.catalog = Catalog(path, self._file_system)
         self.cluster_id = self._cluster_id(stored.get("cluster.id", ""))
         self._keep_own_partitions()
         self.config = with_dynamic(self.started_with, self.dynamic)
@@ -96,6 +100,7 @@ class TopicStore:
             self._now_ms(),
             broker_id=self.config.broker_id,
             cluster_id=self.cluster_id,
+            file_system=self._file_system,
         )
         try:
             self._open_topics()
