@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Development mode without its checks of memory that C writes: they took a third of the CPU time, and ottla has no C.
 export PYTHONMALLOC := default
 
-.PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate docs reference clean
+.PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate prove docs reference clean
 
 help:
 	@echo "make demo   the whole story          make test   run the whole suite"
@@ -19,6 +19,7 @@ help:
 	@echo "make simulate  ARGS='--seeds 20000'   classic groups under faults, replayable"
 	@echo "make fuzz-live  1,000,000 hostile frames to a running broker"
 	@echo "make soak   the suite, nightly sizes   make docs   the documentation as a site"
+	@echo "make prove  HOURS=0.33   faults of every kind; writes docs/reliability.md"
 
 venv: $(READY)
 
@@ -73,6 +74,11 @@ fuzz: venv
 # Over live connections to a broker, with an honest client beside them.
 fuzz-live: venv
 	$(RUN) -m tests.fuzz.live $(ARGS)
+
+# Kills, power cuts, churn, hostile peers and planted bugs, in 20 minutes or HOURS; writes docs/reliability.md.
+HOURS ?= 0.33
+prove: venv java
+	$(RUN) -m tests.proof --hours $(HOURS) $(ARGS)
 
 # The documentation as a static site in build/site; needs no network.
 docs: venv

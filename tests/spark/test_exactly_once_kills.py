@@ -1,6 +1,6 @@
 """Drivers and workers of exactlyOnce die at random moments: readers of committed records see no anomaly.
 
-What they see is judged by the checker of tests/transactions, where each batch is one transaction. `make soak`
+What they see is judged by the checker of tests/proof, where each batch is one transaction. `make soak`
 kills many more, on Apache Kafka too; OTTLA_SEED decides which and when.
 """
 
@@ -23,11 +23,11 @@ from ottla.producer import TransactionEnder
 from ottla.spark.exactly_once import write_tasks
 from ottla.spark.exactly_once.decision_log import DecisionLog
 from ottla.spark.pipeline.state import PipelineState
+from tests.proof.checker import History, Outcome, Transaction, anomalies
 from tests.scale import REPLAY, SOAK, seeded, sized
 from tests.spark import exactly_once_driver
 from tests.spark.killing import newest_batch, reaches, running
 from tests.spark.sink_steps import Sink, bootstrap, task
-from tests.transactions.checker import History, Outcome, Transaction, anomalies
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka
 

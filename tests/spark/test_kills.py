@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla import EmbeddedBroker
+from tests.proof.checker import History, Table, anomalies
 from tests.scale import seeded, sized
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
@@ -56,8 +57,10 @@ def test_every_record_is_there_once_whoever_is_killed(
                     victims.pop()
             driver.process.wait(deadline - time.monotonic())
     wanted = Counter(range(records))
-    landed = table_of(tmp_path / "landed", "parquet")
-    assert Counter(int(value) for value in landed.column("value").to_pylist()) == wanted
-    assert Counter(json.loads(result.read_text())) == wanted
-    for kind in killed_driver.TABLES if "tables" in KINDS else ():
-        assert Counter(map(int, table_of(tmp_path / kind, kind).column("value").to_pylist())) == wanted, kind
+    kinds = {"landed": "parquet"} | (
+        {kind: kind for kind in killed_driver.TABLES} if "tables" in KINDS else {}
+    )
+    values = {name: table_of(tmp_path / name, kind).column("value") for name, kind in kinds.items()}
+    tables = [Table(name, wanted, Counter(map(int, column.to_pylist()))) for name, column in values.items()]
+    tables.append(Table("result", wanted, Counter(json.loads(result.read_text()))))
+    assert anomalies(History(tables=tables)) == []

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartition, replay
 from ottla.admin import NewTopic
 from tests.broker.transactions.committed import read_committed
-from tests.transactions.checker import History, Outcome, Transaction
+from tests.proof.checker import History, Outcome, Transaction
 from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
 from tests.waiting import wait_for
 

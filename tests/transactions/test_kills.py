@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker.faults.broker_process import BrokerProcess
+from tests.proof.checker import Outcome, anomalies
 from tests.scale import REPLAY, seeded, sized
-from tests.transactions.checker import Outcome, anomalies
 from tests.transactions.run import KillableBroker, Run
 from tools.peers import KAFKA_4, RealKafka
 

@@ -22,7 +22,7 @@ from ottla.log.end_markers import EndMarker
 from ottla.model.error_codes import Code
 from ottla.model.errors import StorageError
 from ottla.model.topic_partition import TRANSACTIONS_TOPIC
-from tests.transactions.checker import History, Outcome, Transaction, anomalies
+from tests.proof.checker import History, Outcome, Transaction, anomalies
 from tests.transactions.run import final_values
 from tests.transactions.worker import OUTPUT
 

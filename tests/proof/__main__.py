@@ -1,0 +1,133 @@
+"""python -m tests.proof [--hours 0.33] [--only PART …] [--seed S]: run the proof, and write its page.
+
+Every part gets its share of the time, and is run round by round with new seeds until that is over. The result
+is added to docs/reliability.jsonl, and docs/reliability.md is made from that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from random import Random, SystemRandom
+
+from tests.proof import page
+from tests.proof.parts import PARTS, Part
+
+HOURS = 1 / 3
+ROUND_S_MAX = 1800
+"""A round that takes longer than this hangs."""
+SAID_CHARACTERS = 2000
+
+
+@dataclass
+class Result:
+    """What came of a part: rounds that passed, and the first that did not."""
+
+    part: str
+    rounds: int = 0
+    seconds: float = 0.0
+    seeds: list[int] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    failed: str = ""
+    said: str = ""
+
+
+def run_part(part: Part, budget_s: float, chance: Random) -> Result:
+    """Run rounds until the time is over or a round fails. A round that would end far too late is left out."""
+    result = Result(part.name)
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    while True:
+        seed = chance.randrange(1 << 31)
+        result.seeds.append(seed)
+        code, said = run_round(part.command(seed), seed)
+        result.seconds = round(time.monotonic() - began, 1)
+        if code:
+            words = " ".join(part.command(seed))
+            result.failed, result.said = f"OTTLA_SEED={seed} python {words}", said
+            break
+        result.rounds += 1
+        counts.update(part.counted())
+        if result.seconds + result.seconds / result.rounds / 2 > budget_s:
+            break
+    result.counts = dict(counts)
+    return result
+
+
+def run_round(arguments: list[str], seed: int) -> tuple[int, str]:
+    """The exit code of a process, and the end of what it has said."""
+    environment = {**os.environ, "OTTLA_SEED": str(seed), "PYTHONMALLOC": "default"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([sys.executable, *arguments], stdout=said, stderr=said, env=environment)
+        try:
+            code = process.wait(ROUND_S_MAX)
+        except subprocess.TimeoutExpired:
+            code = -1
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        said.seek(0)
+        return code, said.read().decode(errors="replace")[-SAID_CHARACTERS:]
+
+
+def circumstances(seed: int, hours: float) -> dict[str, object]:
+    """When, where and of what."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+        "commit": commit.stdout.strip(),
+        "ottla": version("ottla"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processors": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 1),
+        "seed": seed,
+        "hours": hours,
+    }
+
+
+def main() -> int:
+    """Return 1 if a part has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
+    parser.add_argument("--hours", type=float, default=HOURS)
+    parser.add_argument("--only", nargs="*", metavar="PART", choices=[part.name for part in PARTS])
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
+    options = parser.parse_args()
+    chosen = [part for part in PARTS if not options.only or part.name in options.only]
+    whole = sum(part.weight for part in chosen)
+    run: dict[str, object] = circumstances(options.seed, options.hours)
+    results = []
+    for part in chosen:
+        budget_s = options.hours * 3600 * part.weight / whole
+        result = run_part(part, budget_s, Random(f"{options.seed} {part.name}"))
+        results.append(result)
+        counts = ", ".join(f"{number:,} {name}" for name, number in result.counts.items())
+        outcome = f"FAILED: {result.failed}\n{result.said}" if result.failed else "passed"
+        sys.stdout.write(
+            f"{part.name}: {result.rounds} rounds, {result.seconds} s, {counts or '-'}: {outcome}\n"
+        )
+        sys.stdout.flush()
+    run["parts"] = [asdict(result) for result in results]
+    page.add(run)
+    return 1 if any(result.failed for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""The parts of the proof: what each does, how it is run, and what a round of it counts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SUITE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command that fails if it finds anything. `{seed}` stands for the seed of a round.
+
+    `weight` is its share of the time. `counts` are numbers, or names of numbers in a module. A part is run
+    round by round, each with a new seed, until its time is over; at least once.
+    """
+
+    name: str
+    does: str
+    arguments: tuple[str, ...]
+    counts: Mapping[str, int | str] = field(default_factory=dict)
+    weight: float = 1.0
+
+    def command(self, seed: int) -> list[str]:
+        """What Python is started with."""
+        return [argument.replace("{seed}", str(seed)) for argument in self.arguments]
+
+    def counted(self) -> dict[str, int]:
+        """What a round that passed adds."""
+        return {name: _number(value) for name, value in self.counts.items()}
+
+
+def _number(value: int | str) -> int:
+    """A number, or the one that `module:name` or `module:name.field` has."""
+    if isinstance(value, int):
+        return value
+    module, _, path = value.partition(":")
+    found: object = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    assert isinstance(found, int)
+    return found
+
+
+def _suite(name: str, does: str, path: str, weight: float = 1.0, **counts: int | str) -> Part:
+    spelled = {key.replace("_", " "): value for key, value in counts.items()}
+    return Part(name, does, (*SUITE, path), spelled, weight)
+
+
+def _churn(strategy: str, kafka: str = "") -> Part:
+    scale = ("--processes=4", "--members-each=3", "--partitions=16", "--messages=100000", "--events=10")
+    command = ("-m", "tests.consumer.coordinated.churn", f"--strategy={strategy}", "--offsets=kafka")
+    beside = (f"--kafka={kafka}",) if kafka else ()
+    where = f" on Apache Kafka {kafka}" if kafka else ""
+    return Part(
+        f"churn, {strategy}{where}",
+        "members join, leave, are killed and stopped; half of them are librdkafka's",
+        (*command, *scale, *beside, "--seed={seed}"),
+        {f"churn events{where}": 10, f"messages in churn{where}": 100_000},
+    )
+
+
+def _cuts(flush: str, points: int, weight: float) -> Part:
+    command = ("-m", "tests.proof.power_loss", f"--flush={flush}", f"--points={points}", "--seed={seed}")
+    does = "the power fails at instants of a recorded history of a broker with four kinds of clients"
+    return Part(f"power loss, flush={flush}", does, command, {"power cuts": points}, weight)
+
+
+PARTS = (
+    _cuts("always", 8_000, 3),
+    _cuts("os", 4_000, 1),
+    _suite(
+        "broker kills",
+        "kill -9 while clients write, make topics and commit",
+        "tests/broker/faults/test_kills.py",
+        broker_kills="tests.broker.faults.test_kills:KILLS",
+    ),
+    _suite(
+        "kills in compaction",
+        "kill -9 while logs are compacted",
+        "tests/broker/faults/test_kills_in_compaction.py",
+        broker_kills="tests.broker.faults.test_kills_in_compaction:KILLS",
+    ),
+    _suite(
+        "exactly once",
+        "workers are killed and replaced, the broker is killed",
+        "tests/transactions/test_kills.py::test_exactly_once_under_kills",
+        kills_in_transactions="tests.transactions.test_kills:KILLS",
+    ),
+    _suite(
+        "exactly once on Apache Kafka",
+        "the same workers and kills",
+        "tests/transactions/test_kills.py::test_apache_kafka_under_the_same_kills",
+        kills_in_transactions_on_Apache_Kafka="tests.transactions.test_kills:KAFKAS_KILLS",
+    ),
+    _suite(
+        "ZooKeeper faults",
+        "sessions end, ZooKeeper goes away, members are stopped and killed",
+        "tests/consumer/classic/test_faults.py",
+        ZooKeeper_faults="tests.consumer.classic.test_faults:FAULTS",
+    ),
+    _churn("consumer"),
+    _churn("range"),
+    _churn("cooperative-sticky"),
+    _churn("consumer", kafka="4.3.1"),
+    _suite(
+        "share groups",
+        "members of a share group and their broker are killed",
+        "tests/broker/share_groups/test_share_kills.py",
+        kills_of_share_groups="tests.broker.share_groups.test_share_kills:SCALE.kills",
+    ),
+    _suite(
+        "mirror kills",
+        "a mirror is killed while its source grows",
+        "tests/mirror/test_kills.py",
+        mirror_kills="tests.mirror.test_kills:KILLS",
+    ),
+    _suite(
+        "mirror, exactly once",
+        "a mirror with transactions is killed",
+        "tests/mirror/test_exactly_once.py",
+        mirror_kills="tests.mirror.test_exactly_once:KILLS",
+    ),
+    _suite(
+        "Spark kills",
+        "drivers and workers are killed",
+        "tests/spark/test_kills.py",
+        Spark_kills="tests.spark.test_kills:KILLS",
+    ),
+    _suite(
+        "Spark, exactly once",
+        "a write to Kafka dies between any two of its steps",
+        "tests/spark/test_exactly_once_kills.py",
+        Spark_kills="tests.spark.test_exactly_once_kills:DEATHS",
+    ),
+    _suite(
+        "damaged files",
+        "each kind of file is deleted, cut, flipped, enlarged and zeroed",
+        "tests/broker/faults/test_damage_matrix.py",
+    ),
+    _suite("full disk", "the disk has no room for a while", "tests/broker/faults/test_full_disk.py"),
+    Part(
+        "hostile bytes",
+        "damaged messages, record sets and streams",
+        ("-m", "tests.fuzz", "--count=200000", "--seed={seed}"),
+        {"fuzzed inputs": 200_000},
+    ),
+    Part(
+        "hostile peers",
+        "damaged requests to a running broker, an honest client beside them",
+        ("-m", "tests.fuzz.live", "--count=20000", "--seed={seed}"),
+        {"live frames": 20_000},
+    ),
+    _suite(
+        "strangers",
+        "requests before a login, and without rights",
+        "tests/broker/security/test_nobody_gets_in.py",
+        unauthenticated_tries="tests.broker.security.test_nobody_gets_in:TRIES",
+        tries_without_rights="tests.broker.security.test_nobody_gets_in:RIGHTLESS",
+    ),
+    Part(
+        "simulated ZooKeeper groups",
+        "classic members, ZooKeeper and brokers in virtual time",
+        ("-m", "tests.consumer.classic.simulation", "--seeds=400", "--first={seed}"),
+        {"simulated histories": 400},
+    ),
+    _suite(
+        "simulated coordinator",
+        "groups under faults in virtual time",
+        "tests/broker/groups/coordinator/test_simulation.py",
+        simulated_histories="tests.broker.groups.coordinator.test_simulation:SEEDS",
+    ),
+    _suite(
+        "simulated members",
+        "classic members and their coordinator",
+        "tests/consumer/coordinated/test_member_simulation.py",
+        simulated_histories="tests.consumer.coordinated.test_member_simulation:SEEDS",
+    ),
+    _suite(
+        "simulated consumer groups",
+        "members of KIP-848, mixed with classic ones",
+        "tests/consumer/coordinated/test_consumer_simulation.py",
+        simulated_histories="tests.consumer.coordinated.test_consumer_simulation:SEEDS",
+    ),
+    _suite(
+        "simulated transactions",
+        "a coordinator that restarts between any two writes",
+        "tests/broker/transactions/coordinator/test_transaction_simulation.py",
+        simulated_histories="tests.broker.transactions.coordinator.test_transaction_simulation:SEEDS",
+    ),
+    _suite(
+        "simulated share partitions",
+        "locks, times and acknowledgements of shared records",
+        "tests/broker/share_groups/test_share_partition_simulation.py",
+        simulated_histories="tests.broker.share_groups.test_share_partition_simulation:SEEDS",
+    ),
+    Part(
+        "planted bugs",
+        "each bug makes a part of the proof fail",
+        ("-m", "tests.proof.planted_bugs"),
+    ),
+)
+
+TARGETS = {
+    "power cuts": 100_000,
+    "broker kills": 1_000,
+    "ZooKeeper faults": 700,
+    "churn events": 1_000,
+    "messages in churn": 1_000_000,
+    "Spark kills": 100,
+    "mirror kills": 500,
+    "fuzzed inputs": 100_000_000,
+    "live frames": 10_000_000,
+    "unauthenticated tries": 10_000,
+}
+"""What the page aims at, over all runs."""
