@@ -27,15 +27,18 @@ from typing import Self
 
 from ottla.model.closing import Closing
 from ottla.zookeeper import process_guard
+from tools.java_process import QUICK_START, ArchiveWriter, archive_of, class_path, java_command, read_options
 from tools.peer_cache import KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4, Unavailable, kafka_libs, program
 
 __all__ = ["KAFKA_0_8", "KAFKA_0_9", "KAFKA_3", "KAFKA_4", "RealKafka", "Unavailable", "kafka_libs"]
 
 HOST = "127.0.0.1"
 _START_S, _STOP_S = 180.0, 15.0
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-"""Half the CPU time of a start is otherwise the second compiler's."""
+_ARCHIVE_STOP_S = 90.0
+"""For a server that writes the archive of its classes when it ends."""
 _LOG_LINES_SHOWN = 25
+_BROKER = "kafka.Kafka"
+_ENDED_BY_ITSELF = (0, 128 + signal.SIGTERM)
 _CLUSTER_ID = "b3R0bGEtcGVlcnMtdGVzdA"
 _OLD = {KAFKA_0_8, KAFKA_0_9}
 _ALONE = {
@@ -51,6 +54,7 @@ class _Server:
 
     def __init__(self, libs: Path, main_class: str, work: Path, name: str, options: Sequence[str]) -> None:
         self._libs, self._main_class, self._options = libs, main_class, options
+        self._archive: ArchiveWriter | None = None
         self.log = work / f"{name}.log"
         self.pid = 0
         self._guard: subprocess.Popen[bytes] | None = None
@@ -62,13 +66,17 @@ class _Server:
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n\n"
         )
+        archive = archive_of(self._libs)
+        self._archive = None if archive.exists() or self._main_class != _BROKER else ArchiveWriter(archive)
+        self._stop_s = _ARCHIVE_STOP_S if self._archive else _STOP_S
         command = [program("java"), *self._options]
+        command += self._archive.options if self._archive else read_options(archive)
         command += [f"-Dlog4j.configuration=file:{logging}", "-Dzookeeper.jmx.log4j.disable=true"]
         command += ["-Dzookeeper.admin.enableServer=false"]
-        command += ["-cp", f"{self._libs}{os.sep}*", self._main_class, *arguments]
+        command += [*class_path(self._libs), self._main_class, *arguments]
         with open(self.log, "ab") as log:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", process_guard.__file__, str(_STOP_S), *command],
+                [sys.executable, "-I", process_guard.__file__, str(self._stop_s), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -92,10 +100,12 @@ class _Server:
             if pipe is not None:
                 pipe.close()
         try:
-            guard.wait(_STOP_S + 5)
+            guard.wait(self._stop_s + 5)
         except subprocess.TimeoutExpired:
             guard.kill()
             guard.wait()
+        if self._archive:
+            self._archive.keep(is_whole=guard.returncode in _ENDED_BY_ITSELF)
         self.pid = 0
 
 
@@ -140,10 +150,8 @@ class RealKafka(Closing):
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
             self.zookeeper = joins.zookeeper
-        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData"] if is_measured else [*_QUICK_START]
-        self._kafka = _Server(
-            self._libs, "kafka.Kafka", self.data_dir, "kafka", [f"-Xmx{heap_mb}m", *options]
-        )
+        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData"] if is_measured else [*QUICK_START]
+        self._kafka = _Server(self._libs, _BROKER, self.data_dir, "kafka", [f"-Xmx{heap_mb}m", *options])
         keeper = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._keeper = _Server(self._libs, keeper, self.data_dir, "zookeeper", ["-Xmx128m", *options])
         self.log = self._kafka.log
@@ -196,8 +204,7 @@ class RealKafka(Closing):
         return self
 
     def _format(self, properties: Path) -> None:
-        command = [program("java"), *_QUICK_START, "-cp", f"{self._libs}{os.sep}*"]
-        command += ["kafka.tools.StorageTool", "format"]
+        command = [*java_command(self._libs), "kafka.tools.StorageTool", "format"]
         command += ["-t", _CLUSTER_ID, "-c", str(properties), *self._storage]
         subprocess.run(command, check=True, capture_output=True, timeout=_START_S, cwd=self.data_dir)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import AdminErrors, KafkaError, Unsupported
 from tests.broker.registration.kafka_commands import run
 from tests.waiting import wait_for
+from tools.java_process import java_command
 from tools.peers import KAFKA_0_9, KAFKA_3, KAFKA_4, RealKafka, kafka_libs
 
 ONLY_0_9 = pytest.mark.parametrize("kafka", [KAFKA_0_9], indirect=True)
@@ -290,8 +290,7 @@ def classic_member(kafka: RealKafka, group: str, topic: str, directory: Path) ->
     """Kafka's own console consumer of 0.9, which commits to ZooKeeper."""
     config = directory / "consumer.properties"
     config.write_text(f"group.id={group}\nauto.commit.interval.ms=100\n")
-    command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command += ["-cp", f"{kafka_libs(KAFKA_0_9)}{os.sep}*", "kafka.tools.ConsoleConsumer"]
+    command = [*java_command(kafka_libs(KAFKA_0_9), heap_mb=128), "kafka.tools.ConsoleConsumer"]
     command += ["--zookeeper", kafka.zookeeper, "--topic", topic, "--from-beginning"]
     command += ["--consumer.config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 
@@ -32,8 +30,9 @@ from tests.broker.handlers.admin.calls import create
 from tests.broker.handlers.admin.calls import topic as new_topic
 from tests.broker.real_clients import python_member, read_with_python, send
 from tests.broker.wire_client import Client
-from tests.waiting import PATIENCE_S, wait_for
-from tools.peer_cache import KAFKA_CLIENTS, Unavailable, kafka_libs, program
+from tests.kafka_programs import run_tool
+from tests.waiting import wait_for
+from tools.peer_cache import KAFKA_CLIENTS, Unavailable, kafka_libs
 from tools.peers import KAFKA_4, RealKafka
 
 TOPIC = GROUP = "as-kafka-4"
@@ -327,16 +326,7 @@ def test_kafkas_own_tool_describes_a_topic_by_its_id(broker: EmbeddedBroker) -> 
 
 
 def _tool(name: str, broker: EmbeddedBroker, *arguments: str) -> str:
-    try:
-        jars = f"{kafka_libs(KAFKA_4)}{os.sep}*"
-        java = program("java")
-    except Unavailable as missing:
-        pytest.skip(f"Kafka's tool is not run: {missing}")
-    command = [java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars, name]
-    command += ["--bootstrap-server", broker.bootstrap, *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout
+    return run_tool(KAFKA_4, name, "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -44,9 +44,9 @@ from tests.broker.traffic import (
 )
 from tests.broker.traffic import rows as rows_of
 from tests.broker.wire_client import Client
-from tests.log.kafka_tools import dump
+from tests.kafka_programs import dump_log, kafka_jars
 from tests.log.record_sets import NOW, batch, joined
-from tools.peers import KAFKA_3, RealKafka, Unavailable, kafka_libs
+from tools.peers import KAFKA_3, RealKafka, Unavailable
 
 PRODUCE = 11  # the newest that 3.9 knows
 OFFSETS = "__consumer_offsets"
@@ -458,15 +458,12 @@ def test_offsets_are_stored_as_kafka_stores_them(written: Written, fresh: Embedd
 
 
 def test_kafka_decodes_what_we_store(fresh: EmbeddedBroker) -> None:
-    try:
-        jars = kafka_libs(KAFKA_3)
-    except Unavailable as reason:
-        pytest.skip(f"Kafka {KAFKA_3}'s DumpLogSegments is not asked: {reason}")
+    kafka_jars(KAFKA_3)
     fresh.stop()
     text = ""
     for path in sorted(fresh.data_dir.glob(f"{OFFSETS}-*/*.log")):
         if path.stat().st_size:
-            text += dump(jars, "--offsets-decoder", "--files", path)
+            text += dump_log(KAFKA_3, "--offsets-decoder", "--files", path)
     assert "isvalid: false" not in text
     offset = r'"group":"g","topic":"plain","partition":1'
     assert offset in text, text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from tests.compatibility.conversation import converse
 from tests.compatibility.targets import Target
 from tests.compatibility.verdicts import Report
+from tools.java_process import java_command
 from tools.peer_cache import (
     KAFKA_0_9,
     KAFKA_3,
@@ -32,16 +32,6 @@ from tools.peer_cache import (
 )
 
 CLIENTS = Path(__file__).parent / "clients"
-QUICK_JAVA = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-)
-"""A script runs for seconds: what matters is how fast Java starts."""
-
-
 CLIENT_LIBRARY, COMMAND_LINE, ZOOKEEPER_TOOLS = "client library", "command line", "through ZooKeeper"
 
 
@@ -97,9 +87,8 @@ def node_client(script: str) -> Callable[[], list[str]]:
 
 def _java(source: str, version: str) -> list[str]:
     """Java with Kafka's jars and one of our programs; its name is what is to follow."""
-    classes = java_classes(CLIENTS / "java" / source, version)
-    path = f"{classes}{os.pathsep}{kafka_libs(version)}{os.sep}*"
-    return [program("java"), *QUICK_JAVA, "-cp", path]
+    command = java_command(kafka_libs(version), java_classes(CLIENTS / "java" / source, version), heap_mb=256)
+    return [*command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
 
 
 def java_program(name: str, version: str) -> Callable[[], list[str]]:

@@ -33,6 +33,7 @@ from tests.interop.rows import (
     sample,
     table,
 )
+from tools.java_process import java_command
 from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, Unavailable, kafka_libs, program
 
 pytestmark = pytest.mark.timeout(20, func_only=True)  # the programs in the fixture have limits of their own
@@ -130,9 +131,8 @@ def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     out.mkdir()
     (work / "rows.txt").write_text("\n".join(map(_line, sample(2))))
     _write_ours(ours)
-    options = ["-XX:TieredStopAtLevel=1", "-Xmx256m", f"-Djava.io.tmpdir={work}"]
-    arguments = [str(work / "rows.txt"), str(ours), str(out)]
-    _run(["java", *options, "-cp", classpath, "RecordSets", *arguments], RUN_SECONDS)
+    command = [*java_command(jars, work, heap_mb=256), f"-Djava.io.tmpdir={work}", "RecordSets"]
+    _run([*command, str(work / "rows.txt"), str(ours), str(out)], RUN_SECONDS)
     return Java(out)
 
 

@@ -16,9 +16,10 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import INDEX_ENTRIES_UNSTORED_MAX
 from ottla.records.compression import Codec
 from ottla.records.reader import decode
-from tests.log.kafka_tools import dump, kafka_0_9, kafka_3_9
+from tests.kafka_programs import dump_log
 from tests.log.record_sets import NOW, add, batch, open_log, values
 from tests.log.transactional_log import TransactionalLog
+from tools.peer_cache import KAFKA_0_9, KAFKA_3
 
 pytestmark = pytest.mark.timeout(280)
 CONFIG = LogConfig(segment_bytes=9000, index_interval_bytes=1000)
@@ -54,13 +55,12 @@ def times_of(log: PartitionLog) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_kafka_3_9_reads_logs_and_indexes(tmp_path: Path, magic: int) -> None:
-    jars = kafka_3_9()
     codecs = list(Codec) if magic == 2 else [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
     log = written(tmp_path / "t-0", magic, codecs)
     log.close()
     assert len(log.segments) > 1
     suffixes = (".log", ".index", ".timeindex") if magic else (".log", ".index")
-    text = dump(jars, "--deep-iteration", "--print-data-log", "--files", files(log, *suffixes))
+    text = dump_log(KAFKA_3, "--deep-iteration", "--print-data-log", "--files", files(log, *suffixes))
     assert offsets(text) == list(range(210))
     if magic:
         for segment in log.segments:
@@ -72,13 +72,12 @@ def test_kafka_3_9_reads_logs_and_indexes(tmp_path: Path, magic: int) -> None:
 
 
 def test_kafka_3_9_reads_the_indexes_of_a_log_in_use(tmp_path: Path) -> None:
-    jars = kafka_3_9()
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=100))
     add(log, batch(*values(0, 1, 100), timestamp=NOW))  # an empty log has no files
-    empty = dump(jars, "--files", files(log, ".log", ".index", ".timeindex"))
+    empty = dump_log(KAFKA_3, "--files", files(log, ".log", ".index", ".timeindex"))
     for number in range(1, 100):
         add(log, batch(*values(number, 1, 100), timestamp=NOW + number))
-    text = dump(jars, "--files", files(log, ".log", ".index", ".timeindex"))
+    text = dump_log(KAFKA_3, "--files", files(log, ".log", ".index", ".timeindex"))
     offset, position = log.active.offset_index.entries()[INDEX_ENTRIES_UNSTORED_MAX - 1]
     assert f"offset: {offset} position: {position}" in text
     assert not COMPLAINT.search(empty + text)
@@ -86,7 +85,6 @@ def test_kafka_3_9_reads_the_indexes_of_a_log_in_use(tmp_path: Path) -> None:
 
 
 def test_kafka_3_9_reads_a_compacted_log(tmp_path: Path) -> None:
-    jars = kafka_3_9()
     log = open_log(tmp_path / "t-0", CONFIG)
     for number in range(150):
         codec = list(Codec)[number % 5]
@@ -97,7 +95,7 @@ def test_kafka_3_9_reads_a_compacted_log(tmp_path: Path) -> None:
     times = times_of(log)
     log.close()
     every = files(log, ".log", ".index", ".timeindex")
-    text = dump(jars, "--deep-iteration", "--print-data-log", "--files", every)
+    text = dump_log(KAFKA_3, "--deep-iteration", "--print-data-log", "--files", every)
     assert offsets(text) == [row[0] for row in times]
     assert not re.search(r"isvalid: false|[Mm]ismatch|out of order|[Ee]xception", text)
     # Tombstones have got their horizon, and every record has kept its time.
@@ -112,7 +110,6 @@ def dumped_last(text: str) -> list[str]:
 
 
 def test_kafka_3_9_reads_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jars = kafka_3_9()
     one = TransactionalLog(tmp_path / "t-0", CONFIG)
     for number in range(80):
         one.stage(b"x" * 60, 7)
@@ -131,7 +128,7 @@ def test_kafka_3_9_reads_transactions(tmp_path: Path, capsys: pytest.CaptureFixt
     indexes = [path for segment in one.log.segments if (path := segment.path_of(".txnindex")).exists()]
     snapshots = sorted(one.path.glob("*.snapshot"))
     every = ",".join([files(one.log, ".log"), *map(str, [*indexes, *snapshots])])
-    text = dump(jars, "--print-data-log", "--files", every)
+    text = dump_log(KAFKA_3, "--print-data-log", "--files", every)
     assert not COMPLAINT.search(text)
     run(["--print-data-log", "--files", every])
     assert dumped_last(capsys.readouterr().out) == dumped_last(text), "our tool says the same"
@@ -152,11 +149,10 @@ def test_kafka_3_9_reads_transactions(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY], ids=lambda codec: codec.label)
 def test_kafka_0_9_reads_format_0(tmp_path: Path, codec: Codec) -> None:
-    jars = kafka_0_9()
     log = written(tmp_path / "t-0", 0, [codec])
     log.close()
     # 0.9 indexes the first offset of a wrapper, later brokers and we the last: it only accepts its own.
     suffixes = (".log", ".index") if codec is Codec.NONE else (".log",)
-    text = dump(jars, "--deep-iteration", "--print-data-log", "--files", files(log, *suffixes))
+    text = dump_log(KAFKA_0_9, "--deep-iteration", "--print-data-log", "--files", files(log, *suffixes))
     assert offsets(text) == list(range(210))
     assert not COMPLAINT.search(text)

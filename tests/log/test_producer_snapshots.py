@@ -10,8 +10,9 @@ import pytest
 from ottla.log import producer_snapshots
 from ottla.log.producer_snapshots import ProducerEntry, Snapshot
 from ottla.model.errors import StorageError
+from tests.kafka_programs import dump_log
 from tests.log.faulty_files import FullDisk, QuickFiles
-from tests.log.kafka_tools import dump, kafka_3_9
+from tools.peer_cache import KAFKA_3
 
 FILES = QuickFiles()
 ENTRIES = [
@@ -70,9 +71,8 @@ def test_a_full_disk_leaves_the_older_ones(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(280)
 def test_kafka_3_9_reads_them(tmp_path: Path) -> None:
-    jars = kafka_3_9()
     producer_snapshots.write(tmp_path, Snapshot(1377, ENTRIES), FILES)
-    text = dump(jars, "--files", tmp_path / "00000000000000001377.snapshot")
+    text = dump_log(KAFKA_3, "--files", tmp_path / "00000000000000001377.snapshot")
     first, open_transaction, without_batch = re.findall(r"^producerId: .*$", text, re.M)
     assert first == (
         "producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty "

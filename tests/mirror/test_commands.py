@@ -20,7 +20,8 @@ from ottla.mirror import MirrorRecord
 from ottla.model.topic_partition import TopicAndPartition
 from tests.mirror.clusters import content, write
 from tests.waiting import PATIENCE_S, wait_for
-from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs, program
+from tools.java_process import java_command
+from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs
 
 OTTLA = [sys.executable, "-m", "ottla"]
 OLD_PRODUCER = """\
@@ -173,8 +174,7 @@ def test_kafkas_flags_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_help_and_what_is_missing_are_told_in_kafkas_words(capsys: pytest.CaptureFixture[str]) -> None:
     """As the MirrorMaker of Kafka 0.9.0.1 does, with its exit codes; it goes to the same place."""
     try:
-        command = [program("java"), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp"]
-        command += [f"{kafka_libs(KAFKA_0_9)}{os.sep}*", "kafka.tools.MirrorMaker"]
+        command = [*java_command(kafka_libs(KAFKA_0_9), heap_mb=64), "kafka.tools.MirrorMaker"]
     except Unavailable as missing:
         pytest.skip(f"Kafka {KAFKA_0_9}: {missing}")
     files = ["--consumer.config", os.devnull, "--producer.config", os.devnull]

@@ -8,13 +8,13 @@ file is a change of Kafka's.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.wire.messages import GOLDEN, KINDS
-from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, java_classes, kafka_libs, program
+from tools.java_process import java_command
+from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, java_classes, kafka_libs
 
 PROGRAM = Path(__file__).with_name("GoldenMessages.java")
 RUN_S = 120
@@ -32,9 +32,9 @@ def golden_lines() -> list[str]:
 
 
 def _written_by(version: str) -> dict[tuple[str, int], list[str]]:
-    path = f"{java_classes(PROGRAM, version)}{os.pathsep}{kafka_libs(version)}{os.sep}*"
-    command = [program("java"), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dfile.encoding=UTF-8"]
-    command += ["-Dstdout.encoding=UTF-8", "-cp", path, PROGRAM.stem, *(kind.__name__ for kind in KINDS)]
+    command = java_command(kafka_libs(version), java_classes(PROGRAM, version), heap_mb=256)
+    command += ["-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", PROGRAM.stem]
+    command += [kind.__name__ for kind in KINDS]
     output = subprocess.run(command, check=True, capture_output=True, timeout=RUN_S).stdout.decode()
     lines: dict[tuple[str, int], list[str]] = {}
     for key, line in _lines(output, version):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import subprocess
 import threading
@@ -10,7 +9,8 @@ import time
 from pathlib import Path
 
 from ottla.model.closing import Closing
-from tools.peer_cache import java_classes, kafka_libs, program
+from tools.java_process import java_command
+from tools.peer_cache import java_classes, kafka_libs
 
 HERE = Path(__file__).parent
 PATIENCE_S = 60.0
@@ -21,10 +21,9 @@ class JavaClient(Closing):
     """One process. It ends with this object, and with this process."""
 
     def __init__(self, source: str, version: str, *arguments: str) -> None:
-        path = f"{java_classes(HERE / source, version)}{os.pathsep}{kafka_libs(version)}/*"
-        options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_QUIET, "-cp", path]
+        command = java_command(kafka_libs(version), java_classes(HERE / source, version), heap_mb=192)
         self._process = subprocess.Popen(
-            [program("java"), *options, Path(source).stem, *arguments],
+            [*command, *_QUIET, Path(source).stem, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

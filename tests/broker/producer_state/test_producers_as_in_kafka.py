@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -13,10 +12,11 @@ from ottla.broker.producer_state.producer_states import SEQUENCE_MAX
 from ottla.log import producer_snapshots
 from ottla.log.batch_header import BatchHeader
 from ottla.model.errors import KafkaError
+from tests.kafka_programs import run_program
 from tests.log.faulty_files import QuickFiles
-from tests.log.kafka_tools import RUN_SECONDS, kafka_3_9
 from tests.log.record_sets import NOW
 from tests.scale import seeded
+from tools.peer_cache import KAFKA_3
 
 BATCHES = 20_000
 Sent = tuple[int, int, int, int]
@@ -69,7 +69,6 @@ def answer(states: ProducerStates, sent: Sent, time: int, end: int) -> str:
 
 @pytest.mark.timeout(280)
 def test_kafka_3_9_decides_the_same(tmp_path: Path) -> None:
-    jars = kafka_3_9()
     clients, states, end = Clients(seeded()), ProducerStates(), 0
     lines, ours = [], []
     for number in range(BATCHES):
@@ -80,16 +79,8 @@ def test_kafka_3_9_decides_the_same(tmp_path: Path) -> None:
             clients.stored[sent[0]].append(sent)
             end += sent[3]
     program = Path(__file__).with_name("ProducerOracle.java")
-    run = subprocess.run(
-        ["java", "-cp", f"{jars}/*", program, tmp_path],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == ours
+    printed = run_program(program, tmp_path, version=KAFKA_3, given="\n".join(lines))
+    assert printed.splitlines() == ours
     assert {line.split()[0] for line in ours} == {"appended", "duplicate", "error"}
     snapshot = producer_snapshots.read_latest(tmp_path, 0, end, QuickFiles())
     assert snapshot is not None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tools.java_process import java_command
 from tools.peers import KAFKA_0_9, Unavailable, kafka_libs
 
 RUN_S = 120
@@ -24,10 +24,8 @@ def kafka_0_9_libs() -> Path:
 
 def run(libs: Path, main_class: str, *arguments: str, given: str | None = None) -> str:
     """What a tool prints, on both of its outputs; it must end well."""
-    command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-    command += ["-cp", f"{libs}{os.sep}*", main_class, *arguments]
     done = subprocess.run(
-        command,
+        [*java_command(libs, heap_mb=128), main_class, *arguments],
         input=given,
         capture_output=True,
         text=True,

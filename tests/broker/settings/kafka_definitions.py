@@ -1,41 +1,15 @@
-"""What Kafka 3.9.1 itself says of its settings: a few lines of Java print its tables, run from source."""
+"""What Kafka 3.9.1 itself says of its settings: a few lines of Java print its tables."""
 
 from __future__ import annotations
 
-import subprocess
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.log.kafka_tools import RUN_SECONDS, kafka_3_9
+from tests.kafka_programs import run_program
+from tools.peer_cache import KAFKA_3
 
-PROGRAM = """
-import java.util.*;
-import org.apache.kafka.common.config.ConfigDef;
-import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
-
-public class Tables {
-    static void print(String table, ConfigDef definitions, Map<String, String> modes) {
-        for (ConfigDef.ConfigKey key : definitions.configKeys().values())
-            System.out.println(String.join("\\t", table, key.name, key.type.name(),
-                String.valueOf(ConfigDef.convertToString(key.defaultValue, key.type)),
-                String.valueOf(key.validator), modes.getOrDefault(key.name, "read-only")));
-    }
-
-    public static void main(String[] arguments) {
-        Map<String, String> synonyms = new HashMap<>();
-        ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS.forEach((name, all) -> {
-            StringJoiner names = new StringJoiner(",");
-            all.forEach(one -> names.add(one.name()));
-            synonyms.put(name, names.toString());
-        });
-        print("topic", org.apache.kafka.storage.internals.log.LogConfig.configDefCopy(), synonyms);
-        print("broker", kafka.server.KafkaConfig$.MODULE$.configDef(),
-            kafka.server.DynamicBrokerConfig$.MODULE$.dynamicConfigUpdateModes());
-    }
-}
-"""
+PROGRAM = Path(__file__).with_name("KafkaTables.java")
 
 
 class Definition(NamedTuple):
@@ -59,17 +33,5 @@ def definitions(table: str) -> dict[str, Definition]:
 
 @cache
 def _rows() -> list[list[str]]:
-    jars = kafka_3_9()
-    with TemporaryDirectory() as work:
-        source = Path(work) / "Tables.java"
-        source.write_text(PROGRAM)
-        run = subprocess.run(
-            ["java", "-cp", f"{jars}/*", source.name],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
-    return [line.split("\t") for line in run.stdout.splitlines()]
+    printed = run_program(PROGRAM, version=KAFKA_3)
+    return [line.split("\t") for line in printed.splitlines()]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from confluent_kafka import ShareConsumer
 
 from ottla import EmbeddedBroker
@@ -16,30 +13,18 @@ from ottla.broker.share_groups.core.records import ShareKey, partition_for
 from ottla.model.topic_partition import SHARE_STATE_TOPIC
 from tests.broker.real_clients import send
 from tests.broker.share_groups.share_member import Member, batch, configure_group
-from tests.waiting import PATIENCE_S, wait_for
-from tools.peer_cache import KAFKA_4, KAFKA_CLIENTS, Unavailable, java_classes, kafka_libs, program
+from tests.kafka_programs import dump_log, run_program
+from tests.waiting import wait_for
+from tools.peer_cache import KAFKA_4
 
 PROGRAM = Path(__file__).with_name("ShareSteps.java")
-
-
-def java(version: str, name: str, *arguments: str) -> list[str]:
-    """The lines that a Java program prints."""
-    try:
-        libs = f"{kafka_libs(version)}{os.sep}*"
-        path = libs if name != PROGRAM.stem else f"{java_classes(PROGRAM, version)}{os.pathsep}{libs}"
-        command = [program("java"), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, name, *arguments]
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
 
 
 def test_kafkas_own_share_consumer_and_admin() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("orders", 1)
         send(broker.bootstrap, "orders", [b"%d" % number for number in range(10)])
-        lines = java(KAFKA_CLIENTS, PROGRAM.stem, broker.bootstrap)
+        lines = run_program(PROGRAM, broker.bootstrap).splitlines()
     values = ", ".join(f"{number}:1" for number in range(10))
     deliveries = ", ".join(f"{number}={2 if number == 3 else 1}" for number in range(10))
     assert lines == [
@@ -63,7 +48,7 @@ def test_kafkas_dump_tool_reads_the_stored_state(tmp_path: Path) -> None:
             key = ShareKey("share", *member.assigned[0])
     name = f"{SHARE_STATE_TOPIC}-{partition_for(key, 50)}/00000000000000000000.log"
     arguments = "--share-group-state-decoder", "--files", str(tmp_path / name)
-    lines = java(KAFKA_4, "org.apache.kafka.tools.DumpLogSegments", *arguments)
+    lines = dump_log(KAFKA_4, *arguments).splitlines()
     payloads = [json.loads(line.split(" payload: ")[1]) for line in lines if " payload: " in line]
     told = payloads[2]["data"]
     assert told["startOffset"] == 0

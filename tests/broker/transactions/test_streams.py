@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ import pytest
 
 from ottla import EmbeddedBroker, Producer, replay
 from tests.waiting import wait_for
-from tools.peer_cache import Unavailable, kafka_streams_libs, program, streams_classes
+from tools.java_process import java_command
+from tools.peer_cache import Unavailable, kafka_streams_libs, streams_classes
 
 PROGRAM = Path(__file__).with_name("StreamsCounts.java")
 SESSION_MS = 1_000
@@ -24,8 +24,7 @@ KEYS, ROUNDS = 4, 30
 def running(bootstrap: str, state_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The program; killed at the end of the block."""
     try:
-        path = f"{streams_classes(PROGRAM)}{os.pathsep}{kafka_streams_libs()}{os.sep}*"
-        command = [program("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", path]
+        command = java_command(kafka_streams_libs(), streams_classes(PROGRAM), heap_mb=256)
     except Unavailable as reason:
         pytest.skip(str(reason))
     command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", PROGRAM.stem]

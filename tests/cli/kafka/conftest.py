@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,12 +13,12 @@ import pytest
 
 from ottla.cli.main import main
 from tests.compatibility.clients.tool_process import Run, ToolProcess
-from tools.peer_cache import java_classes, program
+from tools.java_process import java_command
+from tools.peer_cache import java_classes
 from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable, kafka_libs
 
 RUNNER = Path(__file__).parents[2] / "compatibility" / "clients" / "java" / "ToolRunner.java"
-JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-JAVA += ["--add-opens=java.base/java.lang=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+JAVA = ["--add-opens=java.base/java.lang=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
 
 
 def ours(name: str, *arguments: str, text: str = "") -> Run:
@@ -41,14 +40,8 @@ class Era:
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Kafka's own tool in a Java process of its own, for what ends only by a signal."""
-        return [
-            program("java"),
-            *JAVA,
-            "-cp",
-            f"{kafka_libs(self.kafka.version)}{os.sep}*",
-            main_class,
-            *arguments,
-        ]
+        java = java_command(kafka_libs(self.kafka.version), heap_mb=256)
+        return [*java, *JAVA, main_class, *arguments]
 
     def tool(self, main_class: str, *arguments: str, text: str = "") -> Run:
         """What Kafka's own tool does and prints."""
@@ -68,9 +61,9 @@ def created(era: Era, topic: str) -> str:
 
 def _era(version: str, options: list[str], properties: dict[str, str] | None = None) -> Iterator[Era]:
     try:
-        classes = f"{java_classes(RUNNER, version)}{os.pathsep}{kafka_libs(version)}{os.sep}*"
+        command = java_command(kafka_libs(version), java_classes(RUNNER, version), heap_mb=256)
         with RealKafka(version, properties=properties) as kafka:
-            java = ToolProcess([program("java"), *JAVA, *options, "-cp", classes])
+            java = ToolProcess([*command, *JAVA, *options])
             try:
                 yield Era(kafka, java)
             finally:

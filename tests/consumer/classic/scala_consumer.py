@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -11,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tools.java_process import java_command
 
 
 class ScalaConsumer:
@@ -50,8 +51,7 @@ class ScalaConsumer:
         )
         self.seen: Counter[str] = Counter()
         self.log = work / f"{name}.log"
-        command = ["java", "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-        command += [f"-Dlog4j.configuration=file:{logging}", "-cp", f"{libs}{os.sep}*"]
+        command = [*java_command(libs, heap_mb=96), f"-Dlog4j.configuration=file:{logging}"]
         command += ["kafka.tools.ConsoleConsumer", "--zookeeper", zookeeper, "--topic", topic]
         command += ["--consumer.config", str(properties)]
         if messages_max is not None:

@@ -18,7 +18,8 @@ import confluent_kafka
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
 from tests.kafka_python import KafkaConsumer
 from tests.waiting import PATIENCE_S
-from tools.peer_cache import KAFKA_0_9, KAFKA_CLIENTS, go_programs, java_classes, kafka_libs, program
+from tools.java_process import java_command
+from tools.peer_cache import KAFKA_0_9, KAFKA_CLIENTS, go_programs, java_classes, kafka_libs
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of its way to read its own files
@@ -210,8 +211,7 @@ def go_member(name: str) -> Callable[..., ProcessMember]:
 
 def java_member(version: str) -> Callable[..., ProcessMember]:
     def make(bootstrap: str, group: str, topic: str, strategy: str) -> ProcessMember:
-        path = f"{java_classes(JAVA_MEMBER, version)}{os.pathsep}{kafka_libs(version)}/*"
-        command = [program("java"), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", path]
+        command = java_command(kafka_libs(version), java_classes(JAVA_MEMBER, version), heap_mb=128)
         names = ",".join(JAVA_NAMES.get(name, name) for name in strategy.split(","))
         return ProcessMember([*command, "GroupMember", bootstrap, group, topic, names])
 

@@ -5,16 +5,14 @@ What may differ is in a table of docs/broker.md, with the reason.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
-from tests.waiting import PATIENCE_S
-from tools.peer_cache import KAFKA_CLIENTS, Unavailable, java_classes, kafka_libs, program
+from tests.kafka_programs import run_program
+from tools.peer_cache import Unavailable
 from tools.peers import KAFKA_4, RealKafka
 
 PROGRAM = Path(__file__).with_name("AdminCalls.java")
@@ -24,22 +22,8 @@ BROKER_ID = 1
 
 def answers(bootstrap: str) -> dict[str, str]:
     """What each call gives: a value, or the class of an error."""
-    try:
-        libs = kafka_libs(KAFKA_CLIENTS)
-        path = f"{java_classes(PROGRAM, KAFKA_CLIENTS)}{os.pathsep}{libs}{os.sep}*"
-        command = [program("java"), "-XX:TieredStopAtLevel=1", "-Xmx256m"]
-    except Unavailable as reason:
-        pytest.skip(f"Java's AdminClient is not run: {reason}")
-    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path, PROGRAM.stem]
-    done = subprocess.run(
-        [*command, bootstrap, str(BROKER_ID)],
-        capture_output=True,
-        text=True,
-        timeout=5 * PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(line.split("\t") for line in done.stdout.splitlines())
+    printed = run_program(PROGRAM, bootstrap, str(BROKER_ID))
+    return dict(line.split("\t") for line in printed.splitlines())
 
 
 def allowed() -> list[str]:
