@@ -14,7 +14,6 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from tests.left_behind import no_descriptor_is_left, no_process_is_left
 from tests.real_servers import RealKafkas, fast_zookeeper
 from tests.scale import REPLAY, SOAK
 from tests.scheduling import GroupScheduling, make_groups_file, sort_and_group
+from tests.spark import java_options
 from tools.peers import RealKafka
 
 __all__ = ["no_descriptor_is_left", "no_process_is_left"]
@@ -51,7 +51,7 @@ kernels.use(KERNELS)
 # Python's development mode reports what an event loop took long for. On a busy machine that is anything.
 logging.getLogger("asyncio").addFilter(lambda record: not str(record.msg).startswith("Executing "))
 
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
+java_options.set_environment()
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
         make_groups_file()
     if kernel.CACHE_DIRECTORY is not None:
         compile_all(kernel.CACHE_DIRECTORY)
+    if config.getoption("tx", None) and (archive := java_options.start_archive()) is not None:
+        config.add_cleanup(archive.wait)
+        config.add_cleanup(archive.kill)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -151,7 +151,7 @@ def test_a_write_without_a_name_counts_as_a_whole(sink: Sink) -> None:
 def test_a_batch_that_takes_too_long_does_not_count(sink: Sink) -> None:
     writer = sink.planned(timeout_ms=60000)
     writer._plan = replace(writer._plan, began_at=time.monotonic() - 46)  # type: ignore[type-var]
-    with pytest.raises(TransactionAborted, match="took 46 s, and may take 45 s"):
+    with pytest.raises(TransactionAborted, match=r"took \d+ s, and may take 45 s"):
         writer.commit(tasks(writer))
     assert_settled(sink, Counter())
 

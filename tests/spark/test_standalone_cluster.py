@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from ottla.spark.session import worker_python
 from tests.scale import SOAK
 from tests.spark import cluster_program
 from tests.spark.conftest import Filled, Reads, values
+from tests.spark.java_options import java_options
 from tests.spark.process_tree import below, kill, kill_with_all_below
 from tests.waiting import wait_for
 from tools.store_servers import BUCKET, S3Server
@@ -35,7 +37,7 @@ ENVIRONMENT = {
     "SPARK_HOME": str(HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "192m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_DAEMON_JAVA_OPTS": shlex.join(java_options()),
     "PYSPARK_DRIVER_PYTHON": sys.executable,
 }
 SETTINGS = {
