@@ -65,9 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
         make_groups_file()
     if kernel.CACHE_DIRECTORY is not None:
         compile_all(kernel.CACHE_DIRECTORY)
-    if config.getoption("tx", None) and (archive := java_options.start_archive()) is not None:
-        config.add_cleanup(archive.wait)
-        config.add_cleanup(archive.kill)
+    if config.getoption("tx", None) and (making := java_options.start_archive()) is not None:
+        config.add_cleanup(lambda: java_options.end(making))
 
 
 @pytest.hookimpl(optionalhook=True)

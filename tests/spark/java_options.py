@@ -55,6 +55,12 @@ def start_archive() -> subprocess.Popen[bytes] | None:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End what `start_archive` started; its Java ends with it."""
+    process.kill()
+    process.wait()
+
+
 def _driver_options(options: Sequence[str]) -> str:
     settings = SETTINGS | {"spark.executor.extraJavaOptions": shlex.join(java_options())}
     return shlex.join([*options, *(f"-D{name}={value}" for name, value in settings.items())])
@@ -75,7 +81,9 @@ def _make_archive() -> None:
         stream = spark.readStream.format("ottla").options(startingOffsets="earliest", **options).load()
         query = stream.writeStream.format("parquet").option("checkpointLocation", f"{scratch}/checkpoint")
         query.trigger(availableNow=True).start(f"{scratch}/table").awaitTermination()
-        java = spark.sparkContext._gateway.proc
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        java = gateway.proc
         spark.stop()
         java.stdin.close()  # so ends the Java process, which then writes the archive
         archive.keep(is_whole=java.wait() == 0)
