@@ -17,8 +17,10 @@ from deltalake import DeltaTable
 
 import ottla.spark
 from ottla import EmbeddedBroker, Producer
+from ottla.console.server import ConsoleServer
 from ottla.model.errors import ConfigError
 from tests.cli.kafka.conftest import ours
+from tests.console.visitor import Visitor
 from tests.waiting import wait_for
 
 WAIT_S = 200
@@ -40,6 +42,9 @@ sql = "select value.id, offset from records"
 [sink]
 format = "parquet"
 path = "{root}/table"
+
+[dead_letters]
+path = "{root}/bad"
 """
 
 
@@ -102,6 +107,16 @@ def offsets(file: Path) -> list[tuple[int, int, int]]:
     return [(row["partition"], row["offset"], row["lag"]) for row in told["rows"]]
 
 
+def console_page(broker: EmbeddedBroker, *pipelines: Path) -> str:
+    """What the console shows of pipelines."""
+    settings = {"bootstrap.servers": broker.bootstrap}
+    with ConsoleServer(settings, pipelines=[str(path) for path in pipelines]) as console:
+        console.start()
+        status, text, *_ = Visitor(console.url).ask("GET", "/pipelines")
+    assert status == 200, text
+    return str(text)
+
+
 def wait_for_offsets(file: Path, wanted: list[tuple[int, int, int]], process: subprocess.Popen[str]) -> None:
     def are_reached() -> bool:
         assert process.poll() is None, process.communicate()
@@ -148,6 +163,10 @@ def test_a_stream_is_stopped_and_goes_on(broker: EmbeddedBroker, file: Path, tmp
 
     send(broker, range(14, 20))
     assert offsets(file) == [(0, 7, 3), (1, 7, 3)]
+    page = console_page(broker, file, tmp_path / "state")
+    assert page.count("<td>orders-1</td>") == 2
+    assert "<b>6</b><span>records behind</span>" in page
+    assert f"Dead letters go to <code>parquet {tmp_path}/bad</code>" in page
     batches = ours("pipeline", "status", str(tmp_path / "state"), "--batches", "5", "--format", "tsv").printed
     assert batches.splitlines()[0] == "batch\tat\trecords\tseconds\trecords_per_second"
     assert sum(int(line.split("\t")[2]) for line in batches.splitlines()[1:]) == 14

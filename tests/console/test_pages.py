@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import http.client
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,36 +19,10 @@ from ottla.console.paging import part_of
 from ottla.console.rebalances import PartitionMove, rebalance
 from ottla.console.server import ConsoleServer
 from tests.console.conftest import Shown
+from tests.console.visitor import Visitor
 from tests.waiting import wait_for
 
 PAGE_BYTES_MAX = 60_000
-
-
-class Visitor:
-    """A browser without a screen: keeps its cookie, follows nothing."""
-
-    def __init__(self, url: str) -> None:
-        self._where = urlsplit(url).netloc
-        self.cookie = ""
-
-    def ask(self, method: str, path: str, fields: dict[str, str] | None = None, **headers: str) -> Any:
-        connection = http.client.HTTPConnection(self._where, timeout=120)
-        sent = {"Accept-Encoding": "gzip", **({"Cookie": self.cookie} if self.cookie else {}), **headers}
-        if fields is not None:
-            sent["Content-Type"] = "application/x-www-form-urlencoded"
-        connection.request(method, path, urlencode(fields) if fields is not None else None, sent)
-        answer = connection.getresponse()
-        body = answer.read()
-        connection.close()
-        if cookie := answer.getheader("Set-Cookie"):
-            self.cookie = cookie.partition(";")[0]
-        text = gzip.decompress(body) if answer.getheader("Content-Encoding") == "gzip" else body
-        return answer.status, text.decode(), answer, len(body)
-
-    def csrf(self, path: str) -> str:
-        found = re.search(r'name="csrf" value="(\w+)"', self.ask("GET", path)[1])
-        assert found is not None
-        return found[1]
 
 
 @pytest.fixture
@@ -292,3 +263,18 @@ def test_a_rebalance_says_who_had_what_who_has_it_and_why() -> None:
     assert gone is not None
     assert gone.reasons == ("a-1 left", "b-1 left")
     assert [move.after for move in gone.moves] == ["", ""]
+
+
+def test_a_console_that_ends_ends_its_live_parts(shown: Shown, capfd: pytest.CaptureFixture[str]) -> None:
+    """A browser that still looks at them is no error."""
+    with ConsoleServer({"bootstrap.servers": shown.broker.bootstrap}, every_s=0.2) as console:
+        console.start()
+        wait_for(lambda: console.snapshot.at, "the first look")
+        paths = ("/live/overview", "/live/groups/kitchen", "/live/topics/orders/tail")
+        streams = [urlopen(f"{console.url.rstrip('/')}{path}", timeout=60) for path in paths]
+        for stream in streams:
+            assert stream.readline().startswith(b"event: ")
+    for stream in streams:
+        stream.read()
+        stream.close()
+    assert capfd.readouterr() == ("", "")

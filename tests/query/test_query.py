@@ -21,6 +21,7 @@ import ottla
 from ottla import ConfigError, EmbeddedBroker, KafkaError, Producer, RequestTimedOut
 from ottla.query import statements
 from ottla.query.engine import Engine
+from ottla.query.topic_columns import TopicColumns
 from tests.cli.kafka.conftest import ours
 
 RECORDS = 1000
@@ -203,8 +204,8 @@ def test_a_text_that_json_may_write_in_another_way_is_not_looked_for_as_text() -
 
         def texts(where: str) -> tuple[tuple[bytes, ...], ...]:
             (use,) = statements.table_uses(engine.tree(f"select upper(key) as k from t where {where}"))
-            fields = {"user": "VARCHAR", "n": "BIGINT"}
-            return statements.conditions(use.where, fields, engine.value).texts
+            columns = TopicColumns({"user": "VARCHAR", "n": "BIGINT"})
+            return columns.conditions(use.where, engine.value).texts
 
         assert texts("value->>'user' = 'ann b'") == ((b"ann b", b"\\u"),)
         assert texts("\"user\" = 'ann'") == ((b"ann", b"\\u"),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 from datetime import UTC, datetime
@@ -10,11 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from ottla import ConfigError
 from ottla.schemas import SchemaFiles
@@ -23,6 +20,7 @@ from ottla.schemas.framing import framed, message_indexes
 from ottla.schemas.json_values import JsonDecoder, arrow_type, reason
 from ottla.schemas.msgpack import MsgpackDecoder
 from ottla.schemas.protobuf import ProtobufDecoder, message_class
+from tests.schemas.registry_server import avro, descriptors
 
 ORDER = {
     "type": "record",
@@ -48,12 +46,6 @@ ROW: dict[str, Any] = {
     "kind": "b",
     "key": "00000000-0000-0000-0000-000000000001",
 }
-
-
-def avro(schema: Any, row: Any) -> bytes:
-    stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(json.dumps(schema))), row)
-    return stream.getvalue()
 
 
 def test_avro_becomes_columns_and_says_what_is_wrong() -> None:
@@ -103,39 +95,6 @@ def test_avro_of_older_and_newer_writers_is_read_by_one_schema(tmp_path: Path) -
 def test_a_schema_that_has_no_columns_is_refused(schema: str) -> None:
     with pytest.raises(ConfigError, match="schema of avro"):
         AvroDecoder(schema)
-
-
-def descriptors() -> bytes:
-    """message Order { int64 id; optional string text; repeated Item items; map<string, int32> more; … }"""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
-    file.dependency.append("google/protobuf/timestamp.proto")
-    kind = file.enum_type.add(name="Kind")
-    kind.value.add(name="NONE", number=0)
-    kind.value.add(name="GIFT", number=1)
-    item = file.message_type.add(name="Item")
-    item.field.add(name="price", number=1, type=kinds.TYPE_DOUBLE, label=1)
-    order = file.message_type.add(name="Order")
-    order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=1)
-    order.oneof_decl.add(name="_text")
-    order.field.add(
-        name="text", number=2, type=kinds.TYPE_STRING, label=1, proto3_optional=True, oneof_index=0
-    )
-    order.field.add(name="items", number=3, type=kinds.TYPE_MESSAGE, type_name=".shop.Item", label=3)
-    order.field.add(name="kind", number=4, type=kinds.TYPE_ENUM, type_name=".shop.Kind", label=1)
-    order.field.add(
-        name="at", number=5, type=kinds.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp", label=1
-    )
-    entry = order.nested_type.add(name="MoreEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=1)
-    entry.field.add(name="value", number=2, type=kinds.TYPE_INT32, label=1)
-    order.field.add(
-        name="more", number=6, type=kinds.TYPE_MESSAGE, type_name=".shop.Order.MoreEntry", label=3
-    )
-    times = descriptor_pb2.FileDescriptorProto()
-    timestamp_pb2.DESCRIPTOR.CopyToProto(times)
-    return descriptor_pb2.FileDescriptorSet(file=[times, file]).SerializeToString()
 
 
 def test_protobuf_becomes_columns_and_says_what_is_wrong(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Flags win over --set, --set over --config, --config over the profile. Without an
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 
 from ottla.cli.profile import DEFAULT, chosen_profile
@@ -25,6 +26,16 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--profile", metavar="NAME", help="client settings of a profile")
     group.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a client setting, by Kafka's name"
+    )
+
+
+def add_schemas_option(parser: argparse.ArgumentParser) -> None:
+    """Add --schemas, for commands that decode values."""
+    parser.add_argument(
+        "--schemas",
+        default=os.environ.get("OTTLA_SCHEMAS") or None,
+        metavar="URL|DIRECTORY",
+        help="decode Avro and Protobuf: a schema registry, or a directory of schemas ($OTTLA_SCHEMAS)",
     )
 
 

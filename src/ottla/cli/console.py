@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.cli.connection_options import properties_of
+from ottla.cli.connection_options import add_schemas_option, properties_of
 from ottla.cli.output import Parser, new_parser, print_line, run_command
 
 HOST, PORT = "127.0.0.1", 9080
@@ -23,8 +23,13 @@ def parser() -> Parser:
     parser.add_argument("--token", help="what to log in with; by default $OTTLA_CONSOLE_TOKEN, or a new one")
     parser.add_argument("--read-only", action="store_true", help="pages only: nothing can be changed")
     parser.add_argument("--history", metavar="FILE", help="keep lag and throughput in this small file")
+    add_schemas_option(parser)
     parser.add_argument(
-        "--pipeline", action="append", default=[], metavar="CHECKPOINT", help="show a pipeline's batches"
+        "--pipeline",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="show a pipeline: its TOML, or checkpoint",
     )
     return parser
 
@@ -50,7 +55,8 @@ def _act(options: argparse.Namespace) -> None:
             token=options.token or os.environ.get("OTTLA_CONSOLE_TOKEN") or None,
             is_read_only=options.read_only,
             history=Path(options.history) if options.history else None,
-            pipelines=[Path(path) for path in options.pipeline],
+            pipelines=options.pipeline,
+            schemas=options.schemas,
         ) as console:
             console.start()
             print_line(f"console {console.url}")

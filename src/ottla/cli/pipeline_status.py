@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.lag_server import exposition_server
 from ottla.cli.output import OutputRows, print_rows
-from ottla.model.errors import ConfigError
 from ottla.model.exposition import Metric, exposition
 
 if TYPE_CHECKING:
@@ -39,17 +37,9 @@ def show_status(options: argparse.Namespace) -> OutputRows:
 
 
 def _status(options: argparse.Namespace) -> PipelineStatus:
-    from ottla.spark.pipeline.form import PipelineForm
-    from ottla.spark.pipeline.state import PipelineState
-    from ottla.spark.pipeline.status import status_of
+    from ottla.spark.pipeline.status import status_at
 
-    if Path(options.pipeline).is_dir():
-        return status_of(PipelineState(options.pipeline))
-    form = PipelineForm.read(options.pipeline)
-    checkpoint = options.checkpoint or form.checkpoint
-    if not checkpoint:
-        raise ConfigError(f"{options.pipeline} names no checkpoint: give --checkpoint")
-    return status_of(PipelineState(checkpoint), [source.options for source in form.sources])
+    return status_at(options.pipeline, options.checkpoint or "")
 
 
 def _rows(status: PipelineStatus, batches: int | None) -> OutputRows:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connection_options import properties_of
+from ottla.cli.connection_options import add_schemas_option, properties_of
 from ottla.cli.moments import MOMENTS, parse_moment
 from ottla.cli.output import JSON, TSV, Parser, new_parser, print_json, print_line, run_command, tsv_cell
 from ottla.cli.progress import ProgressLine
@@ -16,6 +16,7 @@ from ottla.model.record_text import record_texts
 
 if TYPE_CHECKING:
     from ottla.query.scan import Scan
+    from ottla.schemas.json_texts import JsonTexts
 
 COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers", "encoding")
 
@@ -33,6 +34,7 @@ def parser() -> Parser:
     parser.add_argument("--since", metavar="WHEN", help=f"records since {MOMENTS}")
     parser.add_argument("--until", metavar="WHEN", help="records before that")
     parser.add_argument("-n", "--max", type=int, help="end after this many hits")
+    add_schemas_option(parser)
     return parser
 
 
@@ -43,7 +45,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _act(options: argparse.Namespace) -> None:
     from ottla.query.scan import scan
+    from ottla.schemas.json_texts import json_texts_of
 
+    json_texts = json_texts_of(options.schemas)
     if options.max is not None and options.max < 1:
         parser().error(f"--max {options.max}: a number from 1 on is wanted")
     if options.format == TSV:
@@ -57,10 +61,11 @@ def _act(options: argparse.Namespace) -> None:
         contains=options.contains,
         where=options.where,
         headers=True,
+        schemas=options.schemas,
         properties=properties_of(options),
     ) as found:
         try:
-            _print_hits(found, options)
+            _print_hits(found, options, json_texts)
         finally:
             progress = found.progress
             sys.stderr.write(
@@ -68,7 +73,7 @@ def _act(options: argparse.Namespace) -> None:
             )
 
 
-def _print_hits(found: Scan, options: argparse.Namespace) -> None:
+def _print_hits(found: Scan, options: argparse.Namespace, json_texts: JsonTexts | None) -> None:
     shown = 0
     with ProgressLine(
         sum(part.stop - part.start for part in found.ranges.values()),
@@ -77,6 +82,9 @@ def _print_hits(found: Scan, options: argparse.Namespace) -> None:
         is_shown=not sys.stdout.isatty(),
     ):
         for row in _rows(found):
+            if json_texts is not None:
+                for part in ("key", "value"):
+                    row[part] = json_texts.encoded(row[part], f"{options.topic}-{part}")
             _print(options.topic, row, options.format)
             shown += 1
             if shown == options.max:

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from ottla.cli.connection_options import properties_of
+from ottla.cli.connection_options import add_schemas_option, properties_of
 from ottla.cli.output import JSON, TABLE, Cell, OutputRows, Parser, new_parser, run_command
 from ottla.model.errors import ConfigError
 
@@ -29,6 +29,7 @@ def parser() -> Parser:
     parser.add_argument("query", help="\"select … from orders where key = '…' and timestamp > '2026-01-31'\"")
     parser.add_argument("-o", "--output", metavar="FILE", help="where parquet goes")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the query after that time")
+    add_schemas_option(parser)
     parser.add_argument("--memory", default="1GB", metavar="SIZE", help="what the query may take (1GB)")
     return parser
 
@@ -44,7 +45,11 @@ def _act(options: argparse.Namespace) -> OutputRows | None:
     if (options.format == PARQUET) != bool(options.output):
         parser().error("--format parquet and --output FILE go together")
     with running(
-        options.query, properties_of(options), memory_limit=options.memory, timeout=options.timeout
+        options.query,
+        properties_of(options),
+        memory_limit=options.memory,
+        timeout=options.timeout,
+        schemas=options.schemas,
     ) as (schema, batches):
         if options.format == PARQUET:
             _write(options.output, schema, batches)

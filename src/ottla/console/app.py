@@ -35,16 +35,17 @@ STREAMS_MAX = 64
 
 @dataclass
 class Console:
-    """What all pages share."""
+    """What all pages share. Live parts end soon after `is_ended`."""
 
     reader: ClusterReader
     sampler: Sampler
     gate: Gate
-    pipelines: tuple[Path, ...] = ()
+    pipelines: tuple[str, ...] = ()
     rebalances: dict[str, list[Rebalance]] = field(default_factory=dict)
     streams: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(STREAMS_MAX)
     )
+    is_ended: bool = False
     templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +90,7 @@ class Console:
             "snapshot": self.sampler.snapshot,
             "has_zookeeper": self.reader.has_zookeeper,
             "has_pipelines": bool(self.pipelines),
+            "registry_error": self.reader.registry_error,
         }
         text = self.templates.get_template(template).render({**common, **values})
         response.body = text.encode()
@@ -166,7 +168,19 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 def application(console: Console) -> Starlette:
     """The application over a console that has begun."""
-    from ottla.console.pages import brokers, groups, live, messages, overview, resets, topics, zookeeper
+    from ottla.console.pages import (
+        brokers,
+        groups,
+        live,
+        messages,
+        overview,
+        pipelines,
+        resets,
+        rights,
+        topics,
+        transactions,
+        zookeeper,
+    )
 
     routes = [
         Route("/login", _login, methods=["GET", "POST"]),
@@ -177,7 +191,10 @@ def application(console: Console) -> Starlette:
         *groups.ROUTES,
         *resets.ROUTES,
         *brokers.ROUTES,
+        *transactions.ROUTES,
+        *rights.ROUTES,
         *zookeeper.ROUTES,
+        *pipelines.ROUTES,
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
     handlers: dict[Any, Any] = {OttlaError: _failed, PageRefused: _refused}

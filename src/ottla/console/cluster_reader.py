@@ -10,17 +10,26 @@ from ottla.admin import Admin
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_config import AdminConfig
 from ottla.model.closing import Closing
+from ottla.model.errors import OttlaError
 from ottla.query.local_files import admin_properties, reader_properties
+from ottla.schemas.json_texts import json_texts_of
+from ottla.schemas.registry import Schemas
 from ottla.zookeeper.session import ZooKeeperSession
 
 T = TypeVar("T")
 
 
 class ClusterReader(Closing):
-    """`properties` are a client's. Two connections: samples do not keep pages waiting."""
+    """`properties` are a client's. Two connections: samples do not keep pages waiting.
 
-    def __init__(self, properties: Mapping[str, object]) -> None:
+    `schemas`, a registry's URL or a directory, decode keys and values; `registry_error` says why not.
+    """
+
+    def __init__(self, properties: Mapping[str, object], schemas: str | Schemas | None = None) -> None:
         self.properties = dict(properties)
+        self.schemas = schemas
+        self.registry_error = ""
+        self._json_texts = json_texts_of(schemas)
         self._given = admin_properties(properties)
         self._admin = Admin(self._given)
         self._lock = threading.Lock()
@@ -42,6 +51,18 @@ class ClusterReader(Closing):
     def reading(self) -> dict[str, object]:
         """Settings for consumers and producers."""
         return reader_properties(self.properties)
+
+    def decoded(self, data: bytes | None, subject: str) -> bytes | None:
+        """The bytes as JSON text if a schema decodes them; else as they are."""
+        if self._json_texts is None:
+            return data
+        try:
+            text = self._json_texts.encoded(data, subject)
+        except OttlaError as error:
+            self.registry_error = str(error)
+            return data
+        self.registry_error = ""
+        return text
 
     def ask(self, call: Callable[[Admin], T]) -> T:
         """What the call returns. Raises OttlaError."""

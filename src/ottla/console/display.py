@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -105,7 +105,13 @@ class ShownRecord:
     bytes: int
 
 
-def shown_record(row: Mapping[str, object], limit: int = 600, indent: int | None = None) -> ShownRecord:
+Decoded = Callable[[bytes | None, str], bytes | None]
+"""Bytes of a subject (TOPIC-key or TOPIC-value), decoded by their schema if they have one."""
+
+
+def shown_record(
+    row: Mapping[str, object], topic: str, decoded: Decoded, limit: int = 600, indent: int | None = None
+) -> ShownRecord:
     """A row of a scan with headers: in a list, or with a larger limit alone."""
     key, value, at = row["key"], row["value"], row["timestamp"]
     assert isinstance(key, bytes | None)
@@ -116,8 +122,8 @@ def shown_record(row: Mapping[str, object], limit: int = 600, indent: int | None
         int(str(row["partition"])),
         int(str(row["offset"])),
         moment(int(at.timestamp() * 1000)) if isinstance(at, datetime) else UNKNOWN,
-        shown(key, 400),
-        shown(value, limit, indent),
+        shown(decoded(key, f"{topic}-key"), 400),
+        shown(decoded(value, f"{topic}-value"), limit, indent),
         [(header["key"], shown(header["value"], 400)) for header in headers[:50]],
         len(key or b"") + len(value or b""),
     )

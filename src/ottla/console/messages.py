@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.console.cluster_reader import ClusterReader
 from ottla.console.display import ShownRecord, shown_record
 from ottla.console.sampler import ClusterSnapshot
 from ottla.consumer.partition.partition_consumer import PartitionConsumer
@@ -22,26 +23,26 @@ TAIL_KEPT = 100
 
 
 def records_from(
-    reading: Mapping[str, object], topic: str, starts: Mapping[int, int], count: int, ends: Mapping[int, int]
+    reader: ClusterReader, topic: str, starts: Mapping[int, int], count: int, ends: Mapping[int, int]
 ) -> list[ShownRecord]:
     """Up to `count` records from an offset on in each partition, in their order. Raises OttlaError."""
     wanted = {number: start for number, start in starts.items() if start < ends[number]}
     if not wanted:
         return []
     until = {number: min(ends[number], start + count) for number, start in wanted.items()}
-    given = {**reading, "auto.offset.reset": "earliest"}
+    given = {**reader.reading, "auto.offset.reset": "earliest"}
     with scan(topic, list(wanted), wanted, until, headers=True, properties=given) as found:
-        return [shown_record(row) for batch in found for row in batch.to_pylist()]
+        return [shown_record(row, topic, reader.decoded) for batch in found for row in batch.to_pylist()]
 
 
-def newest(reading: Mapping[str, object], topic: str, snapshot: ClusterSnapshot) -> list[ShownRecord]:
+def newest(reader: ClusterReader, topic: str, snapshot: ClusterSnapshot) -> list[ShownRecord]:
     """The last records of all partitions, the newest first. Raises OttlaError."""
     ends = {part.partition: end for part, end in snapshot.end.items() if part.topic == topic and end}
     chosen = dict(sorted(ends.items())[:PARTITIONS_MAX])
     count = max(2, RECORDS // max(1, len(chosen)))
     first = {number: snapshot.first.get(TopicAndPartition(topic, number), 0) for number in chosen}
     starts = {number: max(first[number], end - count) for number, end in chosen.items()}
-    found = records_from(reading, topic, starts, count, chosen)
+    found = records_from(reader, topic, starts, count, chosen)
     return sorted(found, key=lambda record: (record.time, record.offset), reverse=True)[:RECORDS]
 
 
@@ -51,8 +52,10 @@ class Tail(Closing):
     A thread reads; `take` may be called by any other.
     """
 
-    def __init__(self, reading: Mapping[str, object], topic: str, contains: str = "") -> None:
-        self._consumer = PartitionConsumer({**reading, "include.headers": True})
+    def __init__(self, reader: ClusterReader, topic: str, contains: str = "") -> None:
+        self._reader = reader
+        self._topic = topic
+        self._consumer = PartitionConsumer({**reader.reading, "include.headers": True})
         self._contains = contains.encode()
         self._kept: deque[dict[str, Any]] = deque(maxlen=TAIL_KEPT)
         self._lock = threading.Lock()
@@ -73,8 +76,9 @@ class Tail(Closing):
             rows = list(self._kept)
             self._kept.clear()
             self._taken += len(rows)
-            dropped = self._matched - self._taken
-            return [shown_record(row, 300) for row in rows], self._seen, dropped
+            seen, dropped = self._seen, self._matched - self._taken
+        decoded = self._reader.decoded
+        return [shown_record(row, self._topic, decoded, 300) for row in rows], seen, dropped
 
     def _run(self) -> None:
         try:

@@ -35,6 +35,7 @@ SHARE_MAX = 0.2
 """A look may take this share of the time: on a large cluster looks are rarer."""
 SIZES_EVERY = 6
 GROUP = "group lag "
+BEHIND = "group seconds "
 TOPIC = "topic end "
 PART_SERIES_MAX = 1000
 
@@ -195,8 +196,13 @@ class Sampler(Closing):
             for part in sorted(read_by_groups & snapshot.end.keys())[:PART_SERIES_MAX]
         }
         lags = {f"{GROUP}{name}": float(lag.total) for name, lag in snapshot.lags.items()}
+        seconds = {
+            f"{BEHIND}{name}": max(known)
+            for name, lag in snapshot.lags.items()
+            if (known := [row.seconds for row in lag.partitions if row.seconds is not None])
+        }
         totals = {"records": float(sum(snapshot.end.values())), "lag": float(sum(lags.values()))}
-        values = {**totals, **lags, **ends, **parts}
+        values = {**totals, **lags, **seconds, **ends, **parts}
         self._history.keep_only(values)
         self._history.add(at, values)
 

@@ -16,6 +16,7 @@ from ottla.model.errors import ConfigError, Unsupported
 
 if TYPE_CHECKING:
     from ottla.console.sampler import ClusterSnapshot
+    from ottla.schemas.registry import Schemas
 
 HOST, PORT = "127.0.0.1", 9080
 NEEDS = "the console needs Starlette, uvicorn and Jinja2: pip install 'ottla[console]'"
@@ -24,7 +25,8 @@ NEEDS = "the console needs Starlette, uvicorn and Jinja2: pip install 'ottla[con
 class ConsoleServer(Closing):
     """A console of a cluster at a free or given port. `start` returns when it listens.
 
-    On another address than the loopback one a token is wanted; without a given one, one is made.
+    On another address than the loopback one a token is wanted; without a given one, one is made. `pipelines`
+    are their TOML files or checkpoints; `schemas` decode messages: a registry's URL, or a directory.
     """
 
     def __init__(
@@ -36,7 +38,8 @@ class ConsoleServer(Closing):
         token: str | None = None,
         is_read_only: bool = False,
         history: Path | None = None,
-        pipelines: Sequence[Path] = (),
+        pipelines: Sequence[str] = (),
+        schemas: str | Schemas | None = None,
         every_s: float | None = None,
     ) -> None:
         try:
@@ -48,11 +51,13 @@ class ConsoleServer(Closing):
         except ImportError as error:
             raise Unsupported(f"{NEEDS} ({error})") from error
         self.token = token or (None if _is_loopback(host) else secrets.token_urlsafe(24))
-        self._reader = ClusterReader(properties)  # raises for wrong settings, and has no connection yet
+        self._reader = ClusterReader(
+            properties, schemas
+        )  # raises for wrong settings, and has no connection yet
         self._socket = _listening(host, port)
         self._sampler = Sampler(self._reader, history, every_s or EVERY_S)
         self._gate = Gate(host, self.token, is_read_only)
-        console = Console(self._reader, self._sampler, self._gate, tuple(pipelines))
+        self._console = console = Console(self._reader, self._sampler, self._gate, tuple(pipelines))
         config = uvicorn.Config(
             application(console),
             log_level="warning",
@@ -60,7 +65,7 @@ class ConsoleServer(Closing):
             lifespan="off",
             ws="none",
             server_header=False,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=5,
             limit_concurrency=512,
             h11_max_incomplete_event_size=65_536,
         )
@@ -93,11 +98,12 @@ class ConsoleServer(Closing):
 
     def close(self) -> None:
         """End it, with all that is open."""
+        self._console.is_ended = True
         self._server.should_exit = True
+        self._sampler.close()  # wakes those that wait for it
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
-        self._sampler.close()
         self._reader.close()
 
 

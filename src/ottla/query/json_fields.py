@@ -66,5 +66,7 @@ def field_columns(fields: dict[str, str], taken: Iterable[str]) -> list[str]:
         text = f"json_extract_string(value, {path})"
         if kind == "JSON":
             text = f"json_extract(value, {path})"
+        if kind == "BLOB":
+            text = f"from_base64({text})"
         columns.append(f"try(try_cast({text} as {kind})) as {quoted(name)}")
     return columns

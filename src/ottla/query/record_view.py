@@ -1,7 +1,4 @@
-"""Records as the table that SQL sees: keys and values as text, and as bytes in raw_key and raw_value.
-
-Text that is not UTF-8 is written as \\x and hexadecimal digits, so that no record is hidden or refused.
-"""
+"""Records as the table that SQL sees: keys and values as text, and as bytes in raw_key and raw_value."""
 
 from __future__ import annotations
 
@@ -13,9 +10,11 @@ import pyarrow as pa
 
 from ottla.consumer.partition.replay import replay
 from ottla.model.errors import OttlaError, Unsupported
-from ottla.query.json_fields import field_columns, json_fields
+from ottla.query.json_fields import field_columns
 from ottla.query.local_files import admin_properties, reader_properties
+from ottla.query.topic_columns import TopicColumns, topic_columns
 from ottla.records.columns import HEADERS, TIMESTAMP
+from ottla.schemas.json_texts import JsonTexts
 
 SAMPLE_RECORDS, SAMPLE_PARTITIONS = 50, 4
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers", "raw_key", "raw_value")
@@ -43,42 +42,32 @@ def duckdb_module() -> Any:
     return duckdb
 
 
-def texts(column: pa.Array) -> pa.Array:
-    """A binary column as text."""
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([_text(value) for value in column.to_pylist()], pa.string())
-
-
-def _text(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return "\\x" + value.hex()
-
-
-def view_batch(partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
+def view_batch(partition: int, records: pa.RecordBatch, columns: TopicColumns) -> pa.RecordBatch:
     """Decoded records with the columns of `VIEW_SCHEMA`."""
     key, value = records.column("key"), records.column("value")
     rows = records.num_rows
     numbers = pa.array(np.full(rows, partition, np.int32))
     headers = records.column("headers") if "headers" in records.schema.names else pa.nulls(rows, HEADERS)
-    columns = [
+    shown = [
         numbers,
         records.column("offset"),
         records.column("timestamp"),
-        texts(key),
-        texts(value),
+        columns.keys.texts(key),
+        columns.values.texts(value),
         headers,
     ]
-    return pa.RecordBatch.from_arrays([*columns, key, value], schema=VIEW_SCHEMA)
+    return pa.RecordBatch.from_arrays([*shown, key, value], schema=VIEW_SCHEMA)
 
 
-def sampled_fields(topic: str, properties: Mapping[str, object]) -> dict[str, str]:
-    """The JSON fields of the topic's last records, by some of its partitions; empty if it is not JSON."""
+def sampled_columns(
+    topic: str, properties: Mapping[str, object], json_texts: JsonTexts | None = None
+) -> TopicColumns:
+    """What SQL sees of a topic, by the last records of some of its partitions. Raises RegistryFailed."""
+    return topic_columns(topic, _sample(topic, properties), json_texts)
+
+
+def _sample(topic: str, properties: Mapping[str, object]) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values; none if the topic is empty or cannot be read: the query itself says why."""
     from ottla.admin import Admin
 
     with Admin(admin_properties(properties)) as admin:
@@ -88,20 +77,23 @@ def sampled_fields(topic: str, properties: Mapping[str, object]) -> dict[str, st
         }
     filled = [number for number in sorted(ends) if ends[number] > starts[number]][:SAMPLE_PARTITIONS]
     if not filled:
-        return {}
+        return []
     since = {number: max(starts[number], ends[number] - SAMPLE_RECORDS) for number in filled}
     given = {**reader_properties(properties), "include.headers": False, "auto.offset.reset": "earliest"}
+    until = {number: ends[number] for number in filled}
     try:
-        with replay(
-            topic, filled, since, {number: ends[number] for number in filled}, properties=given
-        ) as some:
-            return json_fields(
-                value for batch in some.batches() for value in batch.column("value").to_pylist()
-            )
+        with replay(topic, filled, since, until, properties=given) as some:
+            return [
+                pair
+                for batch in some.batches()
+                for pair in zip(
+                    batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
+                )
+            ]
     except OttlaError:
-        return {}  # the query itself meets the damage, and says so
+        return []
 
 
-def view_columns(fields: dict[str, str]) -> str:
+def view_columns(columns: TopicColumns) -> str:
     """What a view over such records selects."""
-    return ", ".join(["*", *field_columns(fields, COLUMNS)])
+    return ", ".join(["*", *field_columns(columns.fields, COLUMNS)])

@@ -27,6 +27,7 @@ from ottla.query.needles import rows_containing, rows_equal
 
 if TYPE_CHECKING:
     from ottla.query.where import Where
+    from ottla.schemas.registry import Schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ def scan(
     contains: str | bytes | None = None,
     where: str | None = None,
     headers: bool = False,
+    schemas: str | Schemas | None = None,
     properties: Mapping[str, object] | None = None,
     **settings: object,
 ) -> Scan:
@@ -184,7 +186,8 @@ def scan(
 
     `since` and `until` are offsets, times or "earliest" and "latest", as for `replay`; the end is where the
     log ends now. `key` is the whole key, `contains` a part of the value, `where` a condition in SQL over
-    partition, offset, timestamp, key, value and the fields of JSON values (it needs the extra `sql`).
+    partition, offset, timestamp, key, value and the fields of values (it needs the extra `sql`): of JSON, and
+    with `schemas`, the URL of a schema registry or a directory with schemas, of Avro and Protobuf.
     `settings` are Kafka's, such as bootstrap_servers. Files are read directly if the brokers run on this
     machine, unless isolation.level is read_committed.
 
@@ -204,8 +207,9 @@ def scan(
     condition = None
     if where is not None:
         from ottla.query.where import Where  # DuckDB is an extra
+        from ottla.schemas.json_texts import json_texts_of
 
-        condition = Where(where, topic, given)
+        condition = Where(where, topic, given, json_texts_of(schemas))
         wanted = RecordFilter(wanted.key, (*wanted.texts, *condition.texts))
     source = replay(
         topic, partitions, since, until, properties={**reader_properties(given), "include.headers": headers}

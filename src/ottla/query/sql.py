@@ -24,9 +24,12 @@ from ottla.query.cluster_tables import NAMES, cluster_table
 from ottla.query.engine import MEMORY_LIMIT, Engine
 from ottla.query.json_fields import quoted
 from ottla.query.local_files import admin_properties, reader_properties
-from ottla.query.record_view import VIEW_SCHEMA, sampled_fields, view_batch, view_columns
+from ottla.query.record_view import VIEW_SCHEMA, sampled_columns, view_batch, view_columns
 from ottla.query.scan import RecordFilter, Scan
-from ottla.query.statements import Conditions, TableUse, conditions, table_uses
+from ottla.query.statements import Conditions, TableUse, table_uses
+from ottla.query.topic_columns import TopicColumns
+from ottla.schemas.json_texts import JsonTexts, json_texts_of
+from ottla.schemas.registry import Schemas
 
 BATCH_ROWS = 8192
 CLUSTER = "cluster"
@@ -37,6 +40,7 @@ def sql(
     *,
     memory_limit: str = MEMORY_LIMIT,
     timeout: float | None = None,
+    schemas: str | Schemas | None = None,
     properties: Mapping[str, object] | None = None,
     **settings: object,
 ) -> pa.Table:
@@ -49,14 +53,19 @@ def sql(
         1
 
     A topic is a table with partition, offset, timestamp, key, value, headers, raw_key, raw_value, and the
-    fields of its values if they are JSON. `cluster.topics`, `cluster.offsets`, `cluster.groups` and
+    fields of its values if they are JSON; with `schemas`, the URL of a schema registry or a directory with
+    schemas, also of Avro and Protobuf. `cluster.topics`, `cluster.offsets`, `cluster.groups` and
     `cluster.lag` are tables too, without `cluster.` if no topic has that name. Needs the extra `sql`.
     `memory_limit` and `timeout` (seconds) bound the query; `settings` are Kafka's.
 
-    Raises ConfigError for wrong SQL, RequestTimedOut, Unsupported without DuckDB, and what reading raises.
+    Raises ConfigError for wrong SQL, RequestTimedOut, Unsupported without DuckDB, RegistryFailed, and what
+    reading raises.
     """
     given = merged(properties, settings)
-    with running(query, given, memory_limit=memory_limit, timeout=timeout) as (schema, batches):
+    with running(query, given, memory_limit=memory_limit, timeout=timeout, schemas=schemas) as (
+        schema,
+        batches,
+    ):
         return pa.Table.from_batches(batches, schema)
 
 
@@ -67,6 +76,7 @@ def running(
     *,
     memory_limit: str = MEMORY_LIMIT,
     timeout: float | None = None,
+    schemas: str | Schemas | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Run a SELECT; gives the schema and the batches of the result, as they come."""
     PartitionConfig.from_properties(
@@ -76,7 +86,7 @@ def running(
         engine = opened.enter_context(Engine(memory_limit=memory_limit))
         uses = list(table_uses(engine.tree(query)))
         with Admin(admin_properties(properties)) as admin:
-            unknown = _Tables(engine, admin, properties, opened).make(uses)
+            unknown = _Tables(engine, admin, properties, opened, json_texts_of(schemas)).make(uses)
         opened.enter_context(engine.limited(timeout))
         try:
             reader = engine.reader(engine.with_offset_quoted(query), BATCH_ROWS)
@@ -96,12 +106,18 @@ class _Tables:
     """Makes the tables that a query names."""
 
     def __init__(
-        self, engine: Engine, admin: Admin, properties: Mapping[str, object], opened: ExitStack
+        self,
+        engine: Engine,
+        admin: Admin,
+        properties: Mapping[str, object],
+        opened: ExitStack,
+        json_texts: JsonTexts | None,
     ) -> None:
         self._engine = engine
         self._admin = admin
         self._properties = properties
         self._opened = opened
+        self._json_texts = json_texts
 
     def make(self, uses: list[TableUse]) -> str:
         """Make those that are topics, or tables about the cluster; others are the query's own business.
@@ -129,19 +145,19 @@ class _Tables:
 
     def _make_topic(self, use: TableUse, *, is_repeated: bool) -> None:
         """A stream can be read once: what is named more often is kept, within the memory limit."""
-        fields = sampled_fields(use.name, self._properties)
+        columns = sampled_columns(use.name, self._properties, self._json_texts)
         wanted = Conditions()
         if not is_repeated:
-            wanted = conditions(use.where, fields, self._engine.value)
+            wanted = columns.conditions(use.where, self._engine.value)
         scan = self._scan(use.name, wanted)
         source = f"records of {use.name}"
-        self._engine.register(source, pa.RecordBatchReader.from_batches(VIEW_SCHEMA, _viewed(scan)))
+        self._engine.register(source, pa.RecordBatchReader.from_batches(VIEW_SCHEMA, _viewed(scan, columns)))
         if is_repeated:
             kept = f"kept {use.name}"
             self._engine.execute(f"create temp table {quoted(kept)} as select * from {quoted(source)}")
             source = kept
         self._engine.execute(
-            f"create temp view {quoted(use.name)} as select {view_columns(fields)} from {quoted(source)}"
+            f"create temp view {quoted(use.name)} as select {view_columns(columns)} from {quoted(source)}"
         )
 
     def _scan(self, topic: str, wanted: Conditions) -> Scan:
@@ -204,7 +220,7 @@ class _Tables:
         return entry is not None and entry.value == "LogAppendTime"
 
 
-def _viewed(scan: Scan) -> Iterator[pa.RecordBatch]:
+def _viewed(scan: Scan, columns: TopicColumns) -> Iterator[pa.RecordBatch]:
     for batch in scan:
         number = batch.column("partition")[0].as_py()
-        yield view_batch(number, batch)
+        yield view_batch(number, batch, columns)

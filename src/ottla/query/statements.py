@@ -69,14 +69,22 @@ def table_uses(tree: object) -> Iterator[TableUse]:
             yield from table_uses(child)
 
 
-def conditions(where: Tree | None, fields: Mapping[str, str], evaluate: Evaluate) -> Conditions:
-    """What the condition says. `fields` are JSON fields and their types.
+def conditions(
+    where: Tree | None,
+    fields: Mapping[str, str],
+    evaluate: Evaluate,
+    *,
+    has_keys: bool = True,
+    has_values: bool = True,
+) -> Conditions:
+    """What the condition says. `fields` are the fields of values and their types.
 
-    `evaluate` gives the value of a constant expression, None if it has none.
+    `evaluate` gives the value of a constant expression, None if it has none. Without `has_keys` or
+    `has_values` the condition sees keys or values that a schema decodes, whose bytes say nothing: a number
+    stands for the name of an enum, and a default is not stored.
     """
-    reader = _ConditionReader(
-        frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR"), evaluate
-    )
+    names = frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR")
+    reader = _ConditionReader(names, evaluate, has_keys, has_values)
     found = Conditions()
     for part in _conjuncts(where):
         found = reader.with_part(found, part)
@@ -95,10 +103,15 @@ def _conjuncts(where: Tree | None) -> Iterator[Tree]:
 
 @dataclass(frozen=True, slots=True)
 class _ConditionReader:
-    """Reads conditions. `fields` are the text fields of JSON values, in lower case."""
+    """Reads conditions. `fields` are the text fields of JSON values, in lower case.
+
+    `has_keys` and `has_values`: the bytes of keys and values are the texts that the condition sees.
+    """
 
     fields: frozenset[str]
     evaluate: Evaluate
+    has_keys: bool
+    has_values: bool
 
     def with_part(self, found: Conditions, part: Tree) -> Conditions:
         kind = part.get("class")
@@ -135,8 +148,10 @@ class _ConditionReader:
         if column == "partition" and isinstance(value, int):
             return _in_partitions(found, frozenset([value]))
         if column == "key" and isinstance(value, str) and not value.startswith("\\x"):
+            if not self.has_keys:
+                return found
             return replace(found, key=value) if found.key in (None, value) else found
-        if isinstance(value, str) and (_is_field(left) or column in self.fields):
+        if isinstance(value, str) and self.has_values and (_is_field(left) or column in self.fields):
             return replace(found, texts=(*found.texts, *_texts(value)))
         return found
 

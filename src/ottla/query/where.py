@@ -10,20 +10,27 @@ import pyarrow as pa
 
 from ottla.model.errors import ConfigError
 from ottla.query.engine import Engine
-from ottla.query.record_view import COLUMNS, sampled_fields, view_batch, view_columns
-from ottla.query.statements import conditions, table_uses
+from ottla.query.record_view import COLUMNS, sampled_columns, view_batch, view_columns
+from ottla.query.statements import table_uses
+from ottla.schemas.json_texts import JsonTexts
 
 
 class Where:
-    """A condition over the columns of records and the fields of JSON values.
+    """A condition over the columns of records and the fields of values.
 
     `texts` are what the value of every such record contains. For one thread.
     """
 
-    def __init__(self, condition: str, topic: str, properties: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        condition: str,
+        topic: str,
+        properties: Mapping[str, object],
+        json_texts: JsonTexts | None = None,
+    ) -> None:
         self._condition = condition
         self._engine = Engine()
-        fields = sampled_fields(topic, properties)
+        self._columns = columns = sampled_columns(topic, properties, json_texts)
         # A condition stands in parentheses: what is more than one does not parse.
         statement = f"select 1 from records where ({condition}\n)"
         tree = self._engine.tree(statement)
@@ -31,10 +38,10 @@ class Where:
         is_condition = bool(condition.strip()) and tree["statements"][0]["node"]["type"] == "SELECT_NODE"
         if len(uses) != 1 or not is_condition:
             raise ConfigError(f"where={condition!r:.200}: give one condition, which reads no other tables")
-        self.texts = conditions(uses[0].where, fields, self._engine.value).texts
+        self.texts = columns.conditions(uses[0].where, self._engine.value).texts
         quoted = self._engine.with_offset_quoted(f"({condition}\n)")
         self._statement = (
-            f"select row from (select {view_columns(fields)} from (select * from records_in)) where {quoted}"
+            f"select row from (select {view_columns(columns)} from (select * from records_in)) where {quoted}"
         )
         self._test()
 
@@ -45,7 +52,7 @@ class Where:
 
     def rows(self, partition: int, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """The numbers of the records that meet the condition. Raises ConfigError."""
-        view = view_batch(partition, records)
+        view = view_batch(partition, records, self._columns)
         numbers = pa.array(np.arange(view.num_rows, dtype=np.int64))
         self._engine.register("records_in", pa.table([*view.columns, numbers], names=[*COLUMNS, "row"]))
         found = self._engine.reader(self._statement, 1 << 16).read_all().column("row")

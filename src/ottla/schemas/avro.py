@@ -113,21 +113,11 @@ class AvroDecoder:
 
     def row(self, value: bytes) -> Any:
         """Decode one value. Raises Undecodable, and what fastavro raises."""
-        import fastavro
-
         writer, payload = self._reader, value[self._skip_bytes :]
         if self._schemas is not None:
             schema_id, payload = framed(value)
             writer = self._writer(schema_id)
-        stream = io.BytesIO(payload)
-        try:
-            made = fastavro.schemaless_reader(stream, writer, self._reader)
-        except EOFError:
-            raise Undecodable(f"it ends in the middle of a field, after {len(payload)} bytes") from None
-        left = len(payload) - stream.tell()
-        if left:
-            raise Undecodable(f"{left} bytes are left at position {stream.tell()}, after the last field")
-        return made
+        return row_of(payload, writer, self._reader)
 
     def _writer(self, schema_id: int) -> Any:
         if schema_id not in self._writers:
@@ -150,6 +140,21 @@ def avro_bytes(row: Any, parsed_schema: Any) -> bytes:
     except Exception as error:  # noqa: BLE001 - it has many kinds
         raise Undecodable(f"the row does not fit its schema: {error or type(error).__name__}") from None
     return stream.getvalue()
+
+
+def row_of(payload: bytes, writer: Any, reader: Any = None) -> Any:
+    """A value of the writer's schema, as the reader's schema has it. Raises Undecodable."""
+    import fastavro
+
+    stream = io.BytesIO(payload)
+    try:
+        made = fastavro.schemaless_reader(stream, writer, reader)
+    except EOFError:
+        raise Undecodable(f"it ends in the middle of a field, after {len(payload)} bytes") from None
+    left = len(payload) - stream.tell()
+    if left:
+        raise Undecodable(f"{left} bytes are left at position {stream.tell()}, after the last field")
+    return made
 
 
 def check_installed() -> None:

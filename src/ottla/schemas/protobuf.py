@@ -7,8 +7,9 @@ or null where Protobuf can tell that it is missing. Fields that a newer writer a
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from ottla.model.errors import ConfigError
 from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one
 from ottla.schemas.framing import framed, message_indexes
-from ottla.schemas.registry import Schemas
+from ottla.schemas.registry import Schemas, SchemaText
 
 _TIMES = {"google.protobuf.Timestamp": pa.timestamp("us", tz="UTC")}
 _SCALARS: dict[str, pa.DataType] = {
@@ -65,17 +66,22 @@ class ProtobufDecoder:
 
     def row(self, value: bytes) -> Any:
         """Decode one value. Raises Undecodable."""
-        from google.protobuf.message import DecodeError
-
         payload = value[self._skip_bytes :]
         if self._schemas is not None:
             _, payload = message_indexes(framed(value).payload)
-        message = self._message_class()
-        try:
-            message.ParseFromString(payload)
-        except DecodeError:
-            raise Undecodable(f"not a message {self._message_class.DESCRIPTOR.full_name}") from None
-        return _row(message)
+        return _row(message_of(payload, self._message_class))
+
+
+def message_of(payload: bytes, kind: Any) -> Any:
+    """The message of a class that the bytes are. Raises Undecodable."""
+    from google.protobuf.message import DecodeError
+
+    message = kind()
+    try:
+        message.ParseFromString(payload)
+    except DecodeError:
+        raise Undecodable(f"not a message {kind.DESCRIPTOR.full_name}") from None
+    return message
 
 
 def _remade(descriptors: bytes, message: str, schemas: Schemas | None, skip_bytes: int) -> ProtobufDecoder:
@@ -84,23 +90,77 @@ def _remade(descriptors: bytes, message: str, schemas: Schemas | None, skip_byte
 
 def descriptors_of(subject: str, schemas: Schemas) -> bytes:
     """The newest schema of a subject, with those that it imports, as a descriptor set. Raises ConfigError."""
-    from google.protobuf import descriptor_pb2
-
     found = schemas.latest(subject)
     if found.kind != "PROTOBUF":
         raise ConfigError(f"subject {subject} has a schema of {found.kind}, not Protobuf")
-    files = descriptor_pb2.FileDescriptorSet()
+    return descriptor_set(found, schemas, f"{subject}.proto")
+
+
+def descriptor_set(found: SchemaText, schemas: Schemas, name: str) -> bytes:
+    """A schema with all that it imports; its own file comes last, and has this name if it has none.
+
+    Raises ConfigError, SchemaNotFound or RegistryFailed.
+    """
+    check_installed()
+    from google.protobuf import descriptor_pb2
+
+    if found.is_set:
+        return base64.b64decode(found.text)
+    files: dict[str, Any] = {}
+    _add_file(files, found, schemas, name)
+    return bytes(descriptor_pb2.FileDescriptorSet(file=files.values()).SerializeToString())
+
+
+def _add_file(files: dict[str, Any], found: SchemaText, schemas: Schemas, name: str) -> None:
+    """Add the file of a schema behind those that it imports."""
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
+    file.name = name
     for reference in found.references:
-        imported = descriptor_pb2.FileDescriptorProto.FromString(
-            base64.b64decode(schemas.referenced(reference).text)
-        )
-        imported.name = reference.name
-        files.file.append(imported)
-    data = base64.b64decode(found.text)
-    own = descriptor_pb2.FileDescriptorProto.FromString(data)
-    own.name = own.name or f"{subject}.proto"
-    files.file.append(own)
-    return bytes(files.SerializeToString())
+        if reference.name not in files:
+            _add_file(files, schemas.referenced(reference), schemas, reference.name)
+    for imported in file.dependency:
+        if imported not in files and (known := _well_known(imported)) is not None:
+            files[imported] = known
+    files[name] = file
+
+
+def _well_known(name: str) -> Any:
+    """A file that belongs to Protobuf itself, which registries do not list; None if it does not."""
+    from google.protobuf import descriptor_pb2
+
+    if not name.startswith("google/protobuf/"):
+        return None
+    try:
+        module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:
+        return None
+    file = descriptor_pb2.FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def message_name(descriptors: bytes, indexes: Sequence[int]) -> str:
+    """The full name of a message of the last file, by the indexes of a frame. Raises Undecodable."""
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file[-1]
+    names, inside = [file.package] if file.package else [], file.message_type
+    for index in indexes:
+        if not 0 <= index < len(inside):
+            raise Undecodable(f"its schema has no message with the indexes {list(indexes)}")
+        names.append(inside[index].name)
+        inside = inside[index].nested_type
+    return ".".join(names)
+
+
+def check_installed() -> None:
+    """Raise ConfigError if protobuf is not installed."""
+    try:
+        from google.protobuf import descriptor_pb2  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("Protobuf needs protobuf: pip install 'ottla[schemas]'") from error
 
 
 def file_descriptor(descriptor: Any) -> str:
@@ -187,10 +247,9 @@ def _scalar(field: Any, value: Any) -> Any:
 
 def message_class(descriptors: bytes, name: str) -> Any:
     """The class of a message. Raises ConfigError."""
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError as error:
-        raise ConfigError("Protobuf needs protobuf: pip install 'ottla[schemas]'") from error
+    check_installed()
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
     except Exception as error:  # noqa: BLE001 - its C code has errors of its own
@@ -224,10 +283,11 @@ def arrow_type(descriptor: Any, above: tuple[str, ...] = ()) -> pa.DataType:
     if descriptor.full_name in above:
         raise ConfigError(f"message {descriptor.full_name} contains itself, so it has no column type")
     inside = (*above, descriptor.full_name)
-    return pa.struct([pa.field(field.name, _field_type(field, inside)) for field in descriptor.fields])
+    return pa.struct([pa.field(field.name, field_type(field, inside)) for field in descriptor.fields])
 
 
-def _field_type(field: Any, above: tuple[str, ...]) -> pa.DataType:
+def field_type(field: Any, above: tuple[str, ...] = ()) -> pa.DataType:
+    """The type of a field of a message. Raises ConfigError for a message that contains itself."""
     if _is_map(field):
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
         return pa.map_(_one_type(key, above), _one_type(value, above))

@@ -34,11 +34,15 @@ class Reference(NamedTuple):
 
 
 class SchemaText(NamedTuple):
-    """A schema as it is stored. Of Protobuf, the text is a file's descriptor in base64."""
+    """A schema as it is stored.
+
+    Of Protobuf, the text is a file's descriptor in base64, or with `is_set` a whole descriptor set.
+    """
 
     kind: str
     text: str
     references: tuple[Reference, ...] = ()
+    is_set: bool = False
 
 
 class Schemas(Protocol):
@@ -198,7 +202,7 @@ class SchemaFiles:
             if path.is_file() and path.parent == self._directory:
                 data = path.read_bytes()
                 text = base64.b64encode(data) if suffix == ".desc" else data
-                return SchemaText(kind, text.decode())
+                return SchemaText(kind, text.decode(), is_set=suffix == ".desc")
         raise SchemaNotFound(f"{self._directory} has no {stem}.avsc, .json or .desc")
 
 

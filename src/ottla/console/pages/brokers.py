@@ -1,4 +1,4 @@
-"""Brokers with their settings, and transactions: open, and hanging."""
+"""Brokers with their settings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.admin import Admin, broker_resource
-from ottla.console.app import Console, console_of
+from ottla.console.app import console_of
 from ottla.console.paging import part_of
-from ottla.model.errors import AdminErrors, OttlaError
-
-HANGING_TOPICS_MAX = 50
 
 
 async def brokers(request: Request) -> Response:
@@ -40,30 +37,4 @@ async def broker(request: Request) -> Response:
     return console.page(request, "broker.html", broker=number, part=part, q=wanted)
 
 
-async def transactions(request: Request) -> Response:
-    """GET /transactions"""
-    console = console_of(request)
-    listed, hanging, error = await run_in_threadpool(_transactions, console)
-    part = part_of(listed, request.query_params.get("page", ""))
-    return console.page(request, "transactions.html", part=part, hanging=hanging, error=error)
-
-
-def _transactions(console: Console):  # type: ignore[no-untyped-def]
-    topics = [name for name, topic in console.sampler.snapshot.topics.items() if not topic.is_internal]
-    try:
-        listed = console.reader.ask(lambda admin: admin.list_transactions())
-        hanging = console.reader.ask(
-            lambda admin: admin.find_hanging_transactions(topics[:HANGING_TOPICS_MAX]) if topics else ()
-        )
-    except AdminErrors as error:
-        return [], (), str(error)
-    except OttlaError as error:
-        return [], (), str(error)
-    return listed, hanging, ""
-
-
-ROUTES = [
-    Route("/brokers", brokers),
-    Route("/brokers/{broker:int}", broker),
-    Route("/transactions", transactions),
-]
+ROUTES = [Route("/brokers", brokers), Route("/brokers/{broker:int}", broker)]

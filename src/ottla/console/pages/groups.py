@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ottla.admin import GroupLag, GroupListing, PartitionLag
 from ottla.console.app import Console, console_of
 from ottla.console.paging import ROWS, part_of
-from ottla.console.sampler import GROUP
+from ottla.console.sampler import BEHIND, GROUP
 
 KIND_NAMES = {
     "zookeeper": "ZooKeeper",
@@ -84,6 +84,7 @@ def values(console: Console, name: str) -> dict[str, Any]:
         "hidden": max(0, len(rows) - ROWS),
         "largest": max((row.lag or 0 for row in rows), default=0) or 1,
         "points": console.sampler.points(f"{GROUP}{name}"),
+        "seconds": console.sampler.points(f"{BEHIND}{name}"),
         "behind": slowest(console, lag),
         "rebalances": console.rebalances.get(name, []),
     }

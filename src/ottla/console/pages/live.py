@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from functools import partial
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,14 +15,13 @@ from starlette.routing import Route
 
 from ottla.admin import GroupDescription
 from ottla.console.app import Console, console_of
-from ottla.console.display import shown_record
+from ottla.console.display import ShownRecord, shown_record
 from ottla.console.messages import Tail
 from ottla.console.pages import groups, overview
-from ottla.console.pages.messages import search_arguments
+from ottla.console.pages.messages import searched
 from ottla.console.rebalances import EVENTS_MAX, rebalance
 from ottla.console.security import PageRefused
 from ottla.model.errors import OttlaError
-from ottla.query.scan import scan
 
 TICK_S = 0.5
 LOOK_S = 1.0
@@ -57,7 +56,7 @@ async def live_overview(request: Request) -> Response:
 
     async def events() -> AsyncIterator[str]:
         at = console.sampler.snapshot.at
-        while True:
+        while not console.is_ended:
             snapshot = await run_in_threadpool(console.sampler.wait, at, 5.0)
             if snapshot.at > at:
                 at = snapshot.at
@@ -74,15 +73,16 @@ async def live_tail(request: Request) -> Response:
     topic, contains = request.path_params["topic"], request.query_params.get("contains", "")
 
     async def events() -> AsyncIterator[str]:
-        tail = await run_in_threadpool(Tail, console.reader.reading, topic, contains)
+        tail = await run_in_threadpool(Tail, console.reader, topic, contains)
         try:
             yield event("ready", "")
-            while not tail.error:
-                records, seen, dropped = tail.take()
+            while not (tail.error or console.is_ended):
+                records, seen, dropped = await run_in_threadpool(tail.take)
                 html = console.part("record_rows.html", records=list(reversed(records)), topic=topic)
                 yield event("rows", {"html": html, "seen": seen, "dropped": dropped})
                 await asyncio.sleep(TICK_S)
-            yield event("failed", tail.error)
+            if tail.error:
+                yield event("failed", tail.error)
         finally:
             tail.close()  # at once: the browser has left, and this may be a cancelled task
 
@@ -95,17 +95,15 @@ async def live_search(request: Request) -> Response:
     topic, wanted = request.path_params["topic"], dict(request.query_params)
 
     async def events() -> AsyncIterator[str]:
-        make = partial(scan, topic, headers=True, properties=console.reader.reading)
-        found = await run_in_threadpool(lambda: make(**search_arguments(wanted)))  # type: ignore[arg-type]
+        found = await run_in_threadpool(searched, console.reader, topic, wanted)
         hits = 0
         try:
             steps = found.steps()
-            while (batch := await run_in_threadpool(next, steps, None)) is not None:
+            while not console.is_ended and (batch := await run_in_threadpool(next, steps, None)) is not None:
                 rows = batch.slice(0, HITS_MAX - hits).to_pylist()
                 hits += len(rows)
-                html = console.part(
-                    "record_rows.html", records=[shown_record(row) for row in rows], topic=topic
-                )
+                records = await run_in_threadpool(_shown, console, topic, rows)
+                html = console.part("record_rows.html", records=records, topic=topic)
                 progress = found.progress
                 yield event(
                     "rows",
@@ -130,6 +128,10 @@ async def live_search(request: Request) -> Response:
     return streamed(console, events)
 
 
+def _shown(console: Console, topic: str, rows: list[dict[str, Any]]) -> list[ShownRecord]:
+    return [shown_record(row, topic, console.reader.decoded) for row in rows]
+
+
 async def live_group(request: Request) -> Response:
     """GET /live/groups/NAME: lag, members, and rebalances as they happen."""
     console = console_of(request)
@@ -137,7 +139,7 @@ async def live_group(request: Request) -> Response:
 
     async def events() -> AsyncIterator[str]:
         before: GroupDescription | None = None
-        while True:
+        while not console.is_ended:
             values = await run_in_threadpool(groups.values, console, name)
             after = values["lag"].group
             change = rebalance(before, after, time.time()) if before is not None else None

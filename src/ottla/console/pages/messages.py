@@ -13,12 +13,13 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ottla.console.app import Console, console_of
-from ottla.console.display import ShownRecord, shown_record
+from ottla.console.cluster_reader import ClusterReader
+from ottla.console.display import Decoded, ShownRecord, shown_record
 from ottla.console.messages import RECORDS, newest, records_from
 from ottla.model.errors import ConfigError
 from ottla.model.record_text import record_texts
 from ottla.model.topic_partition import TopicAndPartition
-from ottla.query.scan import scan
+from ottla.query.scan import Scan, scan
 
 DOWNLOADED_MAX = 100_000
 WHOLE_MAX = 1 << 20
@@ -43,7 +44,7 @@ def _values(console: Console, topic: str, number: int | None, offset: int | None
     numbers = sorted(part.partition for part in ends)
     if number is None:
         found = newest(
-            console.reader.reading,
+            console.reader,
             topic,
             console.sampler.look() if not _is_seen(console, topic) else console.sampler.snapshot,
         )
@@ -53,7 +54,7 @@ def _values(console: Console, topic: str, number: int | None, offset: int | None
         raise ConfigError(f"topic {topic!r} has no partition {number}; it has {numbers[0]} to {numbers[-1]}")
     begin, end = first[part].offset or 0, ends[part].offset or 0
     start = max(begin, end - RECORDS) if offset is None else min(max(offset, begin), end)
-    found = records_from(console.reader.reading, topic, {number: start}, RECORDS, {number: end})
+    found = records_from(console.reader, topic, {number: start}, RECORDS, {number: end})
     return {"numbers": numbers, "records": found, "offset": start, "first": begin, "end": end}
 
 
@@ -95,7 +96,10 @@ def _whole(console: Console, topic: str, number: int, offset: int) -> list[Shown
     with scan(
         topic, [number], offset, until=offset + 1, headers=True, properties=console.reader.reading
     ) as found:
-        return [shown_record(row, WHOLE_MAX, 2) for batch in found for row in batch.to_pylist()]
+        decoded = console.reader.decoded
+        return [
+            shown_record(row, topic, decoded, WHOLE_MAX, 2) for batch in found for row in batch.to_pylist()
+        ]
 
 
 async def search(request: Request) -> Response:
@@ -125,38 +129,44 @@ def search_arguments(wanted: dict[str, str]) -> dict[str, str]:
 
 def _hits(console: Console, topic: str, wanted: dict[str, str]) -> list[ShownRecord]:
     hits: list[ShownRecord] = []
-    with scan(topic, headers=True, properties=console.reader.reading, **search_arguments(wanted)) as found:  # type: ignore[arg-type]
+    with searched(console.reader, topic, wanted) as found:
         for batch in found:
-            hits += [shown_record(row) for row in batch.slice(0, RECORDS - len(hits)).to_pylist()]
+            rows = batch.slice(0, RECORDS - len(hits)).to_pylist()
+            hits += [shown_record(row, topic, console.reader.decoded) for row in rows]
             if len(hits) >= RECORDS:
                 break
     return hits
+
+
+def searched(reader: ClusterReader, topic: str, wanted: dict[str, str]) -> Scan:
+    """The scan that a form asks for. Raises OttlaError."""
+    given: dict[str, Any] = search_arguments(wanted)
+    return scan(topic, headers=True, schemas=reader.schemas, properties=reader.reading, **given)
 
 
 async def download(request: Request) -> Response:
     """GET /topics/NAME/download?key=&contains=&where=&since=: JSON, a line for each record."""
     console = console_of(request)
     topic = request.path_params["topic"]
-    given = search_arguments(dict(request.query_params))
-    found = await run_in_threadpool(
-        lambda: scan(topic, headers=True, properties=console.reader.reading, **given)  # type: ignore[arg-type]
-    )
+    found = await run_in_threadpool(searched, console.reader, topic, dict(request.query_params))
     await run_in_threadpool(lambda: found.ranges)  # raises before anything is sent
     name = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in topic)
     return StreamingResponse(
-        _lines(found),
+        _lines(found, topic, console.reader.decoded),
         media_type="application/x-ndjson",
         headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
     )
 
 
-def _lines(found: object) -> Iterator[str]:
+def _lines(found: Scan, topic: str, decoded: Decoded) -> Iterator[str]:
     left = DOWNLOADED_MAX
-    with found as records:  # type: ignore[attr-defined]
+    with found as records:
         for batch in records:
             for row in batch.slice(0, left).to_pylist():
                 pairs = [(header["key"], header["value"]) for header in row["headers"]]
-                key, value, headers, encoding = record_texts(row["key"], row["value"], pairs)
+                key, value, headers, encoding = record_texts(
+                    decoded(row["key"], f"{topic}-key"), decoded(row["value"], f"{topic}-value"), pairs
+                )
                 at = row["timestamp"]
                 line = {
                     "partition": row["partition"],

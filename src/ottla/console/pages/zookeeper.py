@@ -1,9 +1,6 @@
-"""The tree of ZooKeeper, a znode at a time; and pipelines, from their checkpoints."""
+"""The tree of ZooKeeper, a znode at a time."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,8 +12,6 @@ from ottla.console.display import shown
 from ottla.console.paging import part_of
 from ottla.console.security import PageRefused
 from ottla.zookeeper.session import ZooKeeperSession
-
-PROGRESS = Path("ottla") / "progress.json"
 
 
 async def znode(request: Request) -> Response:
@@ -46,21 +41,4 @@ async def znode(request: Request) -> Response:
     )
 
 
-async def pipelines(request: Request) -> Response:
-    """GET /pipelines: the last batches of each, as its checkpoint has them."""
-    console = console_of(request)
-    found = await run_in_threadpool(lambda: [(str(path), *_batches(path)) for path in console.pipelines])
-    return console.page(request, "pipelines.html", pipelines=found)
-
-
-def _batches(checkpoint: Path) -> tuple[list[dict[str, object]], str]:
-    try:
-        saved = json.loads((checkpoint / PROGRESS).read_text())
-        return [row for row in saved if isinstance(row, dict)][-20:][::-1], ""
-    except FileNotFoundError:
-        return [], "no batch is done yet"
-    except (OSError, ValueError, TypeError) as error:
-        return [], str(error)
-
-
-ROUTES = [Route("/zookeeper", znode), Route("/pipelines", pipelines)]
+ROUTES = [Route("/zookeeper", znode)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
 from ottla.spark.offset_json import Offsets, from_spark
+from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.offsets import latest_of
 from ottla.spark.pipeline.state import BatchDone, PipelineState, seconds_behind
 
@@ -34,6 +36,25 @@ class PipelineStatus(NamedTuple):
     def lag(self) -> int:
         """Records that are left, in all partitions whose end is known."""
         return sum(partition.lag or 0 for partition in self.partitions)
+
+
+def form_of(pipeline: str | Path) -> PipelineForm | None:
+    """The pipeline of a TOML file; None for a checkpoint. Raises ConfigError."""
+    return None if Path(pipeline).is_dir() else PipelineForm.read(pipeline)
+
+
+def status_at(pipeline: str | Path, checkpoint: str = "") -> PipelineStatus:
+    """The status of a pipeline by its TOML file, or by its checkpoint. Raises ConfigError.
+
+    A file names the sources, so brokers are asked for the ends of the logs; `checkpoint` replaces the file's.
+    """
+    form = form_of(pipeline)
+    if form is None:
+        return status_of(PipelineState(pipeline))
+    stored = checkpoint or form.checkpoint
+    if not stored:
+        raise ConfigError(f"{pipeline} names no checkpoint: give --checkpoint")
+    return status_of(PipelineState(stored), [source.options for source in form.sources])
 
 
 def status_of(state: PipelineState, sources: Sequence[Mapping[str, str]] = ()) -> PipelineStatus:
