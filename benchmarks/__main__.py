@@ -12,10 +12,12 @@ import os
 import pkgutil
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import benchmarks
 from benchmarks import harness
 from benchmarks.harness import FULL, QUICK, REGISTRY, Comparison, Result, run_all
+from benchmarks.saved_runs import RUNS, save
 from ottla import kernels
 
 _NAME_WIDTH = 40
@@ -38,8 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     names = [member for name in options.names for member in _family(name)] or list(REGISTRY)
     print_result = _print_json if options.json else _print_table
+    command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else [])])
     for result in run_all(names, QUICK if options.quick else FULL):
         print_result(result)
+        if options.save:
+            save(result, command, Path(options.save))
     return 0
 
 
@@ -57,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="name", help=f"all, or some of: {', '.join(REGISTRY)}")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--save", nargs="?", const=str(RUNS), metavar="FILE", help="keep results, by default for the charts"
+    )
     return parser
 
 

@@ -123,6 +123,7 @@ class Result:
     ours: float
     peers: list[Comparison] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)
+    better: str = Better.MORE.value
 
 
 Benchmark = Callable[[Effort], Iterable[Case]]
@@ -196,7 +197,7 @@ def run(case: Case) -> Result:
     peers = [
         _compare(peer, ours, values.get(index, []), case.better) for index, peer in enumerate(case.peers)
     ]
-    return Result(case.name, case.unit, ours, peers, values[-1])
+    return Result(case.name, case.unit, ours, peers, values[-1], case.better.value)
 
 
 def run_all(names: Iterable[str], effort: Effort) -> Iterator[Result]:

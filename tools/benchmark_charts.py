@@ -1,7 +1,8 @@
 """Draw benchmark runs as charts: `python tools/benchmark_charts.py` reads docs/benchmarks.jsonl.
 
-The file has lines of `python -m benchmarks --json`. Each result becomes docs/pictures/bench-NAME.svg:
-a bar for ottla and one for each peer that was measured. The pictures are light and dark by themselves.
+`python -m benchmarks NAME --save` writes the file. Results whose picture is on docs/benchmarks.md become
+docs/pictures/bench-NAME.svg: a bar for ottla and one for each peer that was measured, and below them the
+command, the day and the machine's load. The pictures are light and dark by themselves.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "docs" / "benchmarks.jsonl"
+PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = ROOT / "docs" / "pictures"
-WIDTH, ROW, LABEL, TOP = 720, 26, 230, 34
+WIDTH, ROW, LABEL, TOP, FOOT = 720, 26, 230, 34, 24
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#18212b}.title{font-weight:600}.ours{fill:#0b6b62}"
-    ".peer{fill:#9aa8b5}"
+    ".peer{fill:#9aa8b5}.foot{font-size:11px;opacity:.7}"
     "@media(prefers-color-scheme:dark){text{fill:#e4e9ee}.ours{fill:#5ec8bc}.peer{fill:#566472}}"
 )
 
@@ -30,7 +32,7 @@ def file_name(result: dict[str, Any]) -> str:
 
 
 def drawn(result: dict[str, Any]) -> str:
-    """The chart of a result as SVG; more is better, so the longest bar wins."""
+    """The chart of a result as SVG."""
     rows = [("ottla", result["ours"], "ours")]
     rows += [
         (f"{peer['name']} {peer['version']}".strip(), peer["value"], "peer")
@@ -38,7 +40,10 @@ def drawn(result: dict[str, Any]) -> str:
         if peer["value"] is not None
     ]
     longest = max(value for _, value, _ in rows)
-    height = TOP + ROW * len(rows) + 6
+    height = TOP + ROW * len(rows) + FOOT
+    wins = "shorter" if result["better"] == "less" else "longer"
+    run = result["run"]
+    foot = f"{wins} is better · {run['command']} · {run['at'][:10]} · load {run['load']:g}"
     spoken = ", ".join(f"{name} {scaled(value)}" for name, value, _ in rows)
     title = f"{result['name']} ({result['unit']})"
     parts = [
@@ -54,6 +59,7 @@ def drawn(result: dict[str, Any]) -> str:
             f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{width:.1f}" height="{ROW - 6}" rx="3"/>'
             f'<text x="{LABEL + width + 6:.1f}" y="{y + 15}">{scaled(value)}</text>'
         )
+    parts.append(f'<text class="foot" x="0" y="{height - 6}">{html.escape(foot)}</text>')
     return "".join([*parts, "</svg>\n"])
 
 
@@ -65,10 +71,16 @@ def scaled(value: float) -> str:
     return f"{value:.3g}"
 
 
+def shown_results() -> list[dict[str, Any]]:
+    """The results whose picture is on the page."""
+    page = PAGE.read_text()
+    results = map(json.loads, RUNS.read_text().splitlines())
+    return [result for result in results if f"pictures/{file_name(result)})" in page]
+
+
 def main() -> int:
-    """Write all charts."""
-    for line in RUNS.read_text().splitlines():
-        result = json.loads(line)
+    """Write the charts of the page."""
+    for result in shown_results():
         (PICTURES / file_name(result)).write_text(drawn(result))
     return 0
 

@@ -1,8 +1,10 @@
 """Build the documentation as a static site: `python tools/site.py [DIRECTORY]`, by default build/site.
 
 Pages are the Markdown files of docs/ and of the top directory. The navigation is docs/index.md: its headings
-and the links below them. A link to a page or an anchor that does not exist is an error; the program names
-them all and returns 1. Nothing is loaded from elsewhere, neither by this program nor by the pages.
+and the links below them. A code block may have a caption behind its language (```python ottla); two blocks
+with different captions, one after the other, stand side by side. A link to a page or an anchor that does not
+exist is an error; the program names them all and returns 1. Nothing is loaded from elsewhere, neither by this
+program nor by the pages.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
 
 ROOT = Path(__file__).parents[1]
 INDEX = PurePosixPath("docs/index.md")
@@ -37,6 +41,10 @@ main { flex: 1; min-width: 0; max-width: 60rem; padding: 1rem 2.5rem 4rem; }
 img { max-width: 100%; border: 1px solid var(--line); border-radius: 8px; } img[src$=".svg"] { border: 0; }
 pre { background: var(--soft); border: 1px solid var(--line); padding: .8rem; overflow-x: auto; }
 code { font: 14px/1.45 ui-monospace, monospace; } pre code { font-size: 13px; }
+figure { margin: 1rem 0; min-width: 0; } figure pre { margin: .2rem 0; }
+figcaption { font-size: 14px; font-weight: 600; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
+@media (max-width: 70rem) { .pair { display: block; } }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; }
 thead:not(:has(th:not(:empty))) { display: none; }
@@ -209,6 +217,34 @@ def navigation(page: Page, pages: Mapping[PurePosixPath, Page]) -> str:
 def _item(page: Page, label: str, path: PurePosixPath, pages: Mapping[PurePosixPath, Page]) -> str:
     mark = ' class="here"' if path == page.path else ""
     return f'<li{mark}><a href="{relative(page, pages[path].target)}">{html.escape(label)}</a></li>\n'
+
+
+def caption(token: Token) -> str:
+    """What stands behind the language of a code block."""
+    return token.info.partition(" ")[2].strip() if token.type == "fence" else ""
+
+
+def captioned_block(
+    _renderer: RendererHTML,
+    tokens: Sequence[Token],
+    number: int,
+    _options: OptionsDict,
+    _env: MutableMapping[str, object],
+) -> str:
+    """A code block with its caption, beside its neighbour if that has another one."""
+    token = tokens[number]
+    body = f"<pre><code>{html.escape(token.content)}</code></pre>"
+    if not (own := caption(token)):
+        return f"{body}\n"
+    before, after = (caption(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 1, number + 1))
+    figure = f"<figure><figcaption>{html.escape(own)}</figcaption>{body}</figure>\n"
+    is_second = before not in ("", own)
+    is_first = not is_second and after not in ("", own)
+    begin, end = '<div class="pair">' if is_first else "", "</div>" if is_second else ""
+    return f"{begin}{figure}{end}"
+
+
+MARKDOWN.add_render_rule("fence", captioned_block)
 
 
 def render(page: Page, menu: str) -> str:

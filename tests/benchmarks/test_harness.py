@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,18 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["samples"] == [8.0, 8.0]
     assert result["peers"][2]["value"] is None
     assert result["peers"][2]["note"] == "not installed"
+
+
+@pytest.mark.usefixtures("only_one")
+def test_a_saved_result_replaces_the_last_one_of_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    file.write_text('{"name": "a case", "ours": 1}\n{"name": "another", "ours": 2}\n')
+    assert command.main(["one", "--quick", "--save", str(file)]) == 0
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert (first["name"], first["ours"], first["better"]) == ("a case", 8.0, "more")
+    assert first["run"]["command"] == "python -m benchmarks one --quick"
+    assert "samples" not in first["peers"][0]
+    assert second == {"name": "another", "ours": 2}
 
 
 @pytest.mark.usefixtures("only_one")

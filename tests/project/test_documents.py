@@ -10,6 +10,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,18 +21,23 @@ from ottla.cli.main import main
 from tests.real_servers import require_zookeeper
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python(?: .*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXCERPT = re.compile(r"^```py (examples/.*)\n((?:.*\n)*?)```", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*?\)\s+# (.*)$", re.MULTILINE)
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BLOCKS = """
-import json, sys
+import json, sys, warnings
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"kafka\\.")  # kafka-python's own
 for number, block in enumerate(json.load(sys.stdin)):
     code = compile(block, f"block {number} of the page", "exec")
     exec(code, {"__name__": "__main__"})
     print(end="\\f", flush=True)
 """
 """Blocks share a process, for its start takes longer than most blocks, and nothing else."""
+HERE = "127.0.0.1:9092"
+WITH_A_BROKER = {"start.md", "migration.md"}
+"""Pages whose blocks expect one at `HERE`."""
 
 
 @pytest.mark.each_alone
@@ -44,13 +50,17 @@ for number, block in enumerate(json.load(sys.stdin)):
 def test_code_blocks_of_a_page_run(page: Path) -> None:
     """On README.md, comments behind `print` are what it prints."""
     blocks = BLOCK.findall(page.read_text())
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN_BLOCKS],
-        input=json.dumps(blocks),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with ExitStack() as opened:
+        if page.name in WITH_A_BROKER:
+            broker = opened.enter_context(ottla.EmbeddedBroker())
+            blocks = [block.replace(HERE, broker.bootstrap) for block in blocks]
+        run = subprocess.run(
+            [sys.executable, "-W", "error", "-c", RUN_BLOCKS],
+            input=json.dumps(blocks),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert run.returncode == 0, run.stderr
     *printed, rest = run.stdout.split("\f")
     assert (len(printed), rest) == (len(blocks), "")
@@ -58,6 +68,13 @@ def test_code_blocks_of_a_page_run(page: Path) -> None:
         for block, lines in zip(blocks, printed, strict=True):
             promised = PRINTED.findall(block)
             assert not promised or lines.splitlines() == promised
+
+
+def test_excerpts_are_parts_of_examples_that_run() -> None:
+    excerpts = [found for page in PAGES for found in EXCERPT.findall(page.read_text())]
+    assert len(excerpts) >= 4
+    for name, lines in excerpts:
+        assert lines in (ROOT / name).read_text(), f"{name} has no such lines:\n{lines}"
 
 
 def test_readme_has_code_blocks() -> None:
