@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 VALUE_BYTES = (100, 1000)
 SETTLING_S = 1.0
 """As long as the tool waits between its streams and its clock."""
-COLUMNS_TARGET, ROWS_TARGET = 3.0, 0.5
+COLUMNS_TARGET, ROWS_TARGETS = 3.0, {100: 1.0, 1000: 1.5}
 
 Read = Callable[[KafkaStream, int], int]
 
@@ -47,7 +47,7 @@ def connectors(effort: Effort) -> Iterator[Case]:
                 topic = filled(kafka, made, 1, 4 * effort.server_mb)
                 for read, said, target in (
                     (read_columns, "columns", COLUMNS_TARGET),
-                    (read_rows, "rows", ROWS_TARGET),
+                    (read_rows, "rows", ROWS_TARGETS[value_bytes]),
                 ):
                     rival = Peer(
                         "ConsumerPerformance", KAFKA_0_9, partial(scala_rate, kafka, topic), target=target

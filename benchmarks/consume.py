@@ -54,7 +54,8 @@ IN_FLIGHT = 20
 # Of all records, by how fast the contender is.
 CONFLUENT_SHARE, AIOKAFKA_SHARE, KAFKA_PYTHON_SHARE = 8, 16, 64
 NAMED_FETCH, NAMED_PRODUCE = 4, 9
-GROWTH_VALUE_BYTES, GROWTH_PARTITIONS = 100, (10, 100, 1000)
+GROWTH_VALUE_BYTES, GROWTH_TARGETS = 100, {10: None, 100: None, 1000: 0.6, 10_000: 0.3}
+"""By the number of partitions: what is left of the speed with one."""
 TARGETS = {100: (10, 20, 80, 0.6), 1000: (3, 7, None, None)}
 """For confluent-kafka, aiokafka, kafka-python and the bare loop, by the size of the values."""
 
@@ -102,8 +103,8 @@ def growth(effort: Effort) -> Iterator[Case]:
     """The same bytes in more and more partitions, beside one partition and beside confluent-kafka."""
     with ottla() as server:
         single = filled(server, GROWTH_VALUE_BYTES, 1, 4 * effort.server_mb)
-        alone = Peer("ottla, 1 partition", "", _measure(read_ottla, single, by_cpu, 1))
-        for partitions in GROWTH_PARTITIONS:
+        for partitions, target in GROWTH_TARGETS.items():
+            alone = Peer("ottla, 1 partition", "", _measure(read_ottla, single, by_cpu, 1), target=target)
             log = filled(server, GROWTH_VALUE_BYTES, partitions, 4 * effort.server_mb)
             name = f"consume {GROWTH_VALUE_BYTES} B values, {partitions} partitions, per CPU second"
             peers = [alone, _peer("confluent-kafka", read_confluent, log, by_cpu, CONFLUENT_SHARE, None)]

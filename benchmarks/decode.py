@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness import Case, Effort, Measure, Peer, benchmark, rate, version_of
-from benchmarks.workload import RecordSets, Shape, record_sets
+from benchmarks.workload import CODECS, RecordSets, Shape, record_sets
+from ottla.kernels import layout
+from ottla.records.compression import Arena, Codec
+from ottla.records.entries import read_only, scan
 from ottla.records.reader import decode
 
 Parse = Callable[[bytes], object]
@@ -38,6 +41,10 @@ class Targets:
 NO_TARGETS = Targets()
 PROMISED = Targets(aiokafka_to_arrow=14, aiokafka_iterating=5, kafka_python_iterating=100)
 MEMCPY_TARGET = 0.3
+LEGACY_RECORDS = 16e6
+"""Messages of formats 0 and 1 that a core has to decode in a second."""
+DECOMPRESSION_TARGET = 0.85
+SMALL_BATCHES = Targets(aiokafka_to_arrow=10)
 
 
 @benchmark("decode")
@@ -76,20 +83,31 @@ def decode_headers(effort: Effort) -> Iterator[Case]:
 
 @benchmark("decode-legacy")
 def decode_legacy(effort: Effort) -> Iterator[Case]:
-    """Message formats 0 and 1."""
+    """Message formats 0 and 1, each message with a checksum of its own; then in compressed messages."""
+    wanted = Peer("what it has to be", measure=lambda: LEGACY_RECORDS, target=1)
     for magic in (0, 1):
         sets = record_sets(Shape(key_bytes=8, magic=magic), effort.fast_mb)
         _check_same_records(sets)
+        case = _versus_parsers(sets, effort)
+        yield replace(case, peers=[wanted, *case.peers])
+    for magic, codec in ((0, "snappy"), (1, "lz4")):
+        sets = record_sets(Shape(key_bytes=8, magic=magic, codec=codec), effort.medium_mb)
+        _check_same_records(sets)
         yield _versus_parsers(sets, effort)
+        yield _versus_decompression(sets, effort)
 
 
 @benchmark("decode-codecs")
 def decode_codecs(effort: Effort) -> Iterator[Case]:
     """Compressed batches. All of us decompress with the same libraries, so this is mostly theirs."""
     for codec in ("gzip", "snappy", "lz4", "zstd"):
-        sets = record_sets(Shape(key_bytes=8, codec=codec), effort.medium_mb)
-        _check_same_records(sets)
-        yield _versus_parsers(sets, effort)
+        for batch_records in (1000, 10, 1):
+            is_large = batch_records == 1000
+            shape = Shape(key_bytes=8, codec=codec, batch_records=batch_records)
+            sets = record_sets(shape, effort.medium_mb)
+            _check_same_records(sets)
+            yield _versus_parsers(sets, effort, targets=NO_TARGETS if is_large else SMALL_BATCHES)
+            yield _versus_decompression(sets, effort)
 
 
 # ---- cases
@@ -137,6 +155,33 @@ def _versus_memcpy(sets: RecordSets, effort: Effort) -> Case:
     peer = Peer("memcpy into a warm buffer", "", rate(copy_all, stored_bytes), target=MEMCPY_TARGET)
     ours = rate(decode_all, stored_bytes)
     return Case(f"decode, {sets.shape}, checksums not verified", "B/s", ours, [peer], effort.rounds)
+
+
+def _versus_decompression(sets: RecordSets, effort: Effort) -> Case:
+    """Beside the decompression alone, into memory that is used again and again."""
+    codec, magic = Codec(CODECS[sets.shape.codec]), sets.shape.magic
+    payloads = [_payloads(data, magic) for data in sets.sets]
+    arena = Arena(limit=1 << 30)
+
+    def decompress_all() -> None:
+        for batches in payloads:
+            arena.clear()
+            for payload in batches:
+                arena.append(codec, payload, magic=magic)
+
+    alone = Peer("decompression alone", "", rate(decompress_all, sets.record_count))
+    target = DECOMPRESSION_TARGET if sets.shape.batch_records == 1000 else None
+    name = f"decode, {sets.shape}, beside decompression"
+    return Case(name, "records/s", _each(decode, sets), [replace(alone, target=target)], effort.rounds)
+
+
+def _payloads(data: bytes, magic: int) -> list[memoryview]:
+    """The compressed bytes of each batch, or of each message: behind its null key and its length."""
+    table = scan(read_only(data), verify_crc=False).table
+    head = 0 if magic == 2 else 8
+    return [
+        memoryview(data)[start + head : end] for start, end in table[:, [layout.START, layout.END]].tolist()
+    ]
 
 
 def _parser(name: str, parse: Parse, sets: RecordSets, target: float | None) -> Peer:

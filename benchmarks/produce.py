@@ -2,9 +2,9 @@
 
 Every contender sends the same values to a topic of its own and has them acknowledged by "all", within the
 time that is measured: by the wall clock, and as CPU time of the client. Ours takes Arrow columns
-(`send_batch`) or rows (`send`); the others have rows only and get Python objects that exist already. Topics
-are deleted after a case. The broker's data are in memory where the system has such a place, since clients are
-compared here and not disks.
+(`send_batch`), lists (`send_many`) or rows (`send`); the others have rows only and get Python objects that
+exist already. Topics are deleted after a case. The broker's data are in memory where the system has such a
+place, since clients are compared here and not disks.
 
 The bare loop sends requests that were encoded beforehand, five in flight, and looks at no answer: what is
 left to gain by the wall clock with this broker on this machine.
@@ -36,14 +36,23 @@ from ottla.records.builder import Numbering, encode
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 ARROW_TARGETS = {100: 10.0, 1_000: 4.0}
-ROW_TARGET = 0.5
+ROW_TARGET = 1.0
+LIST_TARGET = 5.0
 PARTITIONS = (1, 8)
 GROWTH = (1, 10, 100, 1_000)
 TABLE_ROWS = 20_000
 TIMEOUT_S = 120
 KEY_BYTES = 8
 # How much less a contender sends than ours, so that a round of each takes about as long.
-SHARES = {"bare": 1, "ottla": 1, "ottla rows": 4, "confluent-kafka": 4, "aiokafka": 32, "kafka-python": 128}
+SHARES = {
+    "bare": 1,
+    "ottla": 1,
+    "ottla lists": 1,
+    "ottla rows": 4,
+    "confluent-kafka": 4,
+    "aiokafka": 32,
+    "kafka-python": 128,
+}
 CLOCKS = {"by the clock": time.perf_counter, "per CPU second of the client": time.process_time}
 IN_FLIGHT = 5
 NAMED_PRODUCE = 9
@@ -115,6 +124,26 @@ def produce_rows(effort: Effort) -> Iterator[Case]:
                     "records/s",
                     contenders.rows(),
                     contenders.peers(ROW_TARGET),
+                    effort.server_rounds,
+                )
+
+
+@benchmark("produce-lists")
+def produce_lists(effort: Effort) -> Iterator[Case]:
+    """From lists of Python objects, beside clients that take them one by one."""
+    with _broker() as server:
+        for value_bytes, clock in product(ARROW_TARGETS, CLOCKS):
+            shape = Shape(value_bytes, 1)
+            with contextlib.ExitStack() as life:
+                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
+                yield Case(
+                    f"produce from lists, {shape}, {clock}",
+                    "records/s",
+                    contenders.lists(),
+                    [
+                        contenders.peer("confluent-kafka", contenders.confluent, LIST_TARGET),
+                        contenders.bare_peer(),
+                    ],
                     effort.server_rounds,
                 )
 
@@ -221,6 +250,16 @@ class _Contenders:
             producer.send_batch(topic, table)
 
         return self._measured("ottla", send, lambda: producer.flush(TIMEOUT_S))
+
+    def lists(self) -> Measure:
+        """Ours, by `send_many`."""
+        producer, topic, values = self._producer(), self._topic(), self._shape.values
+        keys = self._shape.keys if self._shape.has_keys else None
+
+        def send() -> None:
+            producer.send_many(topic, values, keys)
+
+        return self._measured("ottla lists", send, lambda: producer.flush(TIMEOUT_S))
 
     def rows(self) -> Measure:
         """Ours, by `send`."""

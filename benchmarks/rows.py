@@ -28,7 +28,7 @@ BATCH_ROWS = 20_000
 TIMEOUT_S = 60.0
 CONFLUENT_SHARE, KAFKA_PYTHON_SHARE = 1, 16
 """A slower contender reads one of this many records."""
-CONFLUENT_TARGET = 1.0
+CONFLUENT_TARGETS = {100: 1.0, 1000: 1.5}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,14 @@ def rows(effort: Effort) -> Iterator[Case]:
                 (time.process_time, "per CPU second of the client"),
             ):
                 peers = [
-                    _peer("confluent-kafka", read_confluent, topic, clock, CONFLUENT_SHARE, CONFLUENT_TARGET),
+                    _peer(
+                        "confluent-kafka",
+                        read_confluent,
+                        topic,
+                        clock,
+                        CONFLUENT_SHARE,
+                        CONFLUENT_TARGETS[value_bytes],
+                    ),
                     _peer("kafka-python", read_kafka_python, topic, clock, KAFKA_PYTHON_SHARE, None),
                 ]
                 name = f"rows of {value_bytes} B values, {said}"

@@ -59,6 +59,16 @@ def test_rows_and_columns_of_one_topic_keep_their_order(broker: EmbeddedBroker) 
     assert [int(value) for value in values(broker, "mixed", 0)] == [*range(300)]
 
 
+def test_lists_are_sent_in_order(broker: EmbeddedBroker) -> None:
+    async def send() -> None:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap, value_serializer=str) as producer:
+            delivery = await producer.send_many("lists", range(100), [b"k"] * 100, partition=1)
+            assert (await delivery)["offset"].to_pylist() == [*range(100)]
+
+    run(send)
+    assert [int(value) for value in values(broker, "lists", 1)] == [*range(100)]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_through_faults_each_record_is_stored_once_and_in_order(broker: EmbeddedBroker, seed: int) -> None:
     topic, count, chance = f"faults-{seed}", 2_000, random.Random(seed)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ottla.kernels import kernel
-from ottla.kernels.crc32 import crc32
+from ottla.kernels.crc32 import BLOCK, crc32
 from ottla.kernels.crc32c import IN_KERNEL, crc32c
 from ottla.kernels.crc_tables import CRC32C_STRIDE
 from ottla.kernels.kernel import has_feature
@@ -26,8 +26,8 @@ def address(array: np.ndarray) -> object:
 
 
 def test_crc32_is_zlibs_for_every_length_and_alignment() -> None:
-    for length in (*range(0, 200, STEP), 1023, 1024, 4080):
-        for start in range(0, 9, STEP):
+    for length in (*range(0, 200, STEP), 1023, 1024, 4064):
+        for start in range(BLOCK, BLOCK + 9, STEP):
             assert int(crc32(address(ARRAY), start, start + length)) == zlib.crc32(
                 DATA[start : start + length]
             )

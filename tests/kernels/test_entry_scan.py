@@ -33,7 +33,7 @@ def scanned(
 ) -> Scan:
     table = np.full((capacity, layout.ENTRY_COLUMNS), -99, np.int64)
     progress = np.full(2, -1, np.int64)
-    summary = np.empty(len(Summary._fields), np.int64)
+    summary = np.zeros(len(Summary._fields), np.int64)
     array = read_only(data)
     if verify is None:
         verify = kernels.path().VERIFY

@@ -325,7 +325,7 @@ def test_memory_is_a_small_multiple_of_hostile_input(
     """Most objects for the least bytes; what callers allocate is not counted."""
     data = entries.read_only(batch([body], count=count))
     table = np.empty((1, layout.ENTRY_COLUMNS), np.int64)
-    room = np.empty(2, np.int64), np.empty(6, np.int64)
+    room = np.empty(2, np.int64), np.zeros(6, np.int64)
     numpy_path.scan_entries(data, 0, data.size, 0, VERIFY_NOTHING, table, *room)
     columns, spans = RecordColumns(POOL, rows, data.size), HeaderSpans.of(rows)
     lists = HeaderColumns(POOL, rows, headers, data.size)

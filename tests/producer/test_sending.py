@@ -256,6 +256,58 @@ def test_threads_keep_their_own_order(broker: EmbeddedBroker, topic: str) -> Non
     }
 
 
+# ---- lists
+
+
+def test_lists_are_sent_as_single_records_would_be(broker: EmbeddedBroker, topic: str) -> None:
+    with producer(broker) as one:
+        delivery = one.send_many(
+            topic,
+            ["é", b"b", bytearray(b"c"), None],
+            (number for number in (b"1", None, "3", memoryview(b"4"))),
+            partition=1,
+            timestamps_ms=[TIME, TIME + 1, TIME + 2, TIME + 3],
+            headers=[{"a": b"1"}, None, [("b", None)], ()],
+        )
+        assert delivery.result(TIMEOUT_S)["offset"].to_pylist() == [0, 1, 2, 3]
+    assert read_topic(broker.bootstrap, topic)[1] == [
+        Read(0, b"1", "é".encode(), TIME, (("a", b"1"),)),
+        Read(1, None, b"b", TIME + 1, ()),
+        Read(2, b"3", b"c", TIME + 2, (("b", None),)),
+        Read(3, b"4", None, TIME + 3, ()),
+    ]
+
+
+def test_lists_go_through_serializers_and_to_the_partitions_of_their_keys(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    with producer(broker, key_serializer=str, value_serializer=json.dumps) as one:
+        placed = one.send_many(topic, [{"a": 1}, None, [2]], range(3)).result(TIMEOUT_S)
+    assert placed["partition"].to_pylist() == [key_partition(b"%d" % key, 3) for key in range(3)]
+    sent = [value for of_partition in values(broker.bootstrap, topic).values() for value in of_partition]
+    assert sorted(sent, key=str) == sorted([b'{"a": 1}', None, b"[2]"], key=str)
+
+
+@pytest.mark.parametrize(
+    ("lists", "reason"),
+    [
+        ({"values": [b"a", b"b"], "keys": [b"k"]}, "not of the same length: 2 of value, 1 of key"),
+        ({"values": b"ab"}, "a list is wanted"),
+        ({"values": [1, 2]}, "value is of type int"),
+        ({"values": [b"a"], "timestamps_ms": [-1]}, "milliseconds since 1970"),
+        ({"values": [b"a"], "headers": [[(1, b"")]]}, "a header's name is text"),
+    ],
+)
+def test_wrong_lists_are_refused_and_nothing_is_sent(
+    broker: EmbeddedBroker, topic: str, lists: dict[str, Any], reason: str
+) -> None:
+    with producer(broker) as one:
+        with pytest.raises(ConfigError, match=reason):
+            one.send_many(topic, **lists)
+        assert len(one.send_many(topic, [])) == 0
+    assert not any(values(broker.bootstrap, topic).values())
+
+
 # ---- columns
 
 

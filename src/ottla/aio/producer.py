@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,9 +19,15 @@ from ottla.producer import deliveries
 from ottla.producer.deliveries import OnBatchDelivery, OnDelivery, RecordMetadata
 from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
 from ottla.producer.prepared_transaction import PreparedTransaction
-from ottla.producer.producer_choice import ReadingMember, Serializer, Serializers, partitioner_choice
+from ottla.producer.producer_choice import (
+    ReadingMember,
+    Serializer,
+    Serializers,
+    partitioner_choice,
+    serialized,
+)
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.rows import HeaderPairs
+from ottla.producer.rows import HeaderPairs, table_of_rows
 from ottla.producer.sequences import Identity
 from ottla.producer.settled_rows import RowNumbers
 
@@ -186,6 +192,29 @@ class Producer:
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
         steps = self._engine.columns.whole_steps(inbox, batches, partition)
         return BatchDelivery(await self._engine.hand_in(inbox, steps))
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Iterable[int | None] | None = None,
+        headers: Iterable[HeaderPairs | None] | None = None,
+        on_delivery: OnBatchDelivery | None = None,
+    ) -> BatchDelivery:
+        """Hand in records from lists of their fields, several times faster than `send` for each.
+
+        The lists have the same length; their elements are as for `send`. Waits and raises as `send_batch`.
+        """
+        table = table_of_rows(
+            serialized(values, self._serializers.value),
+            None if keys is None else serialized(keys, self._serializers.key),
+            timestamps_ms,
+            headers,
+        )
+        return await self.send_batch(topic, table, partition=partition, on_delivery=on_delivery)
 
     async def check_brokers(self, timeout: float | None = None) -> None:
         """Ask a broker to describe the cluster, and return when one has. Raises BrokerUnreachable."""

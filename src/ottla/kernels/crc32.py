@@ -1,23 +1,31 @@
 """CRC-32 (zlib's) of message formats 0 and 1, by carry-less multiplication where the CPU has it.
 
 A remainder of 16 bytes stands for all that was read: multiplied by two powers of x it is moved over the next
-16 bytes, to which it is added. What is left in the end are 16 bytes with the same CRC, for the tables, which
-take eight bytes a step.
+16 bytes, to which it is added. Zeros before a message do not change its remainder, so the first 16 bytes are
+what is left over by the others, with zeros in front. In the end the remainder is reduced to 4 bytes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ottla.kernels.crc_tables import CRC32_SLICES
 from ottla.kernels.kernel import has_feature, inlined
 from ottla.kernels.memory import get_byte, get_uint32, pointer
 
+BLOCK = 16
 # Where the table of each distance to the end of the eight bytes begins.
 SLICE = 256
-# x to the powers 128 + 32 and 128 - 32, modulo the polynomial, bits reflected and moved up by one.
-FOLD_LOW, FOLD_HIGH = 0x1751997D0, 0x0CCAA009E
-WORTH_FOLDING = 48
+# Powers of x modulo the polynomial, bits reflected and moved up by one: 128 + 32, 128 - 32, and 64.
+FOLD_LOW, FOLD_HIGH, FOLD_LAST = 0x1751997D0, 0x0CCAA009E, 0x163CD6124
+# The polynomial, and x to the power of 64 divided by it, both reflected (Barrett's reduction).
+POLYNOMIAL, QUOTIENT = 0x1DB710641, 0x1F7011641
+# From byte n: the mask of a first block with n bytes of the message. From INVERTED_AT + n: ones where the
+# first four bytes of the message are, since a CRC begins with ones; they may reach into the second block.
+MASKS = np.repeat(np.array([0, 0xFF, 0, 0xFF, 0], np.uint8), [BLOCK, BLOCK, BLOCK, 4, 28])
+INVERTED_AT = 2 * BLOCK
 
 
 @inlined
@@ -50,65 +58,10 @@ def _word(data, at):
     )
 
 
-if has_feature("pclmul"):
-    from llvmlite import ir
-    from numba import types
-    from numba.core import cgutils
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def _folded(typing: Any, address: Any, blocks: Any) -> Any:  # noqa: ARG001 - Numba calls it by position
-        """The remainder of `blocks` times 16 bytes, at least once, as two words; a CRC begins with ones."""
-        word = ir.IntType(64)
-        pair = ir.VectorType(word, 2)
-
-        def constant(low: int, high: int) -> Any:
-            return ir.Constant(pair, [ir.Constant(word, low), ir.Constant(word, high)])
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            address, blocks = arguments
-            data = builder.inttoptr(address, pair.as_pointer())
-            kind = ir.FunctionType(pair, [pair, pair, ir.IntType(8)])
-            multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
-            powers = constant(FOLD_LOW, FOLD_HIGH)
-            first = builder.xor(builder.load(data, align=1), constant(0xFFFFFFFF, 0))
-            remainder = cgutils.alloca_once_value(builder, first)
-            more = builder.sub(blocks, ir.Constant(word, 1))
-            with cgutils.for_range(builder, more) as loop:
-                old = builder.load(remainder)
-                at = builder.add(loop.index, ir.Constant(word, 1))
-                block = builder.load(builder.gep(data, [at]), align=1)
-                low = builder.call(multiply, [old, powers, ir.Constant(ir.IntType(8), 0x00)])
-                high = builder.call(multiply, [old, powers, ir.Constant(ir.IntType(8), 0x11)])
-                builder.store(builder.xor(builder.xor(low, high), block), remainder)
-            left = builder.load(remainder)
-            words = [builder.extract_element(left, ir.Constant(ir.IntType(32), at)) for at in range(2)]
-            return context.make_tuple(builder, signature.return_type, words)
-
-        return types.UniTuple(types.int64, 2)(types.int64, types.int64), generate
-
-    @inlined
-    def _begun(table, data, start, end):
-        """The CRC of as much as can be folded, and where that ends."""
-        if end - start < WORTH_FOLDING:
-            return 0xFFFFFFFF, start
-        blocks = (end - start) >> 4
-        low, high = _folded(data + start, blocks)
-        return _stepped(table, _stepped(table, low) ^ high), start + (blocks << 4)
-
-else:
-
-    @inlined
-    def _begun(table, data, start, end):  # noqa: ARG001
-        """Nothing can be folded."""
-        return 0xFFFFFFFF, start
-
-
 @inlined
-def crc32(data, start, end):
-    """CRC-32 of data[start:end], `data` being an address; the caller has checked the range."""
+def _by_table(data, start, end):
     table = pointer(CRC32_SLICES)
-    crc, start = _begun(table, data, start, end)
+    crc = 0xFFFFFFFF
     while start + 8 <= end:
         crc = _stepped(table, crc ^ _word(data, start))
         start += 8
@@ -116,3 +69,92 @@ def crc32(data, start, end):
         crc = get_uint32(table, (crc ^ get_byte(data, start)) & 0xFF) ^ (crc >> 8)
         start += 1
     return crc ^ 0xFFFFFFFF
+
+
+if has_feature("pclmul"):
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    _BYTE, _HALF, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+    _PAIR, _HALVES = ir.VectorType(_WORD, 2), ir.VectorType(_HALF, 4)
+
+    def _pair(low: int, high: int) -> Any:
+        return ir.Constant(_PAIR, [ir.Constant(_WORD, low), ir.Constant(_WORD, high)])
+
+    def _shuffled(builder: Any, vector: Any, picks: list[int]) -> Any:
+        """These elements of a vector that is followed by zeros."""
+        mask = ir.Constant(ir.VectorType(_HALF, len(picks)), [ir.Constant(_HALF, pick) for pick in picks])
+        return builder.shuffle_vector(vector, ir.Constant(vector.type, None), mask)
+
+    class _Remainder:
+        """Writes the steps for one message."""
+
+        def __init__(self, builder: Any) -> None:
+            self._builder = builder
+            kind = ir.FunctionType(_PAIR, [_PAIR, _PAIR, _BYTE])
+            self._multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
+
+        def load(self, base: Any, at: Any) -> Any:
+            builder = self._builder
+            return builder.load(builder.inttoptr(builder.add(base, at), _PAIR.as_pointer()), align=1)
+
+        def product(self, left: Any, right: Any, words: int) -> Any:
+            """Of the low words; 0x11: of the high ones; 0x10: of the low one and `right`'s high one."""
+            return self._builder.call(self._multiply, [left, right, ir.Constant(_BYTE, words)])
+
+        def folded(self, old: Any, block: Any) -> Any:
+            powers = _pair(FOLD_LOW, FOLD_HIGH)
+            low, high = (self.product(old, powers, words) for words in (0x00, 0x11))
+            return self._builder.xor(self._builder.xor(low, high), block)
+
+        def reduced(self, old: Any) -> Any:
+            """The remainder of 16 bytes as a CRC."""
+            builder, low_halves = self._builder, _pair(0xFFFFFFFF, 0xFFFFFFFF)
+            by_12 = builder.xor(
+                _shuffled(builder, old, [1, 2]), self.product(old, _pair(FOLD_LOW, FOLD_HIGH), 0x10)
+            )
+            rest = builder.bitcast(_shuffled(builder, builder.bitcast(by_12, _HALVES), [1, 2, 3, 4]), _PAIR)
+            by_8 = builder.xor(rest, self.product(builder.and_(by_12, low_halves), _pair(FOLD_LAST, 0), 0x00))
+            divisor = _pair(POLYNOMIAL, QUOTIENT)
+            times = self.product(builder.and_(by_8, low_halves), divisor, 0x10)
+            last = builder.xor(by_8, self.product(builder.and_(times, low_halves), divisor, 0x00))
+            crc = builder.extract_element(builder.bitcast(last, _HALVES), ir.Constant(_HALF, 1))
+            return builder.zext(crc, _WORD)
+
+    @intrinsic
+    def _by_blocks(typing: Any, address: Any, size: Any, masks: Any) -> Any:  # noqa: ARG001 - Numba's order
+        """The CRC, not yet inverted, of `size` bytes, BLOCK or more, with BLOCK bytes before them."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            address, size, masks = arguments
+            steps = _Remainder(builder)
+            first_size = builder.and_(size, ir.Constant(_WORD, BLOCK - 1))
+
+            def plus(number: int) -> Any:
+                return builder.add(first_size, ir.Constant(_WORD, number))
+
+            own = builder.and_(steps.load(address, plus(-BLOCK)), steps.load(masks, first_size))
+            first = builder.xor(own, steps.load(masks, plus(INVERTED_AT)))
+            body = builder.add(address, first_size)
+            block = steps.load(body, ir.Constant(_WORD, 0))
+            second = builder.xor(block, steps.load(masks, plus(INVERTED_AT + BLOCK)))
+            remainder = cgutils.alloca_once_value(builder, steps.folded(first, second))
+            more = builder.sub(builder.lshr(size, ir.Constant(_WORD, 4)), ir.Constant(_WORD, 1))
+            with cgutils.for_range(builder, more) as loop:
+                at = builder.mul(builder.add(loop.index, ir.Constant(_WORD, 1)), ir.Constant(_WORD, BLOCK))
+                builder.store(steps.folded(builder.load(remainder), steps.load(body, at)), remainder)
+            return steps.reduced(builder.load(remainder))
+
+        return types.int64(types.int64, types.int64, types.int64), generate
+
+    @inlined
+    def crc32(data, start, end):
+        """CRC-32 of data[start:end], `data` being an address; there are BLOCK bytes before `start`."""
+        if end - start < BLOCK:
+            return _by_table(data, start, end)
+        return _by_blocks(data + start, end - start, pointer(MASKS)) ^ 0xFFFFFFFF
+
+else:
+    crc32 = _by_table

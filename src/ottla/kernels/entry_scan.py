@@ -117,26 +117,38 @@ def _scan_message(data, at, end, magic, verify, row):
 
 
 @inlined
-def _summarize(table, rows, summary):
-    next_offset = 0
-    formats = 0
-    attributes = 0
-    records = 0
-    total = 0
-    unverified = 0
-    for index in range(rows):
-        row = row_of(table, index, ENTRY_COLUMNS)
-        size = get_int64(row, END) - get_int64(row, START)
-        formats |= 1 << get_int64(row, MAGIC)
-        next_offset = max(next_offset, get_int64(row, LAST_OFFSET) + 1)
-        total += size
-        count = get_int64(row, COUNT)
-        if size > 0 or count > 0:  # else it is empty, or hidden
-            attributes |= get_int64(row, ATTRIBUTES)
-            # A count is capped by the number of records that the bytes can hold.
-            records += min(count, max(1, size // RECORD_SIZE_MIN))
-        if get_int64(row, CRC) >= 0:
-            unverified += 1
+def _counted(row, next_offset, formats, attributes, records, total, unverified):
+    """The sums of `summarize_entries`, with one more entry."""
+    size = get_int64(row, END) - get_int64(row, START)
+    count = get_int64(row, COUNT)
+    if size > 0 or count > 0:  # else it is empty, or hidden
+        attributes |= get_int64(row, ATTRIBUTES)
+        # A count is capped by the number of records that the bytes can hold.
+        records += min(count, max(1, size // RECORD_SIZE_MIN))
+    return (
+        max(next_offset, get_int64(row, LAST_OFFSET) + 1),
+        formats | 1 << get_int64(row, MAGIC),
+        attributes,
+        records,
+        total + size,
+        unverified + (get_int64(row, CRC) >= 0),
+    )
+
+
+@inlined
+def _read_sums(summary):
+    return (
+        get_int64(summary, 0),
+        get_int64(summary, 1),
+        get_int64(summary, 2),
+        get_int64(summary, 3),
+        get_int64(summary, 4),
+        get_int64(summary, 5),
+    )
+
+
+@inlined
+def _write_sums(summary, next_offset, formats, attributes, records, total, unverified):
     put_int64(summary, 0, next_offset)
     put_int64(summary, 1, formats)
     put_int64(summary, 2, attributes)
@@ -150,12 +162,12 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
     """Fill `table` from data[at:end].
 
     `verify` is one of `layout`'s VERIFY_…; messages of formats 0 and 1 are never left for later. `progress`
-    gets (number of entries, position after the last of them), `summary` the same numbers as in
-    `summarize_entries`. On damage, the row after the last sound one holds the damaged entry's position and
-    offsets.
+    gets (number of entries, position after the last of them). The sums of `summarize_entries` are added to
+    `summary`. On damage, the row after the last sound one holds the damaged entry's position and offsets.
     """
     rows = 0
     status = OK
+    sums = _read_sums(pointer(summary))
     capacity = table.shape[0]
     memory = pointer(data)
     rows_at = pointer(table)
@@ -189,11 +201,12 @@ def scan_entries(data, at, end, source, verify, table, progress, summary):
                 status = BAD_MAGIC
         if status != OK:
             break
+        sums = _counted(row, *sums)
         rows += 1
         at = stop
     progress[0] = rows
     progress[1] = at
-    _summarize(rows_at, rows, pointer(summary))
+    _write_sums(pointer(summary), *sums)
     return status
 
 
@@ -204,4 +217,8 @@ def summarize_entries(table, summary):
     `summary` gets: the offset after the largest, formats (a bit a magic), attribute bits of entries that
     are not empty, records at most, bytes of records, entries with a checksum left to check.
     """
-    _summarize(pointer(table), table.shape[0], pointer(summary))
+    sums = (0, 0, 0, 0, 0, 0)
+    rows_at = pointer(table)
+    for index in range(table.shape[0]):
+        sums = _counted(row_of(rows_at, index, ENTRY_COLUMNS), *sums)
+    _write_sums(pointer(summary), *sums)

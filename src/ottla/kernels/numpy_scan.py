@@ -89,7 +89,11 @@ def scan_entries(
         at, answer = int(starts[rows]), int(status[rows])
     progress[0] = rows
     progress[1] = at
+    before = summary.copy()
     summarize_entries(table[:rows], summary)
+    summary[0] = max(summary[0], before[0])
+    summary[1:3] |= before[1:3]
+    summary[3:] += before[3:]
     return answer
 
 

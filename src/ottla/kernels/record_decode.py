@@ -260,6 +260,10 @@ def decode_messages(
     row = state[ROWS]
     key_at = state[KEY_BYTES]
     value_at = state[VALUE_BYTES]
+    key_nulls = state[KEY_NULLS]
+    value_nulls = state[VALUE_NULLS]
+    missing = state[TIMESTAMPS_MISSING]
+    status = OK
     for index in range(first, last):
         entry = row_of(rows_at, index, ENTRY_COLUMNS)
         if get_int64(entry, COUNT) == 0:
@@ -276,24 +280,26 @@ def decode_messages(
         key_start = at + LENGTH_BYTES
         if key_size < -1 or key_size > end - key_start - 4:
             state[FAILED_ROW] = index
-            return BAD_RECORD
+            status = BAD_RECORD
+            break
         value_start = key_start + max(key_size, 0) + 4
         value_size = read_int32(data, value_start - 4)
         if value_size < -1 or max(value_size, 0) != end - value_start:
             state[FAILED_ROW] = index
-            return BAD_RECORD
+            status = BAD_RECORD
+            break
         if get_int64(entry, BASE_OFFSET) < from_offset:
             continue
         put_int64(offsets, row, get_int64(entry, BASE_OFFSET))
         timestamp = get_int64(entry, BASE_TIMESTAMP)
         put_int64(timestamps, row, timestamp)
-        state[TIMESTAMPS_MISSING] += timestamp == NO_TIMESTAMP
+        missing += timestamp == NO_TIMESTAMP
         put_byte(timestamp_types, row, NO_TIMESTAMP_TYPE)
         if get_int64(entry, MAGIC) == 1:
             put_byte(timestamp_types, row, 1 if get_int64(entry, ATTRIBUTES) & LOG_APPEND_TIME else 0)
-        state[KEY_NULLS] += key_size < 0
+        key_nulls += key_size < 0
         key_at = append_value(key_data, key_at, key_end, key_valid, row, data, key_start, data_end, key_size)
-        state[VALUE_NULLS] += value_size < 0
+        value_nulls += value_size < 0
         value_at = append_value(
             value_data, value_at, value_end, value_valid, row, data, value_start, data_end, value_size
         )
@@ -303,7 +309,10 @@ def decode_messages(
         row += 1
         put_int32(key_ends, row, key_at)
         put_int32(value_ends, row, value_at)
-        state[ROWS] = row
-        state[KEY_BYTES] = key_at
-        state[VALUE_BYTES] = value_at
-    return OK
+    state[ROWS] = row
+    state[KEY_BYTES] = key_at
+    state[VALUE_BYTES] = value_at
+    state[KEY_NULLS] = key_nulls
+    state[VALUE_NULLS] = value_nulls
+    state[TIMESTAMPS_MISSING] = missing
+    return status

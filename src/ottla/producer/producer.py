@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,9 +27,15 @@ from ottla.producer.deliveries import (
 from ottla.producer.engine import ProducerEngine
 from ottla.producer.partitioners import ColumnPartitioner, RowPartitioner
 from ottla.producer.prepared_transaction import PreparedTransaction
-from ottla.producer.producer_choice import ReadingMember, Serializer, Serializers, partitioner_choice
+from ottla.producer.producer_choice import (
+    ReadingMember,
+    Serializer,
+    Serializers,
+    partitioner_choice,
+    serialized,
+)
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.rows import HeaderPairs
+from ottla.producer.rows import HeaderPairs, table_of_rows
 from ottla.producer.sequences import Identity
 
 INTERRUPTED_CLOSE_S = 1.0
@@ -136,6 +142,29 @@ class Producer:
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
         encoded = self._serializers.of_columns(columns)
         return self._engine.columns.send_batch(inbox, encoded, partition, on_delivery)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Iterable[int | None] | None = None,
+        headers: Iterable[HeaderPairs | None] | None = None,
+        on_delivery: OnBatchDelivery | None = None,
+    ) -> BatchDelivery:
+        """Hand in records from lists of their fields, several times faster than `send` for each.
+
+        The lists have the same length; their elements are as for `send`. Waits and raises as `send_batch`.
+        """
+        table = table_of_rows(
+            serialized(values, self._serializers.value),
+            None if keys is None else serialized(keys, self._serializers.key),
+            timestamps_ms,
+            headers,
+        )
+        return self.send_batch(topic, table, partition=partition, on_delivery=on_delivery)
 
     def send_whole(self, topic: str, batches: pa.RecordBatch, *, partition: int) -> BatchDelivery:
         """Hand in record batches as a consumer with `whole.batches.min.bytes` got them.

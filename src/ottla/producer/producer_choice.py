@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -63,6 +63,13 @@ def _function(name: str, serializer: Serializer | None) -> SerializerFunction | 
     if not hasattr(serializer, "value"):
         raise ConfigError(f"{name}={serializer!r}: a function that returns bytes, or a Schema, is wanted")
     return serializer.value
+
+
+def serialized(fields: Iterable[Any], serializer: SerializerFunction | None) -> Iterable[Any]:
+    """Keys or values as their serializer makes them; it is not called for None."""
+    if serializer is None:
+        return fields
+    return [None if field is None else serializer(field) for field in fields]
 
 
 def partitioner_choice(

@@ -1,4 +1,4 @@
-"""One record as a user gives it: checked, and turned into bytes."""
+"""Records as a user gives them: checked, and turned into bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import pyarrow as pa
+
 from ottla.model.errors import ConfigError
 from ottla.producer.deliveries import OnDelivery
+from ottla.records.columns import HEADERS
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | str
 HeaderPairs: TypeAlias = "Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]"
@@ -50,6 +53,51 @@ def header_rows(headers: HeaderPairs) -> list[Header]:
     return rows
 
 
+def table_of_rows(
+    values: Iterable[Any],
+    keys: Iterable[Any] | None = None,
+    timestamps_ms: Iterable[int | None] | None = None,
+    headers: Iterable[HeaderPairs | None] | None = None,
+) -> pa.Table:
+    """Records as columns, from lists of their fields. Raises ConfigError."""
+    columns = {"value": _binary("value", values)}
+    if keys is not None:
+        columns["key"] = _binary("key", keys)
+    if timestamps_ms is not None:
+        columns["timestamp"] = _times(timestamps_ms)
+    if headers is not None:
+        columns["headers"] = pa.array([header_rows(pairs or ()) for pairs in headers], HEADERS)
+    counts = {name: len(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count:,} of {name}" for name, count in counts.items())
+        raise ConfigError(f"the lists are not of the same length: {shown}")
+    return pa.table(columns)
+
+
+def _binary(name: str, fields: Iterable[Any]) -> pa.Array:
+    """Keys or values as a column, by a loop of Arrow's if they are bytes or text."""
+    if isinstance(fields, Bytes):
+        raise ConfigError(f"{name}s are {fields!r:.50}: a list is wanted")
+    rows = fields if isinstance(fields, list | tuple) else list(fields)
+    try:
+        return pa.array(rows, pa.binary())
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.array([None if row is None else as_bytes(row, name) for row in rows], pa.binary())
+
+
+def _times(timestamps_ms: Iterable[int | None]) -> pa.Array:
+    rows = [None if time is None else as_timestamp(time) for time in timestamps_ms]
+    return pa.array(rows, pa.int64())
+
+
+def as_timestamp(timestamp_ms: object) -> int:
+    """A record's time. Raises ConfigError."""
+    number = as_int(timestamp_ms, "timestamp_ms")
+    if not 0 <= number <= TIMESTAMP_MAX:
+        raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
+    return number
+
+
 class Notes(NamedTuple):
     """The optional fields of a row."""
 
@@ -67,8 +115,8 @@ class Notes(NamedTuple):
         on_delivery: OnDelivery | None,
     ) -> Notes:
         """Checked fields. Raises ConfigError."""
-        if timestamp_ms is not None and not 0 <= as_int(timestamp_ms, "timestamp_ms") <= TIMESTAMP_MAX:
-            raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
+        if timestamp_ms is not None:
+            as_timestamp(timestamp_ms)
         if partition is not None:
             partition = as_int(partition, "partition")
             if abs(partition) > PARTITION_MAX:

@@ -82,8 +82,10 @@ class Codec(IntEnum):
             raise CorruptRecord(
                 f"attributes {attributes:#06x} name compression codec {number}, which does not exist"
             )
-        return cls(number)
+        return _CODECS[number]
 
+
+_CODECS: Final = tuple(Codec)
 
 # The levels that Kafka accepts (KIP-390), and its default.
 _LEVELS: Final = {
@@ -325,13 +327,14 @@ _SIZE_FIELD: Final[dict[Codec, Callable[[memoryview], int | None]]] = {
     Codec.ZSTD: _zstd_size,
 }
 
-_INTO: Final[dict[Codec, Callable[[memoryview, memoryview], int]]] = {
-    Codec.NONE: _copy_into,
-    Codec.GZIP: cramjam.gzip.decompress_into,
-    Codec.SNAPPY: _snappy_into,
-    Codec.LZ4: cramjam.lz4.decompress_into,
-    Codec.ZSTD: cramjam.zstd.decompress_into,
-}
+_INTO: Final[tuple[Callable[[memoryview, memoryview], int], ...]] = (
+    _copy_into,
+    cramjam.gzip.decompress_into,
+    _snappy_into,
+    cramjam.lz4.decompress_into,
+    cramjam.zstd.decompress_into,
+)
+"""By the number of the codec: looked up for every batch."""
 
 
 def _messages_when_full() -> frozenset[str]:

@@ -105,11 +105,10 @@ def scan(
     path = kernels.path()
     verify = path.VERIFY if verify_crc else layout.VERIFY_NOTHING
     progress = np.empty(2, np.int64)
-    summary = np.empty(len(Summary._fields), np.int64)
+    summary = np.zeros(len(Summary._fields), np.int64)
     table = np.empty((TABLE_ROWS_MIN, layout.ENTRY_COLUMNS), np.int64)
     status = path.scan_entries(data, start, data.size, source, verify, table, progress, summary)
     rows, at = progress.tolist()
-    is_whole = status != layout.FULL  # then the kernel has summed up all of it
     while status == layout.FULL:
         if rows_max is not None and rows > rows_max:
             raise _too_many(f"{rows:,} records and more")
@@ -118,8 +117,7 @@ def scan(
         more, at = progress.tolist()
         rows += more
     damage = _damage(table[rows], layout.REASONS[status]) if status != layout.OK else None
-    table = table[:rows]
-    return Entries(data, table, Summary(*summary.tolist()) if is_whole else summarize(table), at, damage)
+    return Entries(data, table[:rows], Summary(*summary.tolist()), at, damage)
 
 
 def _too_many(records: str) -> OverLimit:
@@ -166,26 +164,36 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
     Where the limit is reached after some entries, the rest is left for another call, and is no damage. A
     single entry that exceeds the limit, or RECORDS_MAX, is damage.
     """
-    table = entries.table
+    table = entries.table.copy()
     compressed = (table[:, layout.START] < table[:, layout.END]) & (
         table[:, layout.ATTRIBUTES] & record_layout.CODEC_MASK != 0
     )
     arena = _borrowed_arena(limit)
+    batches: list[tuple[int, int, int]] = []  # row, and where its records are in the arena
     pieces: list[Table] = []
     done = 0
     for row in np.flatnonzero(compressed).tolist():
+        entry = table[row].tolist()
         try:
-            piece = _decompress_entry(entries.data, table[row], arena, verify_crc=verify_crc)
+            if entry[layout.MAGIC] == 2:
+                batches.append((row, _decompress_batch(entries.data, entry, arena), arena.size))
+            else:
+                unwrapped = _unwrapped(entries.data, table[row], arena, verify_crc=verify_crc)
+                pieces += [table[done:row], unwrapped]
+                done = row + 1
         except OverLimit as error:
             entries = entries.cut(row, None) if arena.size else entries.damaged(row, str(error))
             break
         except CorruptRecord as error:
             entries = entries.damaged(row, str(error))
             break
-        pieces += [table[done:row], piece]
-        done = row + 1
-    pieces.append(entries.table[done:])
-    table = np.concatenate(pieces)
+    if batches:
+        rows, starts, ends = np.array(batches).T
+        table[rows, layout.START], table[rows, layout.END] = starts, ends
+        table[rows, layout.SOURCE] = 1
+    table = table[: len(entries.table)]
+    if pieces:
+        table = np.concatenate([*pieces, table[done:]])
     return replace(entries, table=table, summary=summarize(table), arena=_filled(arena), borrowed=arena)
 
 
@@ -223,21 +231,17 @@ def _filled(arena: Arena) -> U8Array:
     return view
 
 
-def _decompress_entry(data: U8Array, entry: Row, arena: Arena, *, verify_crc: bool) -> Table:
-    codec = Codec.of_attributes(int(entry[layout.ATTRIBUTES]))
-    if entry[layout.MAGIC] < 2:
-        return _unwrapped(data, entry, codec, arena, verify_crc=verify_crc)
+def _decompress_batch(data: U8Array, entry: list[int], arena: Arena) -> int:
+    """Where the records of a batch begin in the arena."""
+    codec = Codec.of_attributes(entry[layout.ATTRIBUTES])
     if entry[layout.COUNT] > RECORDS_MAX:
-        raise _too_many(f"{int(entry[layout.COUNT]):,} records")
-    start = arena.append(codec, data[entry[layout.START] : entry[layout.END]])
-    row = entry.copy()
-    row[[layout.START, layout.END, layout.SOURCE]] = start, arena.size, 1
-    return row[np.newaxis]
+        raise _too_many(f"{entry[layout.COUNT]:,} records")
+    return arena.append(codec, data.data[entry[layout.START] : entry[layout.END]])
 
 
-def _unwrapped(data: U8Array, wrapper: Row, codec: Codec, arena: Arena, *, verify_crc: bool) -> Table:
+def _unwrapped(data: U8Array, wrapper: Row, arena: Arena, *, verify_crc: bool) -> Table:
     """The messages inside a compressed message of format 0 or 1."""
-    magic = int(wrapper[layout.MAGIC])
+    codec, magic = Codec.of_attributes(int(wrapper[layout.ATTRIBUTES])), int(wrapper[layout.MAGIC])
     start = arena.append(codec, _wrapper_value(data, wrapper), magic=magic)
     try:
         inner = scan(_filled(arena), verify_crc=verify_crc, start=start, source=1, rows_max=RECORDS_MAX)
