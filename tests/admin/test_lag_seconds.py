@@ -70,6 +70,20 @@ def test_the_age_of_the_record_at_the_committed_offset(bootstrap: str, admin: Ad
     assert admin.group_lag("g-seconds").seconds == pytest.approx(4 * 3600, abs=SLACK_S)
 
 
+def test_several_groups_each_get_the_age_of_their_own_record(bootstrap: str, admin: Admin) -> None:
+    admin.create_topics(NewTopic("shared-lag", partitions=1, replication_factor=1))
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for hours in (4, 3, 2):
+            producer.send("shared-lag", b"record", timestamp_ms=hours_ago(hours))
+    place = TopicAndPartition("shared-lag", 0)
+    groups = {"g-first": 0, "g-same": 0, "g-third": 2, "g-done": 3}
+    for group, offset in groups.items():
+        admin.alter_group_offsets(group, {place: offset})
+    told = {group: lag.seconds for group, lag in admin.group_lag(groups).items()}
+    assert told.pop("g-done") == 0.0
+    assert told == pytest.approx({"g-first": 4 * 3600, "g-same": 4 * 3600, "g-third": 2 * 3600}, abs=SLACK_S)
+
+
 def test_truncated_logs_and_offsets_behind_the_end(bootstrap: str, admin: Admin) -> None:
     admin.create_topics(NewTopic("cut-off", partitions=2, replication_factor=1))
     with Producer(bootstrap_servers=bootstrap) as producer:

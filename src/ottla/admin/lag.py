@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from ottla.admin.group_values import (
 )
 from ottla.admin.groups import GroupCalls, Outcomes
 from ottla.admin.logs import LogCalls, LogOffset
-from ottla.admin.record_times import RecordTimes
+from ottla.admin.record_times import RecordTimes, Times
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
 from ottla.model.offset_spec import EARLIEST, LATEST, OffsetOrTime
 from ottla.model.topic_partition import TopicAndPartition
@@ -66,26 +66,17 @@ class LagCalls:
         }
         ends = self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
         lags = {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
-        outcomes |= {name: self._with_seconds(lag) for name, lag in lags.items()}
-        return outcomes
-
-    def _with_seconds(self, lag: GroupLag) -> GroupLag:
-        """Add how long the next record of each partition has waited: its own time is looked up."""
         behind = {
-            row.topic_partition: row.committed
+            (row.topic_partition, row.committed)
+            for lag in lags.values()
             for row in lag.partitions
             if row.lag and row.committed is not None
         }
+        # Groups that are equally far behind wait for the same record.
         times = self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
-        rows = []
-        for row in lag.partitions:
-            seconds = 0.0 if row.lag == 0 else None
-            if row.topic_partition in times:
-                at_ms = times[row.topic_partition]
-                seconds = 0.0 if at_ms is None else max(0.0, now_ms - at_ms) / 1000
-            rows.append(replace(row, seconds=seconds))
-        return replace(lag, partitions=tuple(rows))
+        outcomes |= {name: _with_seconds(lag, times, now_ms) for name, lag in lags.items()}
+        return outcomes
 
     def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
         """Take committed and assigned partitions; of a group in ZooKeeper also those that no member owns.
@@ -207,9 +198,24 @@ def _stored(
     return tuple(stored)
 
 
-def _counted(stored: Iterable[StoredOffset]) -> StoredOffset | None:
+def _with_seconds(lag: GroupLag, times: Times, now_ms: float) -> GroupLag:
+    """Add how long the next record of each partition has waited, by its own time."""
+
+    def waited(row: PartitionLag) -> PartitionLag:
+        next_record = row.topic_partition, row.committed or 0
+        if not row.lag or next_record not in times:
+            return row
+        at_ms = times[next_record]
+        return replace(row, seconds=0.0 if at_ms is None else max(0.0, now_ms - at_ms) / 1000)
+
+    return replace(lag, partitions=tuple(map(waited, lag.partitions)))
+
+
+def _counted(stored: Sequence[StoredOffset]) -> StoredOffset | None:
     """The offset that counts: a used one; while that is not known, the largest."""
     candidates = [offset for offset in stored if offset.is_used is not False]
+    if len(candidates) == 1:  # nearly always
+        return candidates[0]
     return max(candidates, key=lambda one: (one.is_used is True, one.offset), default=None)
 
 
@@ -222,11 +228,14 @@ def _lag(lag_input: _LagInput, ends: Ends) -> GroupLag:
         end = ends[topic_partition]
         stored = lag_input.stored.get(topic_partition, ())
         counted = _counted(stored)
+        last = None if isinstance(end, OttlaError) else end.offset
+        is_at_end = counted is not None and last is not None and counted.offset >= last
         rows.append(
             PartitionLag(
                 topic_partition=topic_partition,
                 committed=counted.offset if counted is not None else None,
-                end=None if isinstance(end, OttlaError) else end.offset,
+                end=last,
+                seconds=0.0 if is_at_end else None,
                 member=readers.get(topic_partition),
                 stored_in=counted.store if counted is not None else None,
                 error=end if isinstance(end, OttlaError) else None,

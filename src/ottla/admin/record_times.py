@@ -8,7 +8,7 @@ however large.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.admin.logs import LogCalls
@@ -33,7 +33,9 @@ PEEKS_AT_ONCE = 500
 STEPS_MAX = 20
 """How many batches without records (markers of transactions, compacted ones) are passed over."""
 
-Times = dict[TopicAndPartition, int | None]
+Times = dict[tuple[TopicAndPartition, int], int | None]
+"""By partition and offset."""
+FirstTimes = dict[TopicAndPartition, int | None]
 
 
 class RecordTimes:
@@ -42,26 +44,40 @@ class RecordTimes:
     def __init__(self, logs: LogCalls) -> None:
         self._logs = logs
 
-    def at(self, offsets: Mapping[TopicAndPartition, int]) -> Times:
-        """Return the time of the first record at or after an offset, in milliseconds.
+    def at(self, positions: Iterable[tuple[TopicAndPartition, int]]) -> Times:
+        """Return the time of the first record at or after each offset, in milliseconds.
 
         None: there is no such record. A partition that could not be asked, or whose record has no time, is
         left out. An offset before the log's first is taken for that one.
         """
+        offsets: dict[TopicAndPartition, list[int]] = {}
+        for where, offset in positions:
+            offsets.setdefault(where, []).append(offset)
         times: Times = {}
         without_leader: dict[TopicAndPartition, OttlaError]
         without_leader, by_leader = self._logs.by_leader(offsets, "times of records")
         for broker_id, partitions in by_leader.items():
             try:
                 connection = self._logs.access.pool.to(broker_id)
-                self._ask(connection, {where: offsets[where] for where in partitions}, times)
+                # A request may name a partition once.
+                for number in range(max(len(offsets[where]) for where in partitions)):
+                    once = {
+                        where: offsets[where][number] for where in partitions if number < len(offsets[where])
+                    }
+                    found: FirstTimes = {}
+                    try:
+                        self._ask(connection, once, found)
+                    finally:
+                        times |= {(where, once[where]): at_ms for where, at_ms in found.items()}
             except OttlaError as error:
                 log.warning("the times of %d records are not known: %s", len(partitions), error)
         for where, reason in without_leader.items():
             log.debug("%s: the time of a record is not known: %s", where, reason)
         return times
 
-    def _ask(self, connection: Connection, offsets: Mapping[TopicAndPartition, int], times: Times) -> None:
+    def _ask(
+        self, connection: Connection, offsets: Mapping[TopicAndPartition, int], times: FirstTimes
+    ) -> None:
         names = list(offsets)
         large: dict[TopicAndPartition, int] = {}
         early: list[TopicAndPartition] = []
@@ -81,7 +97,7 @@ class RecordTimes:
             _walk(connection, where, offset, times)
 
 
-def _walk(connection: Connection, where: TopicAndPartition, offset: int, times: Times) -> None:
+def _walk(connection: Connection, where: TopicAndPartition, offset: int, times: FirstTimes) -> None:
     """Pass over batches without records, one after the other, until there is one."""
     for _ in range(STEPS_MAX):
         answer = _peeked(connection, {where: offset})[where]
@@ -123,7 +139,7 @@ def _peeked(
     }
 
 
-def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: Times) -> bool:
+def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse, times: FirstTimes) -> bool:
     """Take the time of the first record, if one has come whole. False: more has to be asked."""
     if not answer.records and answer.high_watermark <= offset:
         times[where] = None
@@ -134,7 +150,7 @@ def _take(where: TopicAndPartition, offset: int, answer: FetchPartitionResponse,
         return False
     if not batch.num_rows:
         return False
-    time = batch.column("timestamp").cast("int64")[0].as_py()
+    time = batch.column("timestamp")[0].value
     if time is not None and time >= 0:
         times[where] = time
     return True
