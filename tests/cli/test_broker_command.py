@@ -69,6 +69,19 @@ def start() -> Iterator[Callable[..., Started]]:
         one.process.communicate(timeout=WAIT_S)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="/proc tells what a process has loaded")
+def test_a_broker_takes_and_serves_records_without_numpy(
+    tmp_path: Path, start: Callable[..., Started]
+) -> None:
+    """Loading it would take a third of the start."""
+    broker = start("--port", 0, "--data-dir", tmp_path)
+    send(broker.bootstrap, "events", VALUES)
+    assert read(broker.bootstrap, "events", len(VALUES)) == VALUES
+    loaded = Path(f"/proc/{broker.process.pid}/maps").read_text()
+    assert "python" in loaded
+    assert "numpy" not in loaded
+
+
 def refused(*arguments: object) -> str:
     """The one line of a broker that does not start."""
     run = subprocess.run(

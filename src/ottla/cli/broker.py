@@ -45,10 +45,9 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
     options = parser().parse_args(arguments)
     log_to_stderr(verbose=options.verbose)
-    from ottla import kernels
+    # A broker decodes too little for more. NumPy itself is loaded when it is needed, which is seldom.
+    os.environ.setdefault("OTTLA_KERNELS", "numpy")
     from ottla.broker.service import new_loop
-
-    kernels.use(os.environ.get("OTTLA_KERNELS", "numpy"))  # a broker decodes too little for more
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(config_from(options), options.brokers))

@@ -90,12 +90,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _act(options: argparse.Namespace) -> None:
-    from ottla import kernels
+    os.environ.setdefault("OTTLA_KERNELS", "numpy")  # a broker decodes too little for more
     from ottla.broker.embedded import EmbeddedBroker
     from ottla.zookeeper.server import ZooKeeperServer
     from ottla.zookeeper.zookeeper_errors import ServerFailed
 
-    kernels.use(os.environ.get("OTTLA_KERNELS", "numpy"))  # a broker decodes too little for more
     stopped = threading.Event()
     data_dir = Path(options.data_dir)
     properties = named_values("--set", options.set)

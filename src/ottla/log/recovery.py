@@ -97,8 +97,8 @@ def load_segments(opening: LogOpening) -> tuple[list[Segment], RecoveryReport]:
 
 def bases_of(directory: Path, suffix: str = LOG) -> list[int]:
     """Base offsets of the segments whose file has this suffix, in order."""
-    names = (file_names.parse_segment_file(path.name) for path in directory.iterdir())
-    return sorted(name[0] for name in names if name is not None and name[1] + name[2] == suffix)
+    parsed = (file_names.parse_segment_file(name) for name in os.listdir(directory) if name.endswith(suffix))
+    return sorted(name[0] for name in parsed if name is not None)
 
 
 def finish_swaps(opening: LogOpening, report: RecoveryReport) -> None:
@@ -137,14 +137,13 @@ def _end_of_swap(opening: LogOpening, base: int, swap: Path) -> int:
 def sweep(opening: LogOpening, report: RecoveryReport) -> None:
     """Pass 2. Removes what a crash left half done: `.deleted` (was going), `.cleaned` (compaction not yet
     decided), temporary files, and indexes whose log file is gone."""
-    directory = opening.directory
-    logs = set(bases_of(directory))
-    for path in sorted(directory.iterdir()):
-        name = file_names.parse_segment_file(path.name)
-        orphan = name is not None and (bool(name[2]) or name[0] not in logs)
-        if orphan or path.name.endswith(".tmp"):
-            opening.file_system.remove(path)
-            report.files_removed.append(path.name)
+    names = {name: file_names.parse_segment_file(name) for name in sorted(os.listdir(opening.directory))}
+    logs = {parsed[0] for parsed in names.values() if parsed is not None and parsed[1:] == (LOG, "")}
+    for name, parsed in names.items():
+        orphan = parsed is not None and (bool(parsed[2]) or parsed[0] not in logs)
+        if orphan or name.endswith(".tmp"):
+            opening.file_system.remove(opening.directory / name)
+            report.files_removed.append(name)
 
 
 def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
