@@ -127,6 +127,16 @@ class FrameReceiver:
         """Bytes that were received and are in no frame yet that was handed out."""
         return self._end - self._start
 
+    @property
+    def held_bytes(self) -> int:
+        """The size of the chunk that is received into."""
+        return len(self._chunk)
+
+    def release(self) -> None:
+        """Give the chunk back; what came of the next frame is lost. Frames that were handed out stay."""
+        self._chunk = memoryview(b"")
+        self._start = self._end = 0
+
     def eof(self) -> None:
         """The peer closed. Raises if that cut a frame; whole frames may be fetched before or after."""
         rest = self._start

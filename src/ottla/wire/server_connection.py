@@ -220,8 +220,9 @@ class ServerConnection:
         self._advance(ServerInput.EOF)
 
     def close(self) -> None:
-        """We close. Answers that come later are dropped."""
+        """We close. Answers that come later are dropped, and the memory for requests is given back."""
         self._advance(ServerInput.CLOSE)
+        self._receiver.release()
 
     def next_event(self) -> ReceivedRequest | LongCall | ClientDisconnected | None:
         """The next thing that the peer did, or None until more is received or, if full, answered.

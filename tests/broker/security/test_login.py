@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.broker.security import strangers
 from ottla.broker.security.mechanisms import invalid
 from ottla.broker.serving import doorkeeper
 from ottla.model.address import parse_addresses
@@ -157,3 +159,30 @@ def test_secrets_are_in_no_log_and_no_repr(
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("ottla.*"))
     assert PASSWORD.encode() not in kept
     assert b"stored_key" in kept
+
+
+def test_who_holds_most_before_its_login_goes_first(
+    secured: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a request of each of many strangers must not fill the memory, nor keep others from logging in."""
+    monkeypatch.setattr(strangers, "STRANGERS_BYTES_MAX", 300_000)
+    address = parse_addresses(secured.bootstrap_at("SASL_PLAINTEXT"))[0]
+    with ExitStack() as stack:
+        greedy = [stack.enter_context(socket.create_connection(address, 60)) for _ in range(8)]
+        for each in greedy:
+            each.sendall((500_000).to_bytes(4, "big") + bytes([0, 17]) + bytes(60_000))
+        gone = [each for each in greedy if _is_gone(each)]
+        assert len(gone) >= 4
+        with sasl_client(secured) as client:
+            assert not log_in(client, "PLAIN").error_code
+            assert client.call(MetadataRequest(topics=[])).brokers
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    connection.settimeout(0.2)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True

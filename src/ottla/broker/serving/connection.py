@@ -68,21 +68,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         short_cut = context.lane_of(self._express)
         session, sasl = context.security.session(), context.security.listener.sasl
         if session is not None and sasl is not None:
-            self.door = Doorkeeper(session, sasl, short_cut, self)
+            self.door = Doorkeeper(session, sasl, context.security.strangers, short_cut, self)
             short_cut = self.door.take
         self._wire = ServerConnection(
             served=context.broker.served, receiver=self._receiver, short_cut=short_cut
         )
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._waiting_for: ReceivedRequest | LongCall | None = (
-            None  # the unanswered call that holds back the next ones
-        )
+        # The unanswered call that holds back the next ones.
+        self._waiting_for: ReceivedRequest | LongCall | None = None
         self._is_serving = False
         self._is_paused = False  # the peer does not take its answers
         self._is_holding = False  # more bytes came while a call waits
         self._is_reading = True
-        self._chunk_bytes = CHUNK_BYTES_MIN
-        self._room = 0
+        self._chunk_bytes, self._room = CHUNK_BYTES_MIN, 0
         self._held_bytes = 0  # what `traffic` knows of our unanswered requests
         self._memory = context.broker.memory
         self.throttle = Throttle(self._broker.quotas, self._broker.sessions, self._loop, self)
@@ -142,6 +140,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._chunk_bytes *= 4
         self._is_holding = self._waiting_for is not None
         self._serve()
+        if self.door is not None:
+            self.door.holds(self._receiver.held_bytes)
 
     def eof_received(self) -> bool:
         self._wire.eof()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ottla.broker.security.principal import Principal
 from ottla.broker.security.sasl_session import SaslSession, SaslState, TokenAnswer
+from ottla.broker.security.strangers import STRANGERS_BYTES_MAX, Strangers
 from ottla.broker.settings.security_settings import SaslSettings
 from ottla.model.errors import OttlaError, RemoteProtocolError
 from ottla.wire.primitives import Buffer
@@ -20,6 +21,7 @@ from ottla.wire.server_connection import ShortCut
 LOGIN_S = 30.0
 """How long a client may take from its connection to the end of its login."""
 _KEY_BYTES = 2
+_LIMIT = f" (all together {STRANGERS_BYTES_MAX >> 20} MB at most)"
 
 
 class GuardedConnection(Protocol):
@@ -44,10 +46,16 @@ class Doorkeeper:
     """One connection's. Owned by the loop."""
 
     def __init__(
-        self, session: SaslSession, settings: SaslSettings, lane: ShortCut, connection: GuardedConnection
+        self,
+        session: SaslSession,
+        settings: SaslSettings,
+        strangers: Strangers,
+        lane: ShortCut,
+        connection: GuardedConnection,
     ) -> None:
         self.session = session
         self.settings = settings
+        self._strangers = strangers
         self._lane = lane
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -79,8 +87,18 @@ class Doorkeeper:
         self.forget()
         self._timer = self._loop.call_later(self.settings.failure_delay_ms / 1000, close)
 
+    def holds(self, size: int) -> None:
+        """The connection has a buffer of this size for its requests."""
+        if self._timer is not None:
+            self._strangers.hold(self, size)
+
+    def turn_away(self) -> None:
+        """Close: those who have not logged in hold too much, and this one the most."""
+        self._connection.drop(RemoteProtocolError(f"it holds too much before its login{_LIMIT}"))
+
     def forget(self) -> None:
         """End the timer: the login is done, or the connection is gone."""
+        self._strangers.forget(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
