@@ -7,14 +7,18 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.client import clock
+from ottla.client.canonical_names import canonical
+from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.pool import ConnectionPool
+from ottla.model.address import Address
 from ottla.model.cluster_view import BrokerNode, LeaderHint
 from ottla.model.error_codes import Code
 from ottla.model.errors import BrokerUnreachable, ConnectionLost, KafkaError, RequestTimedOut
@@ -354,3 +358,41 @@ def test_closing_ends_who_waits(clients: Clients, topic: str) -> None:
         metadata.close()
         with pytest.raises(ConnectionLost):
             metadata.refresh()
+
+
+CANONICAL = "resolve_canonical_bootstrap_servers_only"
+
+
+def test_bootstrap_servers_are_called_by_their_canonical_names(
+    brokers: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an alias each address has a name of its own, which its certificate or Kerberos ticket is for."""
+    port = int(brokers.bootstrap.split(",")[0].rpartition(":")[2])
+    real = socket.getaddrinfo
+
+    def resolved(host: str, *arguments: Any, **named: Any) -> list[Any]:
+        answers = {"kafka.test": ["127.0.0.1", "127.0.0.2"], "one.test": ["127.0.0.1"]}
+        found = [real(ip, *arguments, **named) for ip in answers.get(host, [host])]
+        return [entry for entries in found for entry in entries]
+
+    names = {"127.0.0.1": "one.test", "127.0.0.2": "127.0.0.2"}  # the second has no name
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "getnameinfo", lambda address, _flags: (names[address[0]], "0"))
+    alias = Address("kafka.test", port)
+    assert canonical([alias, alias]) == (Address("one.test", port), Address("127.0.0.2", port))
+    properties = {"bootstrap.servers": str(alias), "client.dns.lookup": CANONICAL}
+    with ClusterMetadata(ClientConfig.from_properties(properties)) as metadata:
+        assert len(metadata.refresh_all().brokers) == 3
+
+
+def test_a_bootstrap_server_without_an_address_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_arguments: object, **_named: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    properties = {"bootstrap.servers": "nowhere.test:9092", "client.dns.lookup": CANONICAL}
+    with (
+        ClusterMetadata(ClientConfig.from_properties(properties)) as metadata,
+        pytest.raises(BrokerUnreachable, match=r"nowhere\.test:9092.*cannot be resolved"),
+    ):
+        metadata.refresh_all()

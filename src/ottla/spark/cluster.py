@@ -12,6 +12,7 @@ from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.offset_lookup import OffsetLookup
 from ottla.client.pool import ConnectionPool
+from ottla.client.reactions import Action, Call, action_for
 from ottla.client.retry import Backoff
 from ottla.model.cluster_view import TopicView
 from ottla.model.error_codes import Code
@@ -100,6 +101,8 @@ class SparkCluster:
             errors = {view.error for view in views if view.error}
             if errors <= {_UNKNOWN} and (not errors or attempt + 1 >= UNKNOWN_TOPIC_TRIES):
                 break
+            if any(action_for(error, Call.METADATA) is Action.FAIL for error in errors):
+                break  # such as rights that are missing: waiting changes nothing
         bad = next((view for view in views if view.error not in {Code.NONE, _UNKNOWN}), None)
         if bad is not None:
             raise KafkaError(bad.error, f"topic {bad.name!r}")
