@@ -182,6 +182,13 @@ def test_limits(cluster: EmbeddedBroker) -> None:
         ottla.sql("select 1", memory_limit="much", bootstrap_servers=cluster.bootstrap)
 
 
+def test_a_condition_has_a_time_limit(cluster: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.query.where.PART_LIMIT_S", 0.2)
+    forever = "offset > (select sum(a.range * b.range) from range(1000000000) a, range(1000000000) b)"
+    with pytest.raises(RequestTimedOut):
+        ottla.scan("orders", where=forever, bootstrap_servers=cluster.bootstrap).to_table()
+
+
 def test_wrong_scans_are_refused(cluster: EmbeddedBroker) -> None:
     at = {"bootstrap.servers": cluster.bootstrap}
     with pytest.raises(KafkaError), ottla.scan("nothing", properties=at) as found:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.connection_options import named_values
+from ottla.cli.connection_options import add_schemas_option, named_values
 from ottla.cli.output import FORMATS, TABLE, Cell, OutputRows, Parser, print_line, print_rows, run_command
 from ottla.model.errors import ConfigError
 from ottla.security.client_login import properties_text, spark_text
@@ -77,6 +77,7 @@ def parser() -> Parser:
         metavar="'USER OPERATION,... RESOURCE NAME'",
         help="with --secure: what a user may do, as 'client READ topic orders-*' (without: everything)",
     )
+    add_schemas_option(parser)
     parser.add_argument("--without-zookeeper", action="store_true", help="only the broker; needs no Java")
     parser.add_argument(
         "--format", choices=FORMATS, default=TABLE, help="table for people; json and tsv for programs"
@@ -105,9 +106,12 @@ def _act(options: argparse.Namespace) -> None:
         keeper: ZooKeeperServer | None = None
         rows: list[tuple[Cell, ...]] = []
         if not options.without_zookeeper:
-            keeper = opened.enter_context(
-                ZooKeeperServer(data_dir / "zookeeper", port=options.zookeeper_port)
-            )
+            try:
+                keeper = opened.enter_context(
+                    ZooKeeperServer(data_dir / "zookeeper", port=options.zookeeper_port)
+                )
+            except ServerFailed as error:
+                raise ServerFailed(f"{error}; or leave ZooKeeper out: --without-zookeeper") from error
             properties["zookeeper.connect"] = keeper.connect
             rows.append(("zookeeper", keeper.connect))
         broker = opened.enter_context(
@@ -171,7 +175,9 @@ def _console(
     if keeper is not None:
         properties["zookeeper.connect"] = keeper.connect
     history = Path(options.data_dir) / "console-history.json"
-    console = opened.enter_context(ConsoleServer(properties, port=options.console, history=history))
+    console = opened.enter_context(
+        ConsoleServer(properties, port=options.console, history=history, schemas=options.schemas)
+    )
     console.start()
     return console.url
 

@@ -14,6 +14,9 @@ from ottla.query.record_view import COLUMNS, sampled_columns, view_batch, view_c
 from ottla.query.statements import table_uses
 from ottla.schemas.json_texts import JsonTexts
 
+PART_LIMIT_S = 30.0
+"""How long a condition may take for one part of a scan: no condition holds a thread for ever."""
+
 
 class Where:
     """A condition over the columns of records and the fields of values.
@@ -51,11 +54,15 @@ class Where:
         self.rows(0, empty)
 
     def rows(self, partition: int, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """The numbers of the records that meet the condition. Raises ConfigError."""
+        """The numbers of the records that meet the condition. Raises ConfigError or RequestTimedOut."""
         view = view_batch(partition, records, self._columns)
         numbers = pa.array(np.arange(view.num_rows, dtype=np.int64))
         self._engine.register("records_in", pa.table([*view.columns, numbers], names=[*COLUMNS, "row"]))
-        found = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
+        with self._engine.limited(PART_LIMIT_S):
+            try:
+                found = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
+            except self._engine.error_types as error:
+                raise self._engine.translated(error, self._condition) from error
         return np.sort(found.to_numpy())
 
 
