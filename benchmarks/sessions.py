@@ -2,7 +2,7 @@
 
 Broker and reader are in this process, and both count. Ten of the partitions have a record at the reader's
 offset; the others are at their end. A session names nothing and is told of ten partitions; a full fetch names
-all and is told of all. The figure is fetches a CPU second.
+all and is told of all. The figures are fetches a CPU second, and the bytes of a request and of its answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
-from benchmarks.harness import FULL, Case, Effort, Peer, benchmark, rate
+from benchmarks.harness import FULL, Better, Case, Effort, Peer, benchmark, rate
 from ottla import EmbeddedBroker, Producer
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.client_connection import ClientConnection, ReceivedResponse
@@ -31,6 +31,7 @@ class _Reader:
         self._wire = ClientConnection(client_id="benchmark")
         wanted = [FetchPartition(partition=index, partition_max_bytes=1 << 16) for index in range(PARTITIONS)]
         self._everything = [FetchTopic(topic=TOPIC, partitions=wanted)]
+        self.request_bytes = self.answer_bytes = 0  # of the last fetch
 
     def close(self) -> None:
         """Hang up."""
@@ -57,12 +58,25 @@ class _Reader:
 
         return work
 
+    def full_fetch(self) -> None:
+        """Fetch everything once."""
+        self.full_fetches(1)()
+
+    def session_fetch(self) -> None:
+        """Fetch once in a session that has begun."""
+        first = self._fetched(FetchRequest(topics=self._everything, session_epoch=0))
+        _check(self._fetched(FetchRequest(session_id=first.session_id, session_epoch=1)), BUSY)
+
     def _fetched(self, request: FetchRequest) -> FetchResponse:
+        self.request_bytes = self.answer_bytes = 0
         for part in self._wire.send(request, version=VERSION).parts:
             self._socket.sendall(part)
+            self.request_bytes += len(part)
         event: Any = None
         while event is None:
-            self._wire.received(self._socket.recv_into(self._wire.get_buffer()))
+            count = self._socket.recv_into(self._wire.get_buffer())
+            self.answer_bytes += count
+            self._wire.received(count)
             event = self._wire.next_event()
         if not isinstance(event, ReceivedResponse) or not isinstance(event.message, FetchResponse):
             raise AssertionError(f"the broker answers {event}")
@@ -92,3 +106,18 @@ def sessions(effort: Effort) -> Iterator[Case]:
                 [Peer("full fetches", measure=rate(theirs.full_fetches(fetches), fetches))],
                 effort.process_rounds,
             )
+            ours.session_fetch()
+            theirs.full_fetch()
+            for what, mine, full in (
+                ("request", ours.request_bytes, theirs.request_bytes),
+                ("answer", ours.answer_bytes, theirs.answer_bytes),
+            ):
+                yield Case(
+                    f"fetch, {PARTITIONS:,} partitions, {BUSY} with records: its {what}",
+                    "bytes",
+                    lambda mine=mine: mine,  # type: ignore[misc]
+                    [Peer("full fetches", measure=lambda full=full: full)],  # type: ignore[misc]
+                    rounds=1,
+                    better=Better.LESS,
+                    is_warmed=False,
+                )

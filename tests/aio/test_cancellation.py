@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ottla import EmbeddedBroker, Producer, aio
+from ottla.aio.connection import LoopConnection
 from ottla.model.errors import BrokerUnreachable
+from ottla.wire.api.fetch import FetchRequest
 from tests.aio.conftest import run
 
 RECORDS = 3_000
@@ -114,3 +117,27 @@ def test_brokers_that_cannot_be_reached_are_named() -> None:
                 await consumer.check_brokers(timeout=2)
 
     run(ask)
+
+
+def test_a_reader_that_waits_ends_its_fetch_session(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    send = LoopConnection.send
+
+    def noted(connection: LoopConnection, request: Any, **more: Any) -> Any:
+        sent.append(request)
+        return send(connection, request, **more)
+
+    monkeypatch.setattr(LoopConnection, "send", noted)
+
+    async def read() -> None:
+        settings = {"bootstrap.servers": broker.bootstrap, "fetch.wait.max.ms": 60_000}
+        async with aio.PartitionConsumer(settings) as consumer:
+            await consumer.consume_partition("orders", 0, "earliest")
+            while not any(isinstance(one, FetchRequest) and one.session_epoch > 0 for one in sent):
+                await asyncio.sleep(0.01)
+
+    run(read)
+    last = [one for one in sent if isinstance(one, FetchRequest)][-1]
+    assert (last.session_epoch, bool(last.session_id)) == (-1, True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from ottla import EmbeddedBroker
 from ottla.client.client_config import ClientConfig
+from ottla.client.connection import Connection
 from ottla.client.metadata import ClusterMetadata
 from ottla.fetching.engine import FetchEngine
 from ottla.fetching.feed import PartitionFeed
@@ -17,6 +19,7 @@ from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.inbox import Inbox
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.fetch import FetchRequest
 from tests.fetching.proxy import Proxy
 from tests.fetching.traffic import Ledger, Writer
 from tests.waiting import wait_for
@@ -171,3 +174,25 @@ def test_an_inbox_ends_with_its_engine(make: Callable[..., FetchEngine], topic: 
     inbox.close()
     reader.join(AT_ONCE_S)
     assert ended == [None]
+
+
+def test_a_fetcher_that_waits_ends_its_session(
+    make: Callable[..., FetchEngine], topic: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    send = Connection.send
+
+    def noted(connection: Connection, request: Any, **more: Any) -> object:
+        sent.append(request)
+        return send(connection, request, **more)
+
+    monkeypatch.setattr(Connection, "send", noted)
+    engine = make()
+    idle(engine, topic, writer)
+    fetches = wait_for(
+        lambda: [one for one in sent if isinstance(one, FetchRequest) and one.session_epoch > 0],
+        "a fetch of a session",
+    )
+    engine.close()
+    assert isinstance(sent[-1], FetchRequest)
+    assert (sent[-1].session_id, sent[-1].session_epoch) == (fetches[0].session_id, -1)

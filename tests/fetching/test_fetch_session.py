@@ -149,3 +149,13 @@ def test_a_topic_that_was_made_anew_is_forgotten_under_its_old_id() -> None:
     request = session.request(again, CONFIG, uses_ids=True)
     assert [(one.topic_id, one.partitions) for one in request.forgotten_topics_data] == [(bytes(16), [0])]
     assert [topic.topic_id for topic in request.topics] == [b"n" * 16]
+
+
+def test_the_last_request_ends_the_session() -> None:
+    broker, session = Broker(), ClientSession()
+    assert session.farewell() is None
+    plan = plan_of({PLACES[0]: 0})
+    session.whole(plan, broker.answer(session.request(plan, CONFIG, uses_ids=False)))
+    last = session.farewell()
+    assert last is not None
+    assert ([last.session_id], last.session_epoch, last.topics) == ([*broker.sessions.sessions], -1, [])

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import cast
 
 from ottla.aio.cluster import LoopMetadata
@@ -243,7 +244,15 @@ class LoopFetcher:
             cursors = [*self._rounds.table.clear(), *self._arrivals]
             self._engine.take_in(self._rounds.lost(cursors, reason))
             if connection is not None:
+                self._say_farewell(connection)
                 await connection.close()
+
+    def _say_farewell(self, connection: LoopConnection) -> None:
+        """End the fetch session, if the connection still works, without waiting for the answer."""
+        request = self._rounds.farewell()
+        if request is not None:
+            with suppress(OttlaError):
+                connection.send(request)
 
     async def _serve(self, connection: LoopConnection) -> None:
         rounds = self._rounds

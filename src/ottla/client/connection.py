@@ -215,8 +215,8 @@ class Connection(Closing):
         """The next response; `timeout_ms=None` means request.timeout.ms.
 
         Raises RequestTimedOut: the connection stays open, and the response may still come. Raises
-        ConnectionLost or RemoteProtocolError: the connection is closed. Record sets are views of the
-        received memory, not copies.
+        ConnectionLost or RemoteProtocolError: the connection is closed, unless it was interrupted. Record
+        sets are views of the received memory, not copies.
         """
         try:
             return self._answered(

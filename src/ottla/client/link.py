@@ -117,7 +117,7 @@ class Link:
                 self._arrived.append(event)
 
     def receive(self, timeout_ms: float | None) -> ReceivedResponse:
-        """The next response. Every failure but a timeout closes the link."""
+        """The next response. Every failure but a timeout and an interruption closes the link."""
         if not self.in_flight_count:
             raise LocalProtocolError(f"{self.peer}: no answer is due; send a request before you receive")
         deadline = Deadline(self._clock, timeout_ms)
@@ -135,27 +135,34 @@ class Link:
             raise self._is_closed()
         if self._arrived:
             return self._handed_out(self._arrived.popleft())
-        wire, transport = self._wire, self._transport
         try:
-            while (event := wire.next_event()) is None:
-                count = transport.receive_into(wire.get_buffer(), deadline)
-                if count:
-                    wire.received(count)
-                elif count is None:
-                    return None
-                else:
-                    self._end()
+            event = self._event(deadline)
         except RemoteProtocolError as error:
             raise self._failed(RemoteProtocolError(f"{self.peer}: {error}")) from error
         except OSError as error:
             if _is_ours(error):
                 raise RequestTimedOut(self._no_answer(deadline)) from None
             raise self._broken(error) from error
+        except ConnectionLost:
+            raise  # interrupted: no byte is lost, and the owner may send a last request before it closes
         except BaseException as error:
             # Ctrl-C between a read and its bookkeeping loses bytes: what follows would be misread.
             self.close(f"{error!r}")
             raise
-        return self._handed_out(event)
+        return None if event is None else self._handed_out(event)
+
+    def _event(self, deadline: Deadline | None) -> ReceivedResponse | Disconnected | None:
+        """What arrives next; None if it is not complete yet and nobody waits."""
+        wire, transport = self._wire, self._transport
+        while (event := wire.next_event()) is None:
+            count = transport.receive_into(wire.get_buffer(), deadline)
+            if count:
+                wire.received(count)
+            elif count is None:
+                return None
+            else:
+                self._end()
+        return event
 
     def _handed_out(self, event: ReceivedResponse | Disconnected) -> ReceivedResponse:
         if isinstance(event, Disconnected):

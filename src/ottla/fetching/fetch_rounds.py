@@ -105,6 +105,13 @@ class FetchRounds:
         ]
         return hints, nodes
 
+    def farewell(self) -> FetchRequest | None:
+        """The last request of a fetcher: it ends the fetch session. None if there is none.
+
+        Nobody needs its answer.
+        """
+        return self._session.farewell()
+
     def rest_ms(self, plan: FetchPlan) -> float | None:
         """How long there is nothing to do, None: until woken. 0 or less without partitions: end."""
         now_ms = self._now_ms()

@@ -6,7 +6,8 @@
 
 The broker remembers the partitions of the session, with the offset and size that were asked last, and leaves
 out of its answers what has not changed. `whole` puts empty answers in their place where somebody waits for
-one. A broker that wants no session answers with session 0; then every request names everything.
+one. A broker that wants no session answers with session 0; then every request names everything. `farewell`
+ends the session, so that the broker can give its slot to another client.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ottla.wire.api.fetch import (
 SESSIONS_SINCE = 7
 NO_SESSION = 0
 FIRST_EPOCH = 0
+FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 _LOST = {
     Code.FETCH_SESSION_ID_NOT_FOUND,
@@ -129,6 +131,12 @@ class ClientSession:
         if not was_first:
             response.responses += self._left_out(plan, named)
         return response
+
+    def farewell(self) -> FetchRequest | None:
+        """Return the request that ends the session, or None if there is no session."""
+        if self._session_id == NO_SESSION:
+            return None
+        return FetchRequest(session_id=self._session_id, session_epoch=FINAL_EPOCH)
 
     def _note(self, plan: FetchPlan, response: FetchResponse) -> set[TopicAndPartition]:
         """Remember what was told; return the partitions that the answer names."""

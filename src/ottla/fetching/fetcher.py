@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Protocol, cast
 
 from ottla.client.client_config import ClientConfig
@@ -103,7 +103,10 @@ class BrokerFetcher:
         reason: Exception | None = None
         try:
             with closing(self._connect()) as connection:
-                self._serve(connection)
+                try:
+                    self._serve(connection)
+                finally:
+                    self._say_farewell(connection)
         except OttlaError as error:
             reason = error
         except Exception as error:
@@ -129,6 +132,13 @@ class BrokerFetcher:
             plan, is_busy = self._turn(connection)
             if not is_busy and not self._rests(plan):
                 return
+
+    def _say_farewell(self, connection: Connection) -> None:
+        """End the fetch session, if the connection still works, without waiting for the answer."""
+        request = self._rounds.farewell()
+        if request is not None:
+            with suppress(OttlaError):
+                connection.send(request)
 
     def _turn(self, connection: Connection) -> tuple[FetchPlan, bool]:
         """Receive a response, send the next request, decode the response.

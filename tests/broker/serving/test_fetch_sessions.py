@@ -280,3 +280,13 @@ def test_the_number_of_sessions_is_kafkas_setting() -> None:
         create(client, new_topic(TOPIC, 1))
         asked = [client.call(fetch_request(client, {(TOPIC, 0): 0}, 12, session_epoch=0), 12) for _ in "ab"]
         assert [response.session_id != 0 for response in asked] == [True, False]
+
+
+def test_a_session_ends_with_its_connection() -> None:
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    with EmbeddedBroker(properties=slots) as broker, Client.of(broker.bootstrap) as client:
+        create(client, new_topic(TOPIC, 1))
+        request = fetch_request(client, {(TOPIC, 0): 0}, 12, session_epoch=0)
+        with Client.of(broker.bootstrap) as killed:
+            assert killed.call(request, 12).session_id
+        wait_for(lambda: client.call(request, 12).session_id, "the slot is free")

@@ -4,9 +4,10 @@ Versions: 0 to 18. 0 and 1 get format 0, 2 and 3 format 1, which cannot have zst
 stored, zstd too: by the book it needs 10, but Kafka sends it, and clients that stay at 4 can read it. Up to
 2 a first batch that is too large is cut, from 3 on it comes whole. From 13 on topics are named by id.
 Behaviour: bytes come straight from the segment file, undecoded. From 7 on a client may begin a session, and
-then names only what has changed (`serving.fetch_sessions`). With replica.selector.class a leader names the
-replica of a client's rack, and from 11 on replicas are read too. Readers of committed data get nothing from
-the last stable offset on, and are told which transactions were aborted.
+then names only what has changed (`serving.fetch_sessions`). A session ends by a fetch of epoch -1, and with
+the connection that began it: a killed client leaves no session behind. With replica.selector.class a leader
+names the replica of a client's rack, and from 11 on replicas are read too. Readers of committed data get
+nothing from the last stable offset on, and are told which transactions were aborted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import cast
 
-from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH
+from ottla.broker.serving.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, FetchSessions
 from ottla.broker.serving.handler import Handler, Inquiry
 from ottla.broker.serving.long_poll import (
     IDS_SINCE,
@@ -42,8 +43,7 @@ def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     uses_ids = inquiry.version >= IDS_SINCE
     if request.session_epoch == FIRST_EPOCH:
         sessions.drop(request.session_id)
-        begin = partial(sessions.begin, request, uses_ids=uses_ids, now_ms=now_ms)
-        return SessionInquiry(inquiry, begin).read(request)
+        return SessionInquiry(inquiry, partial(_begin, inquiry, request)).read(request)
     session = sessions.go_on(request, uses_ids=uses_ids, now_ms=now_ms)
     if isinstance(session, Code):
         return FetchResponse(error_code=session)
@@ -58,6 +58,22 @@ def handle(inquiry: Inquiry, request: FetchRequest) -> FetchResponse | None:
     if not session.partitions:
         return _read(inquiry, whole)
     return SessionInquiry(inquiry, session.news).read(whole)
+
+
+def _begin(inquiry: Inquiry, request: FetchRequest, response: FetchResponse) -> FetchResponse:
+    """Return the answer to a full fetch; it names a session, which ends with the connection at the latest.
+
+    Clients have a session per connection. Of several, the last is remembered here, and the others end when
+    their slots are needed.
+    """
+    sessions, link = inquiry.broker.sessions, inquiry.link
+    if link.has_left:
+        return response
+    now_ms, uses_ids = inquiry.broker.runtime.now_ms(), inquiry.version >= IDS_SINCE
+    response = sessions.begin(request, response, uses_ids=uses_ids, now_ms=now_ms)
+    if response.session_id:
+        link.farewells[FetchSessions] = partial(sessions.drop, response.session_id)
+    return response
 
 
 class SessionInquiry(Inquiry):

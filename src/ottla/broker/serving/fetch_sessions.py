@@ -9,7 +9,8 @@ Partitions that gave records go to the end of the order, so that the others get 
 
 The number of sessions is limited, and the memory of all. A client that gets no session is answered session
 0, and sends full fetches. At the limit a new session takes the place of one that nobody has used for two
-minutes, or of a smaller one that is older than that: as in Kafka.
+minutes, or of a smaller one that is older than that: as in Kafka. A session ends by a fetch of epoch -1;
+other than in Kafka it ends with its connection, too, so that killed clients leave none behind.
 """
 
 from __future__ import annotations

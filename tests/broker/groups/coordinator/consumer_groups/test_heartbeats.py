@@ -52,6 +52,14 @@ def test_a_second_member_gets_its_part_when_the_first_has_given_it_up(loop: Loop
     assert described(loop).group_state == "Stable"
 
 
+def test_a_member_that_waits_for_partitions_is_called_sooner(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join()
+    assert second.join().heartbeat_interval_ms == 1000
+    settle(first, second)
+    assert second.beat().heartbeat_interval_ms == 5000
+
+
 def test_a_member_that_leaves_gives_its_part_to_the_others(loop: Loop) -> None:
     first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
     first.join(), second.join()

@@ -4,6 +4,9 @@ The member's epoch says which: 0 joins, -1 leaves, -2 is a static member that wi
 must be the member's own. One that is too old or too new is fenced (FENCED_MEMBER_EPOCH): the member gives up
 all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
 one may be lost.
+
+Each answer says when the next heartbeat is due. A member that waits for partitions of others is called
+sooner, so that it gets them soon after they are free; Kafka's members wait for a whole interval.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ottla.broker.groups.coordinator.consumer_groups.member import (
     LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
+    ReconcilingState,
 )
 from ottla.broker.groups.coordinator.consumer_groups.records import (
     TARGET_MEMBER,
@@ -35,6 +39,8 @@ from ottla.wire.api.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 
+WAITING_BEATS, WAITING_MS_MIN = 5, 100
+"""A member that waits sends so many heartbeats in an interval, but none sooner than after so many ms."""
 _OWN_ID_SINCE = 1
 _NO_TIMEOUT = -1
 
@@ -84,7 +90,7 @@ def heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=rules.heartbeat_interval_ms,
+        heartbeat_interval_ms=_interval_ms(member, rules),
     )
     if _is_full(request) or member.assigned.keys() != had:
         response.assignment = HeartbeatAssignment(
@@ -94,6 +100,14 @@ def heartbeat(
             ]
         )
     return response
+
+
+def _interval_ms(member: ConsumerMember, rules: GroupRules) -> int:
+    """Return the time until the next heartbeat of a member."""
+    interval_ms = rules.heartbeat_interval_ms
+    if member.state is ReconcilingState.UNRELEASED_PARTITIONS:
+        return min(interval_ms, max(interval_ms // WAITING_BEATS, WAITING_MS_MIN))
+    return interval_ms
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
