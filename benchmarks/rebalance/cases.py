@@ -69,15 +69,18 @@ def run_blocked() -> dict[str, flaws.Blocked]:
         return {name: flaws.blocked(cluster, command) for name, (cluster, command) in by_name.items()}
 
 
-def run_coordinator(effort: Effort) -> dict[str, dict[str, Events]]:
+def run_coordinator(
+    effort: Effort,
+    kinds: Callable[[coordinator.Broker], dict[str, coordinator.Kind]] = coordinator.our_kinds,
+) -> dict[str, dict[str, Events]]:
     """Broker → kind of group → event → how it went; Kafka's only where it can be run."""
     size = coordinator.QUICK if effort is QUICK else coordinator.FULL
     found: dict[str, dict[str, Events]] = {}
-    for broker, kinds in {OURS: coordinator.our_kinds, NEW_KAFKA: coordinator.kafkas_kinds}.items():
+    for name, opened in {OURS: coordinator.our_broker, NEW_KAFKA: coordinator.kafka_broker}.items():
         try:
-            with kinds() as (client, by_name):
-                found[broker] = {
-                    name: coordinator.come_and_go(client, kind, size) for name, kind in by_name.items()
+            with opened() as broker:
+                found[name] = {
+                    kind: coordinator.come_and_go(broker, how, size) for kind, how in kinds(broker).items()
                 }
         except Unavailable as error:
             logger.warning("Kafka %s cannot be run here: %s", KAFKA_4, error)
@@ -128,13 +131,23 @@ def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long
 @benchmark("rebalance-coordinator")
 def coordinated(effort: Effort) -> Iterator[Case]:
     """Groups of every kind on our broker, beside Kafka 4 with the same members."""
-    by_broker = run_coordinator(effort)
+    yield from _on_both_brokers(run_coordinator(effort), "")
+
+
+@benchmark("rebalance-librdkafka")
+def by_librdkafka(effort: Effort) -> Iterator[Case]:
+    """The same of librdkafka's members."""
+    yield from _on_both_brokers(run_coordinator(effort, coordinator.librdkafkas_kinds), ", librdkafka")
+
+
+def _on_both_brokers(by_broker: dict[str, dict[str, Events]], members: str) -> Iterator[Case]:
     theirs = by_broker.get(NEW_KAFKA, {})
     for kind, events in by_broker[OURS].items():
         for event, result in events.items():
             rivals = {NEW_KAFKA: theirs[kind][event]} if kind in theirs else {}
-            yield _timed(f"{kind}, {event}: until all is well again", result, rivals, settled_s)
-            yield _timed(f"{kind}, {event}: the longest wait of a record", result, rivals, longest_wait_s)
+            name = f"{kind}{members}, {event}"
+            yield _timed(f"{name}: until all is well again", result, rivals, settled_s)
+            yield _timed(f"{name}: the longest wait of a record", result, rivals, longest_wait_s)
 
 
 def recovery(blocked: flaws.Blocked) -> str:

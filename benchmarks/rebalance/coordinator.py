@@ -1,9 +1,11 @@
 """50 members of every kind of group, on our broker and on Kafka 4: the same clients, the same settings.
 
-Members are in 6 processes and share 100 partitions. All join at once, one more joins, it leaves, one is
-killed, which counts from the kill: the session is part of it. Sessions last 6 s, heartbeats are 1 s apart,
-and the broker does not wait for more members of a new group (group.initial.rebalance.delay.ms is 0). Groups
-in ZooKeeper need no broker's help, and Kafka 4 has none. Share groups are not here: nobody owns a partition.
+Members are in 6 processes and share 100 partitions. All join at once; one more joins and leaves, three times,
+of which the median counts, because a heartbeat may be due now or in a second; one is killed, which counts
+from the kill: the session is part of it. Sessions last 6 s, heartbeats are 1 s apart, and the broker does not
+wait for more members of a new group (group.initial.rebalance.delay.ms is 0). Groups in ZooKeeper need no
+broker's help, and Kafka 4 has none. A share group is well again when every member delivers and no record
+waits.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.broker.contenders import ottla_command
 from benchmarks.broker.processes import free_port
@@ -33,6 +36,7 @@ from tools.peers import KAFKA_4, RealKafka
 FULL = Size(members=50, partitions=100, processes=6)
 QUICK = Size(members=10, partitions=20, processes=3)
 MAGIC = 2
+TIMES = 3  # that one more joins and leaves
 HEAP_MB = 512
 SESSION_MS, HEARTBEAT_MS = "6000", "1000"
 SETTINGS = {
@@ -41,15 +45,37 @@ SETTINGS = {
     "group.consumer.min.session.timeout.ms": SESSION_MS,
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.share.session.timeout.ms": SESSION_MS,
+    "group.share.min.session.timeout.ms": SESSION_MS,
+    "group.share.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.share.min.heartbeat.interval.ms": HEARTBEAT_MS,
 }
 """Of both brokers."""
 
-Kind = tuple[Command, dict[str, str]]
+
+class Kind(NamedTuple):
+    """How members of a kind of group are started. In a share group partitions have no owners."""
+
+    command: Command
+    properties: dict[str, str]
+    has_owners: bool = True
+
+
+class Broker(NamedTuple):
+    """A running broker; `zookeeper` is empty if it has none."""
+
+    client: ClientConfig
+    zookeeper: str = ""
+
+    @property
+    def bootstrap(self) -> dict[str, str]:
+        """Its address as a property of clients."""
+        return {"bootstrap.servers": ",".join(map(str, self.client.bootstrap))}
 
 
 @contextlib.contextmanager
-def our_kinds() -> Iterator[tuple[ClientConfig, dict[str, Kind]]]:
-    """Our broker with a ZooKeeper, and how members of each kind find it."""
+def our_broker() -> Iterator[Broker]:
+    """Our broker, with a ZooKeeper."""
     with tempfile.TemporaryDirectory(prefix="ottla-rebalance-") as directory:
         settings = ServerSettings(fsync=False)
         with ZooKeeperServer(Path(directory, "zookeeper"), settings=settings) as zookeeper:
@@ -58,52 +84,72 @@ def our_kinds() -> Iterator[tuple[ClientConfig, dict[str, Kind]]]:
             for name, value in {"zookeeper.connect": zookeeper.connect, **SETTINGS}.items():
                 command += ["--set", f"{name}={value}"]
             with started_server("ottla", version_of("ottla") or "", command, port) as server:
-                in_zookeeper = {"zookeeper.connect": zookeeper.connect, "auto.offset.reset": "smallest"}
-                by_name = {"zookeeper": (ours("classic"), in_zookeeper), **_coordinated(server.bootstrap)}
-                yield ClientConfig.from_properties({"bootstrap.servers": server.bootstrap}), by_name
+                yield Broker(_client(server.bootstrap), zookeeper.connect)
 
 
 @contextlib.contextmanager
-def kafkas_kinds() -> Iterator[tuple[ClientConfig, dict[str, Kind]]]:
-    """The same on Kafka 4, without ZooKeeper. Raises Unavailable."""
+def kafka_broker() -> Iterator[Broker]:
+    """Kafka 4, which has no ZooKeeper. Raises Unavailable."""
     with RealKafka(KAFKA_4, heap_mb=HEAP_MB, is_measured=True, properties=SETTINGS) as kafka:
-        client = ClientConfig.from_properties({"bootstrap.servers": kafka.bootstrap})
-        yield client, _coordinated(kafka.bootstrap)
+        yield Broker(_client(kafka.bootstrap))
 
 
-def _coordinated(bootstrap: str) -> dict[str, Kind]:
-    """Members of groups with a coordinator: ours, and librdkafka's if it is installed."""
-    members = {"": ours("grouped")} | (
-        {", librdkafka": ours("confluent")} if version_of("confluent-kafka") else {}
-    )
-    protocols: Mapping[str, dict[str, str]] = {
-        "classic": {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS},
-        "consumer": {"group.protocol": "consumer"},
-    }
-    common = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
-    return {
-        f"{protocol}{who}": (command, {**common, **properties})
-        for who, command in members.items()
-        for protocol, properties in protocols.items()
-    }
+def _client(bootstrap: str) -> ClientConfig:
+    return ClientConfig.from_properties({"bootstrap.servers": bootstrap})
 
 
-def come_and_go(client: ClientConfig, kind: Kind, size: Size) -> dict[str, Event]:
-    """All join, one more, it leaves, one is killed."""
-    command, properties = kind
+PROTOCOLS: Mapping[str, Mapping[str, str]] = {
+    "classic": {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+def our_kinds(broker: Broker) -> dict[str, Kind]:
+    """Every kind of group that the broker can have, of our members."""
+    kinds = _coordinated(broker, "grouped")
+    kinds["share"] = Kind(ours("share"), broker.bootstrap, has_owners=False)
+    if broker.zookeeper:
+        properties = {"zookeeper.connect": broker.zookeeper, "auto.offset.reset": "smallest"}
+        kinds["zookeeper"] = Kind(ours("classic"), properties)
+    return kinds
+
+
+def librdkafkas_kinds(broker: Broker) -> dict[str, Kind]:
+    """Groups of librdkafka's members, if it is installed."""
+    return _coordinated(broker, "confluent") if version_of("confluent-kafka") else {}
+
+
+def _coordinated(broker: Broker, members: str) -> dict[str, Kind]:
+    common = {**broker.bootstrap, "auto.offset.reset": "earliest"}
+    return {name: Kind(ours(members), {**common, **own}) for name, own in PROTOCOLS.items()}
+
+
+def come_and_go(broker: Broker, kind: Kind, size: Size) -> dict[str, Event]:
+    """All join, one more joins and leaves a few times, one is killed."""
     topic = f"rebalance-{uuid.uuid4().hex[:8]}"
-    with Admin(bootstrap_servers=",".join(map(str, client.bootstrap))) as admin:
+    with Admin(broker.bootstrap) as admin:
         admin.create_topics(NewTopic(topic, size.partitions))
-    with Traffic(client, topic, size.partitions, magic=MAGIC) as traffic:
-        group = Group(Cluster(client, properties, MAGIC), traffic, size.partitions)
-        with started(group, command, topic, size.processes, {}) as hosts:
+    with Traffic(broker.client, topic, size.partitions, magic=MAGIC) as traffic:
+        group = Group(
+            Cluster(broker.client, kind.properties, MAGIC), traffic, size.partitions, kind.has_owners
+        )
+        with started(group, kind.command, topic, size.processes, {}) as hosts:
             names = [f"m{number:02}" for number in range(size.members)]
             homes = dealt(names[:-1], hosts[:-1]) | {names[-1]: hosts[-1]}  # alone in its process
             events = {"all join at once": _event(group, partial(group.join, homes))}
-            events["one more joins"] = _event(group, partial(group.join, {"n00": hosts[0]}))
-            events["it leaves"] = _event(group, partial(group.leave, "n00"))
+            joins, leaves = [], []
+            for number in range(TIMES):
+                name = f"n{number:02}"
+                joins.append(_event(group, partial(group.join, {name: hosts[0]})))
+                leaves.append(_event(group, partial(group.leave, name)))
+            events["one more joins"], events["it leaves"] = _median(joins), _median(leaves)
             events["one is killed"] = _event(group, partial(group.kill, names[-1]))
     return events
+
+
+def _median(events: list[Event]) -> Event:
+    ordered = sorted(events, key=lambda event: (not event.outcome.is_settled, event.outcome.settled_s))
+    return ordered[len(ordered) // 2]
 
 
 def _event(group: Group, happen: Callable[[], None]) -> Event:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.rebalance.hosts import Command, Host, Notes, wait_until
-from benchmarks.rebalance.timeline import Outcome, is_shared, outcome
+from benchmarks.rebalance.timeline import Outcome, are_all_reading, is_shared, outcome
 from benchmarks.rebalance.traffic import Traffic
 from ottla.client.client_config import ClientConfig
 from ottla.zookeeper import paths
@@ -46,11 +46,15 @@ class Event:
 
 @dataclass
 class Group:
-    """Used by one thread. Names of members are in `members`; who is in which process is in `homes`."""
+    """Used by one thread. Names of members are in `members`; who is in which process is in `homes`.
+
+    In a share group partitions have no owners.
+    """
 
     cluster: Cluster
     traffic: Traffic
     partitions: int
+    has_owners: bool = True
     name: str = field(default_factory=lambda: f"group-{uuid.uuid4().hex[:8]}")
     notes: Notes = field(default_factory=Notes)
     members: set[str] = field(default_factory=set)
@@ -77,9 +81,10 @@ class Group:
     def settle(self, since_s: float, deadline_s: float) -> Outcome:
         """How the event at `since_s` goes, when it is over or the time is up."""
         calm_since = None
+        is_settled = is_shared if self.has_owners else are_all_reading
         end_s = time.monotonic() + deadline_s
         while time.monotonic() < end_s:
-            shared = self._have_all_joined() and is_shared(
+            shared = self._have_all_joined() and is_settled(
                 list(self.notes.deliveries), self.traffic.written, self.members, self.partitions, since_s
             )
             now_s = time.monotonic()
@@ -97,7 +102,8 @@ class Group:
         # The last records are on their way.
         until_s = time.monotonic() - 0.5
         written = {place: at_s for place, at_s in list(self.traffic.written.items()) if at_s < until_s - 0.5}
-        return outcome(list(self.notes.deliveries), written, since_s, until_s)
+        deliveries = list(self.notes.deliveries)
+        return outcome(deliveries, written, since_s, until_s, has_owners=self.has_owners)
 
     def rebalances(self) -> dict[str, int]:
         """Of each member so far."""

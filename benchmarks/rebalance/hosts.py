@@ -26,7 +26,7 @@ Command = Callable[[str, Mapping[str, str]], list[str]]
 
 
 def ours(kind: str) -> Command:
-    """Hosts in Python: classic, grouped, or confluent."""
+    """Hosts in Python: classic, grouped, share, or confluent."""
 
     def command(topic: str, properties: Mapping[str, str]) -> list[str]:
         start = [sys.executable, "-m", "benchmarks.rebalance.member_host", kind, topic]

@@ -1,6 +1,6 @@
 """Members of a group in this process, as its input says; every record that they deliver is a line of output.
 
-    python -m benchmarks.rebalance.member_host classic|grouped|confluent topic NAME=VALUE …
+    python -m benchmarks.rebalance.member_host classic|grouped|share|confluent topic NAME=VALUE …
 
     join MEMBER NAME=VALUE …     leave MEMBER     count MEMBER            ◀── input
     ready · joined · failed · left · count MEMBER N · record MEMBER PARTITION OFFSET NANOSECONDS ──▶ output
@@ -19,6 +19,7 @@ from typing import Any
 
 from ottla.consumer.classic import ConsumerConnector
 from ottla.consumer.coordinated import GroupConsumer
+from ottla.consumer.share import ShareConsumer
 
 POLL_MS = 50.0
 Properties = dict[str, str]
@@ -69,9 +70,11 @@ class ClassicMember(HostedMember):
 class GroupedMember(HostedMember):
     """Through a coordinator."""
 
+    consumer_class: type[GroupConsumer | ShareConsumer] = GroupConsumer
+
     def __init__(self, topic: str, name: str, properties: Properties) -> None:
         group = properties.pop("group.id")
-        self._consumer = GroupConsumer(topic, {"client.id": name, **properties}, group_id=group)
+        self._consumer = self.consumer_class(topic, {"client.id": name, **properties}, group_id=group)
         self._is_leaving = threading.Event()
         self._has_left = threading.Event()
 
@@ -90,6 +93,12 @@ class GroupedMember(HostedMember):
     def leave(self) -> None:
         self._is_leaving.set()
         self._has_left.wait()
+
+
+class SharingMember(GroupedMember):
+    """Of a share group."""
+
+    consumer_class = ShareConsumer
 
 
 class ConfluentMember(HostedMember):
@@ -122,6 +131,7 @@ class ConfluentMember(HostedMember):
 KINDS: dict[str, type[Any]] = {
     "classic": ClassicMember,
     "grouped": GroupedMember,
+    "share": SharingMember,
     "confluent": ConfluentMember,
 }
 

@@ -61,10 +61,35 @@ def is_shared(
     return Counter(shares[name] for name in names) == +wanted
 
 
+def are_all_reading(
+    deliveries: Sequence[Delivery],
+    written: Mapping[Place, float],
+    members: Iterable[str],
+    partitions: int,
+    since_s: float,
+) -> bool:
+    """Whether these members, all and nobody else, deliver what was written since then, of all partitions.
+
+    For share groups, where a partition has no owner.
+    """
+    fresh = [one for one in deliveries if written.get((one.partition, one.offset), 0.0) > since_s]
+    readers = {one.member for one in fresh}
+    return readers == set(members) and len({one.partition for one in fresh}) == partitions
+
+
 def outcome(
-    deliveries: Iterable[Delivery], written: Mapping[Place, float], since_s: float, until_s: float
+    deliveries: Iterable[Delivery],
+    written: Mapping[Place, float],
+    since_s: float,
+    until_s: float,
+    *,
+    has_owners: bool = True,
 ) -> Outcome:
-    """How the event at `since_s` went, as seen at `until_s`."""
+    """How the event at `since_s` went, as seen at `until_s`.
+
+    Without owners, a member that is new has to deliver something, whatever it is; and records before the
+    first that was delivered of a partition are not the group's, which began at the end of its topic.
+    """
     ordered = sorted(one for one in deliveries if one.at_s <= until_s)
     first: dict[Place, float] = {}
     counts: Counter[Place] = Counter()
@@ -73,6 +98,9 @@ def outcome(
         first.setdefault((one.partition, one.offset), one.at_s)
         counts[one.partition, one.offset] += one.at_s >= since_s
         by_partition.setdefault(one.partition, []).append(one)
+    if not has_owners:
+        begins = {partition: min(one.offset for one in some) for partition, some in by_partition.items()}
+        written = {place: at_s for place, at_s in written.items() if place[1] >= begins.get(place[0], 0)}
     waits: dict[int, float] = dict.fromkeys((place[0] for place in written), 0.0)
     settled_at = since_s
     for place, at_s in written.items():
@@ -82,6 +110,9 @@ def outcome(
         waits[place[0]] = max(waits[place[0]], end - max(at_s, since_s))
         if end - max(at_s, since_s) > DELAYED_S:
             settled_at = max(settled_at, end)
+    if not has_owners:
+        settled_at = max([settled_at, *_first_of_new_members(ordered, since_s)])
+        return Outcome(settled_at - since_s, max(waits.values()), 0, sum(one > 1 for one in counts.values()))
     moves = [at_s for at_s in map(owned_since, by_partition.values()) if at_s > since_s]
     before = {one.partition for one in ordered if one.at_s <= since_s}
     return Outcome(
@@ -94,6 +125,14 @@ def outcome(
         ),
         twice=sum(1 for count in counts.values() if count > 1),
     )
+
+
+def _first_of_new_members(ordered: Iterable[Delivery], since_s: float) -> list[float]:
+    """When each member that had delivered nothing before `since_s` began."""
+    first: dict[str, float] = {}
+    for one in ordered:
+        first.setdefault(one.member, one.at_s)
+    return [at_s for at_s in first.values() if at_s > since_s]
 
 
 def owned_since(deliveries: Sequence[Delivery]) -> float:
