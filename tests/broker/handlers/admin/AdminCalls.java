@@ -1,5 +1,6 @@
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -40,6 +41,8 @@ public final class AdminCalls {
             "request.timeout.ms", 10000);
         try (Admin opened = Admin.create(settings)) {
             admin = opened;
+            System.out.println("methods\t" + Arrays.stream(Admin.class.getMethods())
+                .map(java.lang.reflect.Method::getName).distinct().collect(Collectors.joining(" ")));
             topics();
             try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
                 for (int number = 0; number < 10; number++) {
