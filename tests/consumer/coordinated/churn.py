@@ -3,9 +3,9 @@
 python -m tests.consumer.coordinated.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] …
 
 The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. With offsets in
-Kafka every second process has members by librdkafka, in one group with ours. It prints what happened and ends
-with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s after the last fault.
-`test_churn` runs it in the suite, where nothing is said about seconds.
+Kafka, processes with members by librdkafka, Java and franz-go alternate with ours (--clients). It prints what
+happened and ends with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s
+after the last fault. `test_churn` runs it in the suite, where nothing is said about seconds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ from __future__ import annotations
 import argparse
 import random
 import signal
+import sqlite3
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -27,12 +32,24 @@ from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.offsets import OffsetLedger
-from tests.consumer.coordinated.member_process import FOREIGN, GROUP, TABLES, TOPIC, Settings, connected
+from tests.broker.share_groups.share_member import configure_group
+from tests.consumer.coordinated.foreign_members import PROGRAMS, ProgramLine
+from tests.consumer.coordinated.member_process import (
+    GROUP,
+    LIBRDKAFKA,
+    SHARE,
+    TABLES,
+    TOPIC,
+    Settings,
+    connected,
+)
 from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Ownership, anomalies
 from tests.waiting import wait_for
 from tools.peers import RealKafka
 
+OURS = "ours"
+CLIENTS = (OURS, LIBRDKAFKA, *PROGRAMS)
 SETTLES_WITHIN_S = 5.0
 PATIENCE_S = 180.0
 """Far above what anything takes: who waits so long has failed."""
@@ -69,17 +86,76 @@ class Outcome:
 
 
 class Processes(ForkedProcesses):
-    """Processes with members; with `is_mixed` every second one has members by librdkafka."""
+    """Processes with members by these clients, in turns."""
 
-    def __init__(self, settings: Settings, *, is_mixed: bool) -> None:
+    def __init__(self, settings: Settings, clients: Sequence[str]) -> None:
         super().__init__("tests.consumer.coordinated.member_process", settings.json())
-        self._is_mixed = is_mixed
+        self._settings = settings
+        self._clients = clients
         self._count = 0
+        self._programs: list[MemberProgram] = []
 
     def join(self) -> None:
+        """Start a process of the client whose turn it is."""
+        client = self._clients[self._count % len(self._clients)]
         self._count += 1
-        is_foreign = self._is_mixed and self._count % 2 == 0
-        self.start(f"{FOREIGN if is_foreign else 'process'}-{self._count}")
+        name = f"{client}-{self._count}"
+        if client in PROGRAMS:
+            program = MemberProgram(PROGRAMS[client], name, self._settings)
+            self._programs.append(program)
+            self.running.append(program.pid)
+        else:
+            self.start(name)
+
+    def close(self) -> None:
+        """Kill all."""
+        super().close()
+        for program in self._programs:
+            program.close()
+
+
+class MemberProgram:
+    """A program with several members. A thread writes what they print into the database."""
+
+    def __init__(self, command: Callable[..., list[str]], name: str, settings: Settings) -> None:
+        numbers = f"{settings.members_each}", f"{settings.session_timeout_ms}"
+        arguments = settings.bootstrap, GROUP, TOPIC, settings.strategy, *numbers
+        self._process = subprocess.Popen(
+            command(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self.pid = self._process.pid
+        self._name = name
+        self._database = settings.database
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        """A last line that is cut was not committed: others read the records again."""
+        assert self._process.stdout is not None
+        with closing(connected(self._database)) as database:
+            for text in self._process.stdout:
+                if text.endswith(b"\n"):
+                    self._insert(database, ProgramLine.of(text))
+
+    def _insert(self, database: sqlite3.Connection, line: ProgramLine) -> None:
+        member = f"{self._name}-{line.member}"
+        with database:
+            if line.held is None:
+                span = (line.partition, line.first, line.next, line.next - line.first, 0)
+                database.execute(
+                    "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", (*span, line.generation, member)
+                )
+            else:
+                rows = [(line.generation, partition, member) for partition in line.held]
+                database.executemany("INSERT INTO given VALUES (?, ?, ?)", rows)
+
+    def close(self) -> None:
+        """Wait for its end: it was killed."""
+        self._process.wait(PATIENCE_S)
+        self._thread.join(PATIENCE_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -88,10 +164,13 @@ FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTO
 class Churn(Closing):
     """One run on a broker of its own."""
 
-    def __init__(self, settings: Settings, scale: Scale, chance: random.Random) -> None:
+    def __init__(
+        self, settings: Settings, scale: Scale, chance: random.Random, clients: Sequence[str]
+    ) -> None:
         self._scale = scale
         self._chance = chance
         self._own_offsets = settings.own_offsets
+        self._is_share = settings.strategy == SHARE
         self._producer = Producer(bootstrap_servers=settings.bootstrap)
         self._admin = Admin(bootstrap_servers=settings.bootstrap)
         self._admin.create_topics(NewTopic(TOPIC, scale.partitions))
@@ -100,7 +179,7 @@ class Churn(Closing):
             self._database.execute(statement)
         OffsetLedger(self._database, group_id=GROUP).create_table()
         self._written = 0
-        self.processes = Processes(settings, is_mixed=not settings.own_offsets)
+        self.processes = Processes(settings, clients)
         self.outcome = Outcome(dict.fromkeys((*FAULTS, "join", "go on"), 0))
 
     def run(self) -> Outcome:
@@ -166,9 +245,14 @@ class Churn(Closing):
     # --- what is looked at
 
     def _is_stable(self) -> bool:
-        """Whether the group has exactly the members that run, and each partition has one of them."""
+        """Whether the group has exactly the members that run, and each partition has one of them.
+
+        In a share group it may have several.
+        """
         members = self._stable_members()
         given = sorted(place.partition for member in members for place in member.assignment)
+        if self._is_share:
+            given = sorted(set(given))
         expected = len(self.processes.running) * self._scale.members_each
         return len(members) == expected and given == list(range(self._scale.partitions))
 
@@ -211,7 +295,8 @@ class Churn(Closing):
             for generation, partition, member in rows
         ]
         assert anomalies(History(owners=owners)) == []
-        self.outcome.generations = self._database.execute("SELECT max(generation) FROM given").fetchone()[0]
+        (last,) = self._database.execute("SELECT max(generation) FROM given").fetchone()
+        self.outcome.generations = last or 0  # a share group has none
 
     def close(self) -> None:
         """End the members and the clients."""
@@ -230,7 +315,9 @@ def len_of(spans: list[tuple[int, int]]) -> int:
     return count
 
 
-def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: str = "") -> Outcome:
+def churn(
+    scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: str = "", clients: Sequence[str]
+) -> Outcome:
     """Run and check, on the embedded broker or on a version of Apache Kafka; an error names the seed."""
     properties = {
         "group.min.session.timeout.ms": "100",
@@ -238,6 +325,13 @@ def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: s
         "group.consumer.min.session.timeout.ms": "100",
         "group.consumer.heartbeat.interval.ms": f"{scale.session_timeout_ms // 8}",
         "group.consumer.min.heartbeat.interval.ms": "10",
+        "group.share.session.timeout.ms": f"{scale.session_timeout_ms}",
+        "group.share.min.session.timeout.ms": "100",
+        "group.share.heartbeat.interval.ms": f"{scale.session_timeout_ms // 8}",
+        "group.share.min.heartbeat.interval.ms": "10",
+        "group.share.record.lock.duration.ms": "10000",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.delivery.count.limit": "10",
     }
     try:
         with (
@@ -254,7 +348,9 @@ def churn(scale: Scale, strategy: str, *, own_offsets: bool, seed: int, kafka: s
                 scale.members_each,
                 scale.session_timeout_ms,
             )
-            with Churn(settings, scale, random.Random(seed)) as one:
+            if strategy == SHARE:
+                configure_group(broker.bootstrap, GROUP)  # from the earliest records on
+            with Churn(settings, scale, random.Random(seed), clients) as one:
                 return one.run()
     except BaseException as error:
         error.add_note(f"seed {seed}")
@@ -267,6 +363,9 @@ def main() -> int:
     parser.add_argument("--offsets", choices=["own", "kafka"], default="own")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--kafka", default="", metavar="VERSION")
+    parser.add_argument(
+        "--clients", default="", help=f"some of {', '.join(CLIENTS)}; all if Kafka has offsets"
+    )
     for field in fields(Scale):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
     given = vars(parser.parse_args())
@@ -274,7 +373,11 @@ def main() -> int:
     chosen = {name: given[name] for name in ("strategy", "seed", "kafka")}
     sys.stdout.write(f"{chosen}, offsets: {given['offsets']}, {scale}\n")
     sys.stdout.flush()
-    outcome = churn(scale, own_offsets=given["offsets"] == "own", **chosen)
+    own_offsets = given["offsets"] == "own"
+    clients = given["clients"].split(",") if given["clients"] else [OURS] if own_offsets else CLIENTS
+    if given["strategy"] == SHARE:
+        clients = [client for client in clients if client != "franz-go"]  # its program has no share groups
+    outcome = churn(scale, own_offsets=own_offsets, clients=clients, **chosen)
     limit_s = scale.session_timeout_ms / 1000 + SETTLES_WITHIN_S
     is_in_time = outcome.settled_s <= limit_s
     sys.stdout.write(f"{outcome}{'' if is_in_time else f': LATE, more than {limit_s:.1f} s'}\n")

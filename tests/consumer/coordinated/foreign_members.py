@@ -10,8 +10,9 @@ import select
 import subprocess
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import confluent_kafka
 
@@ -45,8 +46,8 @@ KAFKA_PYTHON_ASSIGNORS = {
 }
 
 
-CONSUMER = "consumer"
-"""The strategy of members that speak the consumer protocol: the broker has one."""
+CONSUMER, SHARE = "consumer", "share"
+"""Strategies of members whose broker assigns: the consumer protocol, and share groups."""
 
 NOTHING_TO_COMMIT = {
     confluent_kafka.KafkaError._NO_OFFSET,  # it has read nothing new
@@ -165,8 +166,28 @@ class KafkaPython:
         self._consumer.close()
 
 
+class ProgramLine(NamedTuple):
+    """A line of a program with members: what a member holds now, or what it has read of a partition."""
+
+    member: int
+    generation: int
+    held: set[int] | None = None
+    partition: int = -1
+    first: int = 0
+    next: int = 0
+
+    @classmethod
+    def of(cls, line: bytes) -> Self:
+        """See GroupMember.java for the forms."""
+        kind, *words = line.split()
+        member, generation, *numbers = map(int, words)
+        if kind == b"held":
+            return cls(member, generation, set(numbers))
+        return cls(member, generation, None, *numbers)
+
+
 class ProcessMember:
-    """A program that prints "held P P …" and "read P OFFSET", and leaves when its input ends."""
+    """A program with one member, which leaves when its input ends; it prints what `ProgramLine` reads."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -187,12 +208,10 @@ class ProcessMember:
     def _rows(self, text: bytes) -> Rows:
         *lines, self._rest = (self._rest + text).split(b"\n")
         rows = []
-        for line in lines:
-            kind, *numbers = line.split()
-            if kind == b"held":
-                self._held = set(map(int, numbers))
-            else:
-                rows.append((int(numbers[0]), int(numbers[1])))
+        for line in map(ProgramLine.of, lines):
+            if line.held is not None:
+                self._held = line.held
+            rows += [(line.partition, offset) for offset in range(line.first, line.next)]
         return rows
 
     def held(self) -> set[int]:
@@ -205,17 +224,35 @@ class ProcessMember:
         return self._rows(text)
 
 
+def go_program(name: str, *arguments: str) -> list[str]:
+    """The command that starts a Go program. Raises Unavailable."""
+    return [str(go_programs(GO_MODULE) / name), *arguments]
+
+
+def java_program(
+    version: str, bootstrap: str, group: str, topic: str, strategy: str, *more: str
+) -> list[str]:
+    """The command that starts members of a version of Kafka's consumer. Raises Unavailable."""
+    source = JAVA_MEMBER.with_stem("ShareMember") if strategy == SHARE else JAVA_MEMBER
+    command = java_command(kafka_libs(version), java_classes(source, version), heap_mb=128)
+    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", source.stem]
+    names = ",".join(JAVA_NAMES.get(name, name) for name in strategy.split(","))
+    return [*command, bootstrap, group, topic, names, *more]
+
+
+PROGRAMS: dict[str, Callable[..., list[str]]] = {
+    "java": partial(java_program, KAFKA_CLIENTS),
+    "franz-go": partial(go_program, "franzmember"),
+}
+"""Commands of programs with several members, by client: bootstrap, group, topic, strategy, count, session."""
+
+
 def go_member(name: str) -> Callable[..., ProcessMember]:
-    return lambda *arguments: ProcessMember([str(go_programs(GO_MODULE) / name), *arguments])
+    return lambda *arguments: ProcessMember(go_program(name, *arguments))
 
 
 def java_member(version: str) -> Callable[..., ProcessMember]:
-    def make(bootstrap: str, group: str, topic: str, strategy: str) -> ProcessMember:
-        command = java_command(kafka_libs(version), java_classes(JAVA_MEMBER, version), heap_mb=128)
-        names = ",".join(JAVA_NAMES.get(name, name) for name in strategy.split(","))
-        return ProcessMember([*command, "GroupMember", bootstrap, group, topic, names])
-
-    return make
+    return lambda *arguments: ProcessMember(java_program(version, *arguments))
 
 
 EAGER = frozenset({"range", "roundrobin", "sticky"})

@@ -24,13 +24,14 @@ import numpy as np
 
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
 from ottla.consumer.coordinated.member_state import PartitionSet
+from ottla.consumer.share import ShareConsumer
 from ottla.model.errors import OwnershipLost, PartitionsLost
 from ottla.offsets import OffsetLedger
 from tests.forked_processes import fork_for_each_line
 
 TOPIC, GROUP = "t", "g"
-FOREIGN = "foreign"
-"""Processes whose names begin so have members by librdkafka."""
+LIBRDKAFKA = "librdkafka"
+"""Processes whose names begin so have members by it."""
 NO_GENERATION = -1
 TABLES = (
     "PRAGMA journal_mode = WAL",
@@ -40,8 +41,8 @@ TABLES = (
 )
 
 
-CONSUMER = "consumer"
-"""The strategy of members whose broker assigns (KIP-848)."""
+CONSUMER, SHARE = "consumer", "share"
+"""The strategies of members whose broker assigns (KIP-848), and of members of a share group (KIP-932)."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,54 @@ class Worker(RebalanceListener):
             pass  # others have it: the next poll tells
 
 
+class ShareWorker:
+    """A member of a share group, ours or librdkafka's: what it has read is kept before it is acknowledged."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._name = name
+        self._ledger = OffsetLedger(connected(settings.database), group_id=GROUP)
+        named = {"bootstrap.servers": settings.bootstrap, "group.id": GROUP}
+        self._is_foreign = name.startswith(LIBRDKAFKA)
+        self._consumer: Any = None
+        if self._is_foreign:
+            self._consumer = confluent_kafka.ShareConsumer(named)
+            self._consumer.subscribe([TOPIC])
+        else:
+            self._consumer = ShareConsumer(TOPIC, named)
+
+    def run(self, leaving: threading.Event) -> None:
+        with contextlib.closing(self._consumer):
+            while not leaving.is_set():
+                for partition, offsets in self._read().items():
+                    self._keep(partition, offsets)
+
+    def _read(self) -> dict[int, list[int]]:
+        found = self._consumer.poll(0.2)
+        if not self._is_foreign:
+            return {found.topic_partition.partition: found.batch["offset"].to_pylist()} if found else {}
+        by_partition: dict[int, list[int]] = {}
+        for message in found:
+            if message.error() is None:
+                by_partition.setdefault(message.partition(), []).append(message.offset())
+        return by_partition
+
+    def _keep(self, partition: int, offsets: list[int]) -> None:
+        places = np.array(offsets)
+        runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+        rows = [
+            (partition, int(run[0]), int(run[-1]) + 1, len(run), 0, NO_GENERATION, self._name) for run in runs
+        ]
+        with self._ledger.transaction() as cursor:
+            cursor.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def worker(settings: Settings, name: str) -> ForeignWorker | Worker | ShareWorker:
+    """A member by the client that the name of its process begins with."""
+    if settings.strategy == SHARE:
+        return ShareWorker(settings, name)
+    return (ForeignWorker if name.startswith(LIBRDKAFKA) else Worker)(settings, name)
+
+
 def work(settings: Settings, name: str) -> None:
     """Run a process's members until SIGTERM. What ends one of them ends all."""
     leaving = threading.Event()
@@ -186,8 +235,7 @@ def work(settings: Settings, name: str) -> None:
 
     def run(number: int) -> None:
         try:
-            kind = ForeignWorker if name.startswith(FOREIGN) else Worker
-            kind(settings, f"{name}-{number}").run(leaving)
+            worker(settings, f"{name}-{number}").run(leaving)
         except BaseException:  # noqa: BLE001 - whatever it is, the test must not wait for this member
             sys.excepthook(*sys.exc_info())
             os._exit(1)

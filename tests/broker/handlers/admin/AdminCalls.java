@@ -166,6 +166,9 @@ public final class AdminCalls {
         print("describeStreamsGroups of nobody", () -> admin.describeStreamsGroups(List.of("nobody")).all().get());
         print("listStreamsGroupOffsets of nobody", () -> admin.listStreamsGroupOffsets(
             Map.of("nobody", new ListStreamsGroupOffsetsSpec())).partitionsToOffsetAndMetadata("nobody").get());
+        print("alterStreamsGroupOffsets", () -> admin.alterStreamsGroupOffsets("admin-calls-streams",
+            Map.of(FIRST, new OffsetAndMetadata(4))).all().get());
+        print("deleteStreamsGroupOffsets of nobody", () -> admin.deleteStreamsGroupOffsets("nobody", Set.of(FIRST)).all().get());
         print("deleteStreamsGroups of nobody", () -> admin.deleteStreamsGroups(List.of("nobody")).all().get());
         print("removeMembersFromConsumerGroup", () -> admin.removeMembersFromConsumerGroup(GROUP,
             new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("nobody")))).all().get());

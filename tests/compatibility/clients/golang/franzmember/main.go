@@ -1,8 +1,9 @@
-// A member of a group, for tests of mixed groups: franzmember BOOTSTRAP GROUP TOPIC STRATEGY
+// Members of a group, for tests of mixed groups: franzmember BOOTSTRAP GROUP TOPIC STRATEGY [COUNT SESSION-MS]
 // The strategy "consumer" is the protocol of KIP-848.
 //
-// It prints "held P P …" when its partitions change and "read P OFFSET" for each record, commits what it has
-// read when partitions go, and leaves when its input ends.
+// It prints "held MEMBER GENERATION P P …" when the partitions of a member change and
+// "read MEMBER GENERATION P FIRST NEXT" for the records of a poll. It commits after each poll and when
+// partitions go, and leaves when its input ends or at SIGTERM.
 package main
 
 import (
@@ -10,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,16 +30,24 @@ var strategies = map[string]kgo.GroupBalancer{
 
 type changes = map[string][]int32
 
+var output sync.Mutex
+
 type member struct {
-	topic string
-	lock  sync.Mutex
-	own   map[int32]bool
+	number int
+	topic  string
+	own    map[int32]bool
 }
 
-// change notes partitions that came or went, and tells what is held now.
-func (m *member) change(places changes, comes bool) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
+// who is the member and its generation or epoch.
+func (m *member) who(client *kgo.Client) string {
+	_, generation := client.GroupMetadata()
+	return fmt.Sprintf("%d %d", m.number, generation)
+}
+
+// change notes partitions that came or went, and prints what is held now.
+func (m *member) change(client *kgo.Client, places changes, comes bool) {
+	output.Lock()
+	defer output.Unlock()
 	for _, partition := range places[m.topic] {
 		if delete(m.own, partition); comes {
 			m.own[partition] = true
@@ -45,7 +57,23 @@ func (m *member) change(places changes, comes bool) {
 	for partition := range m.own {
 		held = append(held, fmt.Sprint(partition))
 	}
-	fmt.Println("held " + strings.Join(held, " "))
+	fmt.Println("held", m.who(client), strings.Join(held, " "))
+}
+
+// printed prints what a poll has brought; false if that is nothing.
+func (m *member) printed(client *kgo.Client, fetches kgo.Fetches) bool {
+	output.Lock()
+	defer output.Unlock()
+	fetches.EachPartition(func(some kgo.FetchTopicPartition) {
+		if count := len(some.Records); count > 0 {
+			first, next := some.Records[0].Offset, some.Records[count-1].Offset+1
+			if next-first != int64(count) {
+				panic(fmt.Sprintf("%d is out of order from %d to %d", some.Partition, first, next))
+			}
+			fmt.Println("read", m.who(client), some.Partition, first, next)
+		}
+	})
+	return !fetches.Empty()
 }
 
 func commit(ctx context.Context, client *kgo.Client) {
@@ -54,9 +82,7 @@ func commit(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-func main() {
-	bootstrap, group, topic, strategy := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
-	m := &member{topic: topic, own: map[int32]bool{}}
+func (m *member) run(ctx context.Context, bootstrap, group, strategy string, session time.Duration) {
 	base := context.Background()
 	if strategy == "consumer" {
 		base = context.WithValue(base, "opt_in_kafka_next_gen_balancer_beta", true)
@@ -64,33 +90,62 @@ func main() {
 	}
 	client, err := kgo.NewClient(
 		kgo.WithContext(base),
-		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(m.topic),
 		kgo.Balancers(strategies[strategy]), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(200*time.Millisecond), kgo.FetchMaxWait(50*time.Millisecond),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, places changes) { m.change(places, true) }),
+		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, places changes) {
+			m.change(client, places, true)
+		}),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, places changes) {
 			commit(ctx, client)
-			m.change(places, false)
+			m.change(client, places, false)
 		}),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, places changes) { m.change(places, false) }),
+		kgo.OnPartitionsLost(func(_ context.Context, client *kgo.Client, places changes) {
+			m.change(client, places, false)
+		}),
 	)
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
 	for ctx.Err() == nil {
-		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
-			m.lock.Lock()
-			defer m.lock.Unlock()
-			fmt.Printf("read %d %d\n", record.Partition, record.Offset)
-		})
+		if m.printed(client, client.PollFetches(ctx)) {
+			commit(ctx, client)
+		}
 		client.AllowRebalance()
 	}
 	commit(context.Background(), client)
 	client.CloseAllowingRebalance()
+}
+
+// argument is an optional number.
+func argument(index, otherwise int) int {
+	if len(os.Args) <= index {
+		return otherwise
+	}
+	number, err := strconv.Atoi(os.Args[index])
+	if err != nil {
+		panic(err)
+	}
+	return number
+}
+
+func main() {
+	bootstrap, group, topic, strategy := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	session := time.Duration(argument(6, 45000)) * time.Millisecond
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	var members sync.WaitGroup
+	for number := range argument(5, 1) {
+		members.Add(1)
+		go func() {
+			defer members.Done()
+			m := &member{number: number, topic: topic, own: map[int32]bool{}}
+			m.run(ctx, bootstrap, group, strategy, session)
+		}()
+	}
+	members.Wait()
 }

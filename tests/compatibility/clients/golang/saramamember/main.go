@@ -1,7 +1,7 @@
 // A member of a group, for tests of mixed groups: saramamember BOOTSTRAP GROUP TOPIC STRATEGY
 //
-// It prints "held P P …" when its partitions change and "read P OFFSET" for each record, commits what it has
-// read when partitions go, and leaves when its input ends.
+// It prints "held 0 GENERATION P P …" when its partitions change and "read 0 GENERATION P OFFSET NEXT" for each
+// record, as franzmember does. It commits what it has read when partitions go, and leaves when its input ends.
 package main
 
 import (
@@ -34,13 +34,13 @@ func (m *member) tell(text string) {
 }
 
 func (m *member) Setup(session sarama.ConsumerGroupSession) error {
-	m.tell("held " + strings.Trim(fmt.Sprint(session.Claims()[m.topic]), "[]"))
+	m.tell(fmt.Sprintf("held 0 %d ", session.GenerationID()) + strings.Trim(fmt.Sprint(session.Claims()[m.topic]), "[]"))
 	return nil
 }
 
 func (m *member) Cleanup(session sarama.ConsumerGroupSession) error {
 	session.Commit()
-	m.tell("held ")
+	m.tell(fmt.Sprintf("held 0 %d", session.GenerationID()))
 	return nil
 }
 
@@ -51,7 +51,8 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 			if !open {
 				return nil
 			}
-			m.tell(fmt.Sprintf("read %d %d", message.Partition, message.Offset))
+			m.tell(fmt.Sprintf("read 0 %d %d %d %d", session.GenerationID(), message.Partition,
+				message.Offset, message.Offset+1))
 			session.MarkMessage(message, "")
 		case <-session.Context().Done():
 			return nil
