@@ -11,6 +11,7 @@ waits.
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 import time
 import uuid
@@ -19,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.broker.contenders import ottla_command
 from benchmarks.broker.processes import free_port
 from benchmarks.broker.processes import started as started_server
 from benchmarks.harness import version_of
@@ -80,7 +80,8 @@ def our_broker() -> Iterator[Broker]:
         settings = ServerSettings(fsync=False)
         with ZooKeeperServer(Path(directory, "zookeeper"), settings=settings) as zookeeper:
             port = free_port()
-            command = ottla_command(port, str(Path(directory, "data")))
+            command = [sys.executable, "-m", "ottla", "broker", "start", "--port", str(port)]
+            command += ["--data-dir", str(Path(directory, "data"))]
             for name, value in {"zookeeper.connect": zookeeper.connect, **SETTINGS}.items():
                 command += ["--set", f"{name}={value}"]
             with started_server("ottla", version_of("ottla") or "", command, port) as server:
