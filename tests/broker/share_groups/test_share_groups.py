@@ -105,6 +105,14 @@ def test_only_who_holds_a_record_may_acknowledge_it_and_only_once(shared: Embedd
         assert offsets(shared) == [(10, 0)]
 
 
+def test_an_answer_without_records_has_an_empty_set(shared: EmbeddedBroker) -> None:
+    """Librdkafka drops answers with null in its place."""
+    with Member(shared, ["orders"]) as member:
+        assert member.acquire() == [(0, 0, 9, 1)]
+        answer = member.fetch(acknowledged={0: (0, 9, ACCEPT)})
+        assert [item.records for topic in answer.responses for item in topic.partitions] == [b""]
+
+
 def test_a_lock_runs_out(short: EmbeddedBroker) -> None:
     with Member(short, ["orders"]) as one, Member(short, ["orders"]) as two:
         assert one.acquire() == [(0, 0, 9, 1)]

@@ -59,7 +59,7 @@ def refuse(request: ShareFetchRequest, error: Code, _version: int) -> ShareFetch
             topic_id=topic.topic_id,
             partitions=[
                 ShareFetchPartitionResponse(
-                    partition_index=item.partition_index, error_code=error, records=None
+                    partition_index=item.partition_index, error_code=error, records=b""
                 )
                 for item in topic.partitions
             ],

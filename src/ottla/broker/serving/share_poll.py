@@ -75,7 +75,7 @@ class SharePoll:
 
     def _answer(self, partition: TopicIdPartition) -> ShareFetchPartitionResponse:
         return self._answers.setdefault(
-            partition, ShareFetchPartitionResponse(partition_index=partition[1], records=None)
+            partition, ShareFetchPartitionResponse(partition_index=partition[1], records=b"")
         )
 
     def look(self) -> None:
