@@ -177,6 +177,16 @@ def test_gzip_that_others_write_is_read() -> None:
     assert unpacked(Codec.GZIP, buffer.getvalue()) == TEXT
 
 
+@pytest.mark.parametrize("data", [b"short", TEXT], ids=["small", "large"])
+def test_damaged_gzip_is_named_and_members_are_joined(data: bytes) -> None:
+    whole = gzip.compress(data)
+    assert unpacked(Codec.GZIP, whole + gzip.compress(b" end")) == data + b" end"
+    wrong_sum = whole[:-8] + bytes(4) + whole[-4:]
+    for damaged in (whole[:-9], wrong_sum, b"\x1f\x8b" + bytes(20), whole + b"more"):
+        with pytest.raises(CorruptRecord, match=r"gzip data of .* bytes are damaged"):
+            unpacked(Codec.GZIP, damaged)
+
+
 def zstd_stream(data: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:

@@ -36,12 +36,16 @@ def compress(source: memoryview) -> bytes:
 
 
 def decompress_into(source: memoryview, room: memoryview) -> int:
-    """Decompress a stream or a raw block; `room` must have `size(source)` bytes.
+    """Decompress a stream or a raw block; returns the number of bytes, -1 if `room` is too small.
 
-    Raises CorruptRecord for a damaged stream and cramjam's error for a damaged block.
+    A block is compared with the room by the size that it declares, before anything of it is written: one that
+    claims 4 GB costs nothing. Raises CorruptRecord for a damaged stream and cramjam's error for a damaged
+    block.
     """
     position = 0
     for block in _blocks(source):
+        if _block_size(block) > len(room) - position:
+            return -1
         position += cramjam.snappy.decompress_raw_into(block, room[position:])
     return position
 
@@ -53,6 +57,8 @@ def size(source: memoryview) -> int:
 
 def _block_size(block: memoryview) -> int:
     """The uncompressed size at the start of a block: a varint of at most 32 bits."""
+    if block and block[0] < 0x80:
+        return block[0]
     value = 0
     for index, byte in enumerate(block[:5]):
         value |= (byte & 0x7F) << 7 * index
@@ -76,7 +82,7 @@ def _blocks(source: memoryview) -> Iterator[memoryview]:
         blocks_left -= 1
         if blocks_left < 0:
             raise CorruptRecord(f"snappy data of {len(source):,} bytes are cut into absurdly many blocks")
-        if source[position : position + 8].tobytes() == _MAGIC:
+        if source[position] == _MAGIC[0] and source[position : position + 8].tobytes() == _MAGIC:
             position += len(_HEADER)
             continue
         block_size = int.from_bytes(source[position : position + 4], "big", signed=True)
