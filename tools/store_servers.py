@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import json
 import os
 import urllib.request
 from email.utils import formatdate
@@ -20,8 +19,8 @@ from pathlib import Path
 from tools.guarded_server import GuardedServer, free_address
 from tools.peer_cache import (
     AZURITE,
-    FAKE_GCS,
     HADOOP,
+    ICEBERG_REST,
     VERSITYGW,
     go_installed,
     java_program,
@@ -112,24 +111,13 @@ class AzureServer(GuardedServer):
         urllib.request.urlopen(request, timeout=10).close()
 
 
-class GoogleServer(GuardedServer):
-    """fake-gcs-server, built by Go: an emulator of Google Cloud Storage. The bucket BUCKET is there."""
+class IcebergCatalogServer(GuardedServer):
+    """A server of Iceberg's REST protocol, by Iceberg's own classes; tables are below `directory`."""
 
     def __init__(self, directory: Path) -> None:
         address = free_address()
-        (directory / "data" / BUCKET).mkdir(parents=True)
-        command = [
-            str(go_installed(FAKE_GCS)),
-            "-scheme",
-            "http",
-            "-host",
-            "127.0.0.1",
-            "-port",
-            _port(address),
-        ]
-        command += ["-backend", "memory", "-data", str(directory / "data"), "-public-host", address]
-        account = directory / "account.json"
-        url = {"gcs_base_url": f"http://{address}", "disable_oauth": True}
-        account.write_text(json.dumps({**url, "client_email": "", "private_key": "", "private_key_id": ""}))
-        self.environment = {"GOOGLE_SERVICE_ACCOUNT": str(account)}
-        super().__init__(command, address, directory / "fake-gcs.log")
+        libs = maven_libs(ICEBERG_REST)
+        classes = java_program(_JAVA / "IcebergCatalog.java", libs)
+        self.url = f"http://{address}"
+        command = [*_java(classes, libs), "IcebergCatalog", f"file://{directory}/warehouse", _port(address)]
+        super().__init__(command, address, directory / "iceberg.log", start_s=_JAVA_START_S)

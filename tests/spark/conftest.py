@@ -14,9 +14,10 @@ from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
+from tests.scale import SOAK
 from tools.guarded_server import GuardedServer
-from tools.peer_cache import Unavailable, spark_kafka_jars
-from tools.store_servers import AzureServer, GoogleServer, HdfsServer, S3Server
+from tools.peer_cache import ICEBERG_SPARK, Unavailable, maven_jar, spark_kafka_jars
+from tools.store_servers import AzureServer, HdfsServer, IcebergCatalogServer, S3Server
 
 Server = TypeVar("Server", bound=GuardedServer)
 Filled = Callable[..., None]
@@ -24,9 +25,10 @@ Reads = Callable[..., list[list[dict[str, Any]]]]
 
 
 def connector_jars() -> str:
-    """The jars of Spark's own Kafka connector; empty where Maven cannot be reached."""
+    """The jars of Spark's own Kafka connector, in soak runs Iceberg's too; empty without Maven."""
     try:
-        return ",".join(str(path) for path in sorted(spark_kafka_jars().glob("*.jar")))
+        jars = [str(path) for path in sorted(spark_kafka_jars().glob("*.jar"))]
+        return ",".join([*jars, *([str(maven_jar(ICEBERG_SPARK))] if SOAK else [])])
     except Unavailable:
         return ""
 
@@ -68,15 +70,16 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
 
 
 @pytest.fixture(scope="session")
-def google_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
-    with started(GoogleServer, tmp_path_factory.mktemp("google")) as server:
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A name node and a data node of Hadoop."""
+    with started(HdfsServer, tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """A name node and a data node of Hadoop."""
-    with started(HdfsServer, tmp_path_factory.mktemp("hdfs")) as server:
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergCatalogServer]:
+    """Iceberg's own server of its REST protocol."""
+    with started(IcebergCatalogServer, tmp_path_factory.mktemp("iceberg")) as server:
         yield server
 
 
@@ -93,13 +96,6 @@ def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureSe
     for name, value in azure_server.environment.items():
         monkeypatch.setenv(name, value)
     return azure_server
-
-
-@pytest.fixture
-def google(google_server: GoogleServer, monkeypatch: pytest.MonkeyPatch) -> GoogleServer:
-    for name, value in google_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return google_server
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,20 +21,28 @@ from ottla.spark.locations import location
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.table_files import write_files
+from tests.scale import SOAK, sized
+from tests.spark import duckdb_query
+from tools.peer_cache import Unavailable, duckdb_with_iceberg
 from tools.store_servers import BUCKET
 
 ORDERS, OTHER = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
 Options = tuple[str, dict[str, str]]
 
 
-@pytest.fixture(params=["files", "files in s3", "sql"])
+@pytest.fixture(params=["files", "files in s3", "sql", *sized([], ["files in hdfs", "rest"])])
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> Options:
-    """A URL and options: no catalog, in a directory and in a store; and a catalog in SQLite."""
+    """A URL and options: no catalog, in a directory, a store and HDFS; a catalog in SQLite; Iceberg's own."""
     if request.param == "files":
         return str(tmp_path / "table"), {}
     if request.param == "files in s3":
         request.getfixturevalue("s3")
         return f"s3://{BUCKET}/{tmp_path.name}/table", {}
+    if request.param == "files in hdfs":
+        return f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}/table", {}
+    if request.param == "rest":
+        uri = {"type": "rest", "uri": request.getfixturevalue("rest_catalog").url}
+        return "", {"catalog": "test", "table": f"{tmp_path.name}.orders", **uri}
     uri = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
     return "", {"catalog": "test", "table": "shop.orders", **uri}
 
@@ -135,17 +147,33 @@ def test_partitions_of_the_table_and_foreign_readers(tmp_path: Path) -> None:
     assert dict(found.iter_rows()) == {"mon": 10, "tue": 20}
 
 
-def test_duckdb_reads_the_table(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    table = IcebergTable(str(tmp_path / "table"))
+def grown(path: Path) -> None:
+    """A table of 60 rows whose files were merged and whose columns have changed."""
+    table = IcebergTable(str(path))
     add(table, 0, 30)
-    with duckdb.connect() as connection:
-        try:
-            connection.execute("load iceberg")
-        except duckdb.Error as error:
-            pytest.skip(f"DuckDB's extension for Iceberg is not installed: {str(error)[:100]}")
-        count = connection.sql(f"select count(*), max(\"offset\") from iceberg_scan('{tmp_path}/table')")
-        assert count.fetchall() == [(30, 29)]
+    add(table, 30, 50, color="red")
+    assert table.compact(2) == 2
+    add(table, 50, 60)
+
+
+def test_duckdb_reads_the_table(tmp_path: Path) -> None:
+    try:
+        packages = duckdb_with_iceberg()
+    except Unavailable as error:
+        pytest.skip(f"DuckDB's extension for Iceberg cannot be had here: {error}")
+    grown(tmp_path / "table")
+    sql = f"select count(*), max(\"offset\"), count(color) from iceberg_scan('{tmp_path}/table')"
+    command = [sys.executable, duckdb_query.__file__, sql]
+    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == [[60, 59, 20]]
+
+
+@pytest.mark.skipif(not SOAK, reason="Iceberg's jar is in the session of soak runs only: make soak")
+def test_spark_reads_the_table(spark: Any, tmp_path: Path) -> None:
+    grown(tmp_path / "table")
+    rows = spark.read.format("iceberg").load(str(tmp_path / "table"))
+    assert rows.selectExpr("count(*)", "max(offset)", "count(color)").first()[:] == (60, 59, 20)
 
 
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:
