@@ -14,10 +14,10 @@ from ottla.aio.commits import LoopAutoCommit, LoopCommits
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
 from ottla.aio.membership import LoopMembership
 from ottla.aio.offset_lookup import LoopOffsetLookup
-from ottla.aio.partition_consumer import ROWS_IN_A_ROW, Message, rows_of
+from ottla.aio.partition_consumer import Message, rows_of
 from ottla.aio.pool import LoopPool
 from ottla.aio.rebalancing import LoopRebalancing, RebalanceListener
-from ottla.aio.waiting import finishing, uncancelled
+from ottla.aio.waiting import ROWS_IN_A_ROW, finishing, uncancelled
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.consumer.coordinated.commits import OnCommit, log_failure
 from ottla.consumer.coordinated.group_consumer_config import GroupConsumerConfig

@@ -13,7 +13,7 @@ from ottla.aio.cluster import LoopMetadata
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
 from ottla.aio.offset_lookup import LoopOffsetLookup
 from ottla.aio.pool import LoopPool
-from ottla.aio.waiting import LoopCondition, finishing
+from ottla.aio.waiting import ROWS_IN_A_ROW, LoopCondition, finishing
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.consumer.partition.partition_config import PartitionConfig, checked_partition, wait_ms
 from ottla.consumer.partition.partition_faces import ConsumerFace, ReaderFace
@@ -29,9 +29,6 @@ from ottla.records.rows import Deserializer
 
 Message = MessageAndMetadata[Any, Any]
 NextChunk = Callable[[], Awaitable[HeldChunk | None]]
-
-ROWS_IN_A_ROW = 512
-"""After so many rows the loop serves others, even if the application awaits nothing in between."""
 
 
 async def rows_of(next_chunk: NextChunk, most: int = ROWS_IN_A_ROW) -> AsyncIterator[Message]:

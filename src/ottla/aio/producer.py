@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
+from ottla.aio.waiting import ROWS_IN_A_ROW
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.fetching.commit_positions import Committable, commit_positions
 from ottla.model.committed_positions import GroupMetadata
@@ -128,6 +130,7 @@ class Producer:
         self._key_serializer, self._value_serializer = self._serializers.key, self._serializers.value
         self._engine = LoopProducerEngine(config, partitioner_choice(partitioner, column_partitioner, config))
         self._inboxes = self._engine.intake.open_inboxes
+        self._sent_in_a_row = 0
 
     def __repr__(self) -> str:
         client = self._engine.config.client
@@ -148,6 +151,8 @@ class Producer:
     ) -> Delivery:
         """Hand in one record; waits only while buffer.memory is full. Await the delivery for the outcome.
 
+        After 512 records it lets the loop serve others, which are those that send them.
+
         If it is cancelled while it waits, the record was not accepted. Raises BufferFull after max.block.ms,
         RecordTooLarge, ProducerClosed, ConfigError and what a serializer raises; the same holds then.
         """
@@ -155,6 +160,10 @@ class Producer:
             value = self._value_serializer(value)
         if key is not None and self._key_serializer is not None:
             key = self._key_serializer(key)
+        self._sent_in_a_row += 1
+        if self._sent_in_a_row >= ROWS_IN_A_ROW:
+            self._sent_in_a_row = 0
+            await asyncio.sleep(0)
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
         deadline: Deadline | None = None
         while True:

@@ -17,6 +17,10 @@ DONE_HERE_BYTES = 32 * 1024
 """Up to this size bytes are decoded or encoded on the loop: a thread would take longer to begin."""
 
 
+ROWS_IN_A_ROW = 512
+"""After so many rows the loop serves others, even if the application awaits nothing in between."""
+
+
 class LoopCondition:
     """A condition of one event loop. `with` locks nothing, `until` waits; `wait_for` only looks."""
 

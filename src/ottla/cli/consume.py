@@ -9,7 +9,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from ottla.cli.output import (
     tsv_cell,
 )
 from ottla.cli.progress import ProgressLine
+from ottla.cli.typed_values import add_value_options, frame_note, value_decoder
 from ottla.model.record_text import record_texts
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def parser() -> Parser:
     parser.add_argument(
         "-t", "--timeout-ms", type=int, default=-1, help="end after this many milliseconds without a record"
     )
+    add_value_options(parser)
     return parser
 
 
@@ -71,6 +73,7 @@ def _act(options: argparse.Namespace) -> None:
     if options.max is not None and options.max < 0:
         parser().error(f"--max {options.max}: a number from 0 on is wanted")
     start = _start(options)
+    decode = value_decoder(options)
     properties = {"include.headers": True, **properties_of(options)}
     if not options.zookeeper:
         properties.pop("zookeeper.connect", None)
@@ -96,7 +99,7 @@ def _act(options: argparse.Namespace) -> None:
         ProgressLine(options.max, "records", is_shown=not is_seen) as progress,
     ):
         for record in islice(source, options.max):
-            _print(record, options.format)
+            _print(record, options.format, decode)
             progress.update(1)
 
 
@@ -137,8 +140,9 @@ def _checked_starts(properties: Mapping[str, object], topic: str, tail: int | No
     return {each.partition: max(first[each].offset or 0, (end[each].offset or 0) - tail) for each in end}
 
 
-def _print(record: Record, form: str) -> None:
-    key, value, headers, encoding = record_texts(record.raw_key, record.raw_value, record.headers)
+def _print(record: Record, form: str, decode: Callable[[bytes], bytes]) -> None:
+    content = None if record.raw_value is None else decode(record.raw_value)
+    key, value, headers, encoding = record_texts(record.raw_key, content, record.headers)
     row: tuple[Cell, ...] = (record.topic, record.partition, record.offset, record.timestamp_ms, key, value)
     if form == JSON:
         print_json(dict(zip(COLUMNS, (*row, headers, encoding), strict=True)))
@@ -147,6 +151,5 @@ def _print(record: Record, form: str) -> None:
         print_line("\t".join(tsv_cell(cell) for cell in (*row, in_json, encoding)))
     else:
         position = f"{record.partition}:{record.offset}"
-        print_line(
-            "\t".join([position, *([key] if key is not None else []), "null" if value is None else value])
-        )
+        shown = "null" if value is None else value + frame_note(content)
+        print_line("\t".join([position, *([key] if key is not None else []), shown]))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ottla.cli.connection_options import properties_of, without
 from ottla.cli.output import OutputRows, Parser, new_parser, run_command
 from ottla.cli.progress import ProgressLine
+from ottla.cli.typed_values import add_value_options, value_encoder
 from ottla.model.errors import OttlaError
 
 
@@ -23,6 +24,7 @@ def parser() -> Parser:
     parser.add_argument("topic")
     parser.add_argument("-k", "--key-separator", metavar="TEXT", help="text between key and value in a line")
     parser.add_argument("-p", "--partition", type=int, help="the partition for all records")
+    add_value_options(parser)
     return parser
 
 
@@ -38,6 +40,7 @@ def _act(options: argparse.Namespace) -> OutputRows:
 
     reading = {"parse.key": "true", "key.separator": options.key_separator} if options.key_separator else {}
     reader = LineReader({**reading, "ignore.error": "true"}, is_old=False)
+    encode = value_encoder(options)
     counts: Counter[int] = Counter()
 
     failures: list[OttlaError] = []
@@ -55,7 +58,8 @@ def _act(options: argparse.Namespace) -> OutputRows:
         producer.check_brokers()
         for line in lines():
             record = reader.read(line)
-            producer.send(options.topic, record.value, record.key, options.partition, on_delivery=note)
+            value = None if record.value is None else encode(record.value)
+            producer.send(options.topic, value, record.key, options.partition, on_delivery=note)
             progress.update(1)
         producer.flush()
     if failures:

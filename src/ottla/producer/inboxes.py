@@ -111,7 +111,8 @@ class TopicInbox:
         notes = None
         if partition is not None or timestamp_ms is not None or headers or on_delivery is not None:
             notes = Notes.of(timestamp_ms, partition, headers, on_delivery)
-            size += notes.size
+            if headers:
+                size += notes.size
         if size > self._record_max:
             self.check_size(size - ROW_OVERHEAD)
             size = self._record_max  # all of buffer.memory will do
@@ -179,8 +180,11 @@ class TopicInbox:
     def _seal(self) -> Failures:
         if not self._rows:
             return self._put_away()
-        known, noted = self._topics.known(self.topic), self._noted()
-        if known is None or not self._knows_all_partitions(known, noted):
+        known = self._topics.known(self.topic)
+        if known is None:
+            return []
+        noted = self._noted()
+        if not self._knows_all_partitions(known, noted):
             return []
         submission, created_ms, held = self._submission, self._created_ms, self._granted - self._credit
         failures: Failures = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -115,15 +116,23 @@ class Notes(NamedTuple):
         on_delivery: OnDelivery | None,
     ) -> Notes:
         """Checked fields. Raises ConfigError."""
+        if timestamp_ms is None and not headers and on_delivery is None and partition.__class__ is int:
+            return _only_partition(partition)
         if timestamp_ms is not None:
             as_timestamp(timestamp_ms)
         if partition is not None:
-            partition = as_int(partition, "partition")
-            if abs(partition) > PARTITION_MAX:
-                raise ConfigError(f"partition={partition}: no topic has as many partitions")
+            partition = _only_partition(as_int(partition, "partition")).partition
         return cls(timestamp_ms, partition, header_rows(headers) if headers else [], on_delivery)
 
     @property
     def size(self) -> int:
         """Bytes of the headers."""
         return sum(len(row["key"]) + len(row["value"] or b"") for row in self.headers)
+
+
+@lru_cache(maxsize=1024)
+def _only_partition(partition: int) -> Notes:
+    """The notes of rows that only name a partition: they share them. Raises ConfigError."""
+    if abs(partition) > PARTITION_MAX:
+        raise ConfigError(f"partition={partition}: no topic has as many partitions")
+    return Notes(None, partition, [], None)

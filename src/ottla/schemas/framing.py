@@ -39,6 +39,12 @@ def with_frame(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
 
+def frame_id(value: bytes) -> int | None:
+    """The schema's id in a value that looks framed: five bytes or more, the first zero; else None."""
+    is_framed = len(value) >= HEADER_BYTES and not value[0]
+    return int.from_bytes(value[1:HEADER_BYTES], "big") if is_framed else None
+
+
 def frame_ids(column: pa.Array) -> I64Array:
     """The schema's id of each value of a column without nulls; -1 where there is no frame."""
     _, ends, content = column.buffers()

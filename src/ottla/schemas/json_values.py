@@ -7,6 +7,7 @@ which are parsed one by one. A reason names the field and what is there, as in
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from datetime import date, time
@@ -137,6 +138,8 @@ def json_bytes(row: Any) -> bytes:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, date | time | Decimal | UUID):
         return value.isoformat() if isinstance(value, date | time) else str(value)
     raise TypeError(f"{type(value).__name__} is no value of JSON")
