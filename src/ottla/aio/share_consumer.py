@@ -39,8 +39,8 @@ class LoopHeartbeats(ShareMembership):
             self._tasks.start(self._run(), f"ottla-share-{self._member.group_id}")
 
     async def wait_for_assignment(self, timeout_s: float) -> None:
-        """Wait until there is an assignment, or an error, or the time is over."""
-        await self._loop_changed.until(self.has_news, timeout_s)
+        """Wait until partitions are assigned, or an error has come, or the time is over."""
+        await self._loop_changed.until(self.has_work, timeout_s)
 
     async def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -122,6 +123,14 @@ def test_without_answers_what_was_handed_out_is_accepted(bootstrap: str, topic: 
     assert seen == list(range(10)), "the six that nobody had seen came to the next one"
     with consumer_of(bootstrap, topic, "implicit") as consumer:
         assert consumer.poll(2) is None
+
+
+def test_a_member_without_partitions_waits_and_does_not_spin(bootstrap: str, topic: str) -> None:
+    with consumer_of(bootstrap, f"{topic}-that-does-not-exist") as consumer:
+        assert consumer.poll(0.5) is None
+        began_s = time.process_time()
+        assert consumer.poll(1) is None
+        assert time.process_time() - began_s < 0.6, "a second without partitions took CPU time all along"
 
 
 def test_a_limit_is_kept_where_it_is_strict(bootstrap: str, topic: str) -> None:

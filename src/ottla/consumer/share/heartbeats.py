@@ -42,9 +42,9 @@ class Heartbeats(ShareMembership):
             self._thread.start()
 
     def wait_for_assignment(self, timeout_s: float) -> None:
-        """Wait until there is an assignment, or an error, or the time is over."""
+        """Wait until partitions are assigned, or an error has come, or the time is over."""
         with self._condition:
-            self._condition.wait_for(self.has_news, timeout_s)
+            self._condition.wait_for(self.has_work, timeout_s)
 
     def _run(self) -> None:
         while not self._is_stopping:

@@ -93,6 +93,9 @@ class ShareFetcher:
             return []
         for broker_id in [known for known in self._sessions if known not in by_broker]:
             await self._fetch_from(broker_id, set(), 0.0)
+        if not by_broker:
+            await self._pause(wait_ms)
+            return []
         chunks: list[FetchedDataChunk] = []
         for number, (broker_id, partitions) in enumerate(sorted(by_broker.items())):
             is_last = number == len(by_broker) - 1
@@ -147,6 +150,9 @@ class ShareFetcher:
     async def _wait_for_brokers(self, error: OttlaError, wait_ms: float) -> None:
         """No broker answers: `network_error` tells why, and the next fetch tries again."""
         log.debug("share group %r: %s", self._config.group_id, error)
+        await self._pause(wait_ms)
+
+    async def _pause(self, wait_ms: float) -> None:
         await self._peers.waits.pause(min(wait_ms, self._config.client.retry_backoff_ms))
 
     async def _session(self, broker_id: int) -> BrokerSession:

@@ -62,9 +62,9 @@ class ShareMembership:
                 raise self._error
             return self._member.assigned
 
-    def has_news(self) -> bool:
-        """Whether there is an assignment, or an error."""
-        return self._member.assigned is not None or self._error is not None
+    def has_work(self) -> bool:
+        """Whether there are partitions to fetch from, or an error to raise."""
+        return bool(self._member.assigned) or self._error is not None
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Want other topics from now on."""
