@@ -9,6 +9,7 @@ that every process that a test starts would ignore it too.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -67,6 +68,17 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_all(kernel.CACHE_DIRECTORY)
     if config.getoption("tx", None) and (making := java_options.start_archive()) is not None:
         config.add_cleanup(lambda: java_options.end(making))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Make the tests without garbage collections, and exempt them and all modules from later ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
