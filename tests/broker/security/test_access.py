@@ -93,7 +93,9 @@ def revoke(root: Client, name: str) -> None:
         operation=1,
         permission_type=1,
     )
-    assert root.call(DeleteAclsRequest(filters=[wanted])).filter_results[0].matching_acls
+    result = root.call(DeleteAclsRequest(filters=[wanted])).filter_results[0]
+    assert result.matching_acls
+    assert {result.error_message, *(acl.error_message for acl in result.matching_acls)} == {None}
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ def handle(inquiry: Inquiry, request: DeleteAclsRequest) -> DeleteAclsResponse:
     authorizer.delete({acl for acls in found for acl in acls})
     return DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(matching_acls=[_deleted(acl) for acl in acls]) for acls in found
+            DeleteAclsFilterResult(error_message=None, matching_acls=[_deleted(acl) for acl in acls])
+            for acls in found
         ]
     )
 
@@ -47,6 +48,7 @@ def _filter(wanted: DeleteAclsFilter) -> AclFilter:
 
 def _deleted(acl: Acl) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
+        error_message=None,
         resource_type=acl.resource_type,
         resource_name=acl.name,
         pattern_type=acl.pattern,
