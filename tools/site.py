@@ -37,13 +37,13 @@ nav { flex: 0 0 17rem; height: 100vh; position: sticky; top: 0; overflow-y: auto
   padding: 1.2rem; border-right: 1px solid var(--line); font-size: 14px; }
 nav h2 { font-size: 14px; margin: 1.1rem 0 .2rem; } nav ul { list-style: none; margin: 0; padding: 0; }
 nav .here { font-weight: 600; }
-main { flex: 1; min-width: 0; max-width: 60rem; padding: 1rem 2.5rem 4rem; }
+main { flex: 1; min-width: 0; max-width: 66rem; padding: 1rem 2.5rem 4rem; }
 img { max-width: 100%; border: 1px solid var(--line); border-radius: 8px; } img[src$=".svg"] { border: 0; }
 pre { background: var(--soft); border: 1px solid var(--line); padding: .8rem; overflow-x: auto; }
 code { font: 14px/1.45 ui-monospace, monospace; } pre code { font-size: 13px; }
 figure { margin: 1rem 0; min-width: 0; } figure pre { margin: .2rem 0; }
 figcaption { font-size: 14px; font-weight: 600; }
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; } .pair pre code { font-size: 12px; }
 @media (max-width: 70rem) { .pair { display: block; } }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; }
