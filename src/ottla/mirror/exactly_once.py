@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from ottla.client.client_config import CLIENT_PROPERTIES, ClientConfig
-from ottla.mirror.mirror_settings import Properties, is_classic, normalised
+from ottla.mirror.mirror_settings import Properties, client_config, is_classic, normalised
 from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import (
     ConfigError,
@@ -34,12 +33,16 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_MS = 60_000
 """The default of transaction.timeout.ms."""
-_CLIENT_NAMES = {name for row in CLIENT_PROPERTIES for name in row.names}
 
 
 def transactional_id(group: str) -> str:
     """Return the name of the mirror's producer, and of the group of the target that has its positions."""
     return f"{group}.exactly-once"
+
+
+def timeout_ms(producer: Properties) -> int:
+    """Return how long the brokers of the target let a transaction be open."""
+    return int(str(normalised(producer).get("transaction_timeout_ms", TIMEOUT_MS)))
 
 
 def check_exactly_once(
@@ -53,7 +56,7 @@ def check_exactly_once(
     """Raise ConfigError if settings contradict exactly_once."""
     given = normalised(producer)
     isolation = normalised(consumer).get("isolation_level", "read_committed")
-    timeout_ms = int(str(given.get("transaction_timeout_ms", TIMEOUT_MS)))
+    limit_ms = timeout_ms(producer)
     obstacles = {
         f"streams=1, not {streams}: a transaction has one writer; "
         "for more, run mirrors of different groups with different topics": streams != 1,
@@ -67,8 +70,8 @@ def check_exactly_once(
         "no transactional.id: it follows from the group, so that a newer mirror replaces an older one": (
             "transactional_id" in given
         ),
-        f"a commit interval of less than a quarter of transaction.timeout.ms={timeout_ms}, "
-        f"not {interval_ms:.0f} ms": interval_ms * 4 > timeout_ms,
+        f"a commit interval of less than a quarter of transaction.timeout.ms={limit_ms}, "
+        f"not {interval_ms:.0f} ms": interval_ms * 4 > limit_ms,
     }
     missing = [need for need, is_missing in obstacles.items() if is_missing]
     if missing:
@@ -78,11 +81,15 @@ def check_exactly_once(
 class TargetTransactions:
     """The transactions of a mirror's only stream. As a context it aborts the open one if an error ends it."""
 
-    def __init__(self, producer: Producer, group: str, positions: Mapping[TopicAndPartition, int]) -> None:
+    def __init__(
+        self, producer: Producer, group: str, positions: Mapping[TopicAndPartition, int], timeout_ms: int
+    ) -> None:
         self._producer = producer
         self._group = group
         self._member = GroupMetadata(transactional_id(group))
         self._is_open = False
+        self.longest_ms = timeout_ms / 4
+        """How long a transaction may wait for a cut of the source."""
         self.positions = dict(positions)
         """What is committed in the target."""
 
@@ -99,11 +106,11 @@ class TargetTransactions:
             raise Unsupported(
                 f"exactly_once: the target has no transactions, which Kafka has since 0.11: {error}"
             ) from error
-        client = {name: value for name, value in normalised(target).items() if name in _CLIENT_NAMES}
-        with KafkaOffsets(ClientConfig.from_properties(client)) as store:
+        with KafkaOffsets(client_config(target)) as store:
             stored = store.fetch_all(transactional_id(group))
         log.info("group %s: the target has positions of %d partitions", group, len(stored))
-        return cls(producer, group, {each: position.offset for each, position in stored.items()})
+        positions = {each: position.offset for each, position in stored.items()}
+        return cls(producer, group, positions, timeout_ms(target))
 
     def begin(self) -> bool:
         """Begin a transaction unless one is open; return whether this one is new. Raises ProducerFenced."""

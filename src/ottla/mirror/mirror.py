@@ -24,6 +24,7 @@ from ottla.admin import Admin
 from ottla.consumer.classic import ConsumerRebalanceListener, TopicFilter
 from ottla.consumer.coordinated import RebalanceListener
 from ottla.consumer.reading.reader_state import Stopped
+from ottla.mirror.cut_source import CutSource
 from ottla.mirror.exactly_once import TargetTransactions, check_exactly_once, transactional_id
 from ottla.mirror.mirror_settings import (
     Properties,
@@ -37,6 +38,7 @@ from ottla.mirror.mirror_settings import (
 )
 from ottla.mirror.outbox import MirrorCounts, MirrorPlacement, Outbox, SendingRules
 from ottla.mirror.records import Handler
+from ottla.mirror.source_logs import SourceLogs
 from ottla.mirror.sources import POLL_MS, ClassicSource, GroupSource, MirrorSource, SourceEvents
 from ottla.mirror.stream import MirrorStream, Note
 from ottla.mirror.topic_follower import TopicFollower
@@ -60,16 +62,19 @@ Listener = RebalanceListener | ConsumerRebalanceListener
 class MirrorMetrics:
     """Counts since the start. `sent` is what the target has acknowledged, `dropped` what it never took.
 
+    `divided` are commits of `exactly_once` that may have divided transactions of the source.
+
     >>> from ottla import Mirror, Whitelist
     >>> source = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "mirror"}
     >>> mirror = Mirror(source, {"bootstrap.servers": "127.0.0.1:9093"}, Whitelist("orders.*"))
     >>> mirror.metrics()  # before it runs
-    MirrorMetrics(sent=0, dropped=0, commits=0)
+    MirrorMetrics(sent=0, dropped=0, commits=0, divided=0)
     """
 
     sent: int
     dropped: int
     commits: int
+    divided: int
 
 
 class Mirror:
@@ -88,8 +93,8 @@ class Mirror:
 
     `consumer` and `producer` have Kafka's names; with zookeeper.connect the consumer is a member of a classic
     group. `listener` must fit the kind of the group. `offset_commit_interval` is in seconds: 60 by default,
-    with `exactly_once` 1. `exactly_once` sends in transactions of the target, which hold the positions too;
-    `run` raises Unsupported if the target has none.
+    with `exactly_once` 1. `exactly_once` sends in transactions of the target, which hold the positions too,
+    and keeps transactions of the source whole; `run` raises Unsupported if the target has none.
     `follows_topics` creates topics, partitions and settings in the target as in the source. With
     `waits_for_each` every chunk is acknowledged before the next one is read, as with producer.type=sync.
     """
@@ -202,7 +207,8 @@ class Mirror:
 
     def metrics(self) -> MirrorMetrics:
         """Return the counts so far."""
-        return MirrorMetrics(self._counts.sent, self._counts.dropped, self._counts.commits)
+        counts = self._counts
+        return MirrorMetrics(counts.sent, counts.dropped, counts.commits, counts.divided)
 
     def _run_threads(self, threads: list[threading.Thread], producer: Producer) -> None:
         for thread in threads:
@@ -272,7 +278,10 @@ class Mirror:
         properties = consumer_properties(given, number, POLL_MS)
         if is_classic(self._consumer):
             return ClassicSource(self._topics, properties, self._classic_listener, events)
-        return GroupSource(self._topics, self._group, properties, self._group_listener, events)
+        open_group = partial(GroupSource, self._topics, self._group, properties, self._group_listener)
+        if not self._exactly_once:
+            return open_group(events)
+        return CutSource(open_group, events, SourceLogs(self._consumer), self._commit_interval_ms)
 
     # --- topics
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from ottla.admin.admin_config import ADMIN_PROPERTIES
-from ottla.client.client_config import CLIENT_PROPERTIES
+from ottla.client.client_config import CLIENT_PROPERTIES, ClientConfig
 from ottla.fetching.fetch_config import FETCH_PROPERTIES
 from ottla.model.errors import ConfigError
 from ottla.model.property_table import Property, snake
@@ -40,6 +40,7 @@ _PRODUCER_DEFAULTS: Properties = {
 _EXACTLY_ONCE_DEFAULTS: Properties = {"metadata_max_age_ms": 10_000}
 """Without endless waits: brokers abort a transaction after transaction.timeout.ms anyway."""
 _ADMIN_NAMES = {name for row in ADMIN_PROPERTIES for name in row.names}
+_CLIENT_NAMES = {name for row in CLIENT_PROPERTIES for name in row.names}
 
 
 def normalised(properties: Properties) -> dict[str, object]:
@@ -115,3 +116,10 @@ def producer_properties(given: Properties, transactional_id: str | None = None) 
 def admin_properties(given: Properties) -> dict[str, object]:
     """Return the properties that an Admin has too: where the cluster is, logins, time limits."""
     return {name: value for name, value in normalised(given).items() if name in _ADMIN_NAMES}
+
+
+def client_config(given: Properties) -> ClientConfig:
+    """Return what a consumer or producer with these properties connects with."""
+    return ClientConfig.from_properties(
+        {name: value for name, value in normalised(given).items() if name in _CLIENT_NAMES}
+    )

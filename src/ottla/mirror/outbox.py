@@ -74,13 +74,15 @@ class MirrorCounts:
         self.sent = 0
         self.dropped = 0
         self.commits = 0
+        self.divided = 0
 
-    def add(self, *, sent: int = 0, dropped: int = 0, commits: int = 0) -> None:
+    def add(self, *, sent: int = 0, dropped: int = 0, commits: int = 0, divided: int = 0) -> None:
         """Thread-safe."""
         with self._lock:
             self.sent += sent
             self.dropped += dropped
             self.commits += commits
+            self.divided += divided
 
 
 class Outbox:

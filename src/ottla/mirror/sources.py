@@ -55,6 +55,14 @@ class MirrorSource(Protocol):
         later."""
 
     @property
+    def is_at_cut(self) -> bool:
+        """Whether this is a moment to commit."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether a commit now may divide transactions of the source that could be kept."""
+
+    @property
     def stopped(self) -> Stopped:
         """The partitions that cannot be read at present, and why."""
 
@@ -62,10 +70,17 @@ class MirrorSource(Protocol):
         """Leave the group, without a commit."""
 
 
+class _AnywhereCut:
+    """A source that is cut wherever it has been read to."""
+
+    is_at_cut = True
+    divides = False
+
+
 # --- the group protocol
 
 
-class GroupSource(RebalanceListener):
+class GroupSource(_AnywhereCut, RebalanceListener):
     """A GroupConsumer."""
 
     def __init__(
@@ -83,6 +98,23 @@ class GroupSource(RebalanceListener):
 
     def poll(self) -> FetchedDataChunk | None:
         return self._consumer.poll(POLL_MS / 1000)
+
+    def positions(self) -> dict[TopicAndPartition, int]:
+        """The next offset of each partition; -1 while it is not known."""
+        return {each: self._consumer.position(each) for each in self._consumer.assignment}
+
+    def stay(self, topic_partition: TopicAndPartition) -> None:
+        """Read no more of a partition until `go_on`."""
+        self._consumer.pause(topic_partition)
+
+    def go_on(self, topic_partition: TopicAndPartition) -> None:
+        """Read a partition that stays."""
+        self._consumer.resume(topic_partition)
+
+    def go_back(self, topic_partition: TopicAndPartition, offset: int) -> None:
+        """Read a partition that stays, from an offset on."""
+        self._consumer.seek(topic_partition, offset)
+        self._consumer.resume(topic_partition)
 
     def commit(self, positions: Positions) -> bool:
         ours = {
@@ -132,7 +164,7 @@ def _pattern(topics: TopicFilter) -> re.Pattern[str]:
 # --- ZooKeeper
 
 
-class ClassicSource:
+class ClassicSource(_AnywhereCut):
     """A ConsumerConnector with one stream.
 
     The rebalancing thread calls the listener and waits there until the stream's thread, in `poll`, has sent

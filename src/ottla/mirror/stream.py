@@ -4,8 +4,8 @@
                                                               before partitions are released, and at the end
 
 With `exactly_once` the records, the notes and the positions are one transaction of the target; the commit of
-the source's group comes after it. A transaction is ended when the stream has caught up, if it does so soon:
-there no transaction of the source is open, so none is cut in two.
+the source's group comes after it. A transaction is ended at a cut of the source, where none of its
+transactions is divided (`cut_source`).
 
 Otherwise a position is committed only after all records before it are acknowledged. So a mirror that crashes
 at any point loses nothing; records that were sent after the last commit are sent twice.
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 
-from ottla.client.clock import MONOTONIC
+from ottla.client.clock import MONOTONIC, Deadline
 from ottla.consumer.reading.reader_state import Stopped
 from ottla.mirror.exactly_once import TargetTransactions
 from ottla.mirror.offset_runs import OffsetRun
@@ -29,6 +29,8 @@ from ottla.model.topic_partition import TopicAndPartition
 
 log = logging.getLogger(__name__)
 
+LAST_CUT_MS = 5_000.0
+"""How long a mirror that is stopped goes on to the next cut."""
 Note = Callable[[Mapping[TopicAndPartition, list[OffsetRun]], Mapping[TopicAndPartition, int]], None]
 """Stores which source offsets became which target offsets, before positions are committed."""
 
@@ -76,7 +78,17 @@ class MirrorStream:
             stack.callback(source.close)
             while not self._is_stopping.is_set():
                 self._step(source)
+            self._finish(source)
+
+    def _finish(self, source: MirrorSource) -> None:
+        """Read on to the next cut, and commit; if that takes long, leave it to the next run."""
+        deadline = Deadline(MONOTONIC, LAST_CUT_MS)
+        while not source.is_at_cut and not deadline.passed:
+            self._step(source)
+        if source.is_at_cut:
             self.checkpoint()
+        else:
+            log.warning("stopped within transactions of the source: what is not committed is sent again")
 
     def _step(self, source: MirrorSource) -> None:
         try:
@@ -94,12 +106,15 @@ class MirrorStream:
         if self._waits_for_each:
             self._outbox.flush()
         self._outbox.harvest()
-        if self._is_due(is_caught_up=chunk is None):
+        if self._is_due(source):
             self.checkpoint()
 
-    def _is_due(self, *, is_caught_up: bool) -> bool:
-        intervals = 1 if self._transactions is None or is_caught_up else 2
-        return MONOTONIC.now_ms() - self._since_ms >= self._commit_interval_ms * intervals
+    def _is_due(self, source: MirrorSource) -> bool:
+        passed_ms = MONOTONIC.now_ms() - self._since_ms
+        if passed_ms < self._commit_interval_ms:
+            return False
+        is_late = self._transactions is not None and passed_ms >= self._transactions.longest_ms
+        return source.is_at_cut or is_late
 
     def _begin(self) -> None:
         if self._transactions is not None and self._transactions.begin():
@@ -115,11 +130,18 @@ class MirrorStream:
         self._begin()
         self._note(self._outbox.take_runs(), positions)
         if self._transactions is not None:
+            self._tell_of_divided(self._source)
             self._transactions.commit(positions)
         if self._source.commit(positions):
             self._outbox.forget(positions)
             self._counts.add(commits=1)
             log.info("%d partitions are committed", len(positions))
+
+    def _tell_of_divided(self, source: MirrorSource) -> None:
+        if source.divides:
+            level = logging.DEBUG if self._counts.divided else logging.WARNING
+            log.log(level, "a commit may divide transactions of the source, which overlap or are too large")
+            self._counts.add(divided=1)
 
     # --- partitions come and go
 

@@ -7,8 +7,8 @@ A transactional batch of such a producer is dropped from that offset on, until t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ottla.model import record_layout
 from ottla.model.errors import CorruptRecord
 from ottla.records.record_bytes import read_varint
 
-ABORT_MARKER = 0
+ABORT_MARKER, COMMIT_MARKER = 0, 1
 # Four varints of nine bytes at most, attributes, and the key; a marker's value does not matter.
 MARKER_BYTES_MAX = 64
 
@@ -53,6 +53,34 @@ def visible(
         elif producer_id in open_producers:
             keep[row] = False
     return keep
+
+
+class TransactionStep(NamedTuple):
+    """A batch of a transaction: records from first to last offset, or the marker that ends it.
+
+    `marker` is None for records. The epoch of a marker can be above the one of the records (KIP-890).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    marker: int | None
+
+
+def transaction_steps(table: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Iterator[TransactionStep]:
+    """The batches of transactions in a record set, in order."""
+    bits = record_layout.CONTROL | record_layout.TRANSACTIONAL
+    for row in np.flatnonzero((table[:, layout.MAGIC] == 2) & (table[:, layout.ATTRIBUTES] & bits != 0)):
+        entry = table[row]
+        producer = int(entry[layout.ENTRY]) + record_layout.BATCH_PRODUCER_ID_AT
+        producer_id, epoch, _ = record_layout.BATCH_PRODUCER.unpack_from(data.data, producer)
+        is_control = entry[layout.ATTRIBUTES] & record_layout.CONTROL
+        marker = _marker_type(data, entry) if is_control else None
+        if is_control and marker not in (ABORT_MARKER, COMMIT_MARKER):
+            continue
+        first, last = int(entry[layout.BASE_OFFSET]), int(entry[layout.LAST_OFFSET])
+        yield TransactionStep(producer_id, epoch, first, last, marker)
 
 
 def _marker_type(data: npt.NDArray[np.uint8], entry: npt.NDArray[np.int64]) -> int | None:

@@ -1,0 +1,177 @@
+"""Transactions of the source over several partitions: the target has each in one transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+from ottla import EmbeddedBroker, Producer, TopicAndPartition, replay
+from ottla.broker.transactions.brokers import TransactionBrokers
+from ottla.mirror import cut_source
+from ottla.mirror.source_cuts import LogSpans
+from ottla.mirror.source_logs import SourceLogs
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError
+from tests.mirror.clusters import running
+from tests.mirror.conftest import Mirrors
+from tests.scale import seeded, sized
+from tests.waiting import wait_for
+
+PARTITIONS = 3
+TRANSACTIONS = sized(25, 2_000)
+
+
+def transactions_with(broker: EmbeddedBroker, topic: str) -> dict[bytes, set[object]]:
+    """For each value that was committed, the transactions that it was written in."""
+    properties: dict[str, Any] = {"bootstrap_servers": broker.bootstrap}
+    messages = list(replay(topic, isolation_level="read_committed", **properties).messages())
+    logs = {TopicAndPartition(topic, each): LogSpans(0) for each in range(PARTITIONS)}
+    with SourceLogs(properties) as read:
+        assert read.read_on(logs, read.ends(logs))
+    found: dict[bytes, set[object]] = {}
+    for message in messages:
+        log = logs[TopicAndPartition(topic, message.partition)]
+        (writer,) = [span.writer for span in log.committed if span.first <= message.offset <= span.last]
+        found.setdefault(message.raw_value or b"", set()).add(writer)
+    return found
+
+
+def copied(broker: EmbeddedBroker, topic: str) -> set[bytes]:
+    return set(transactions_with(broker, topic))
+
+
+def send(producer: Producer, topic: str, value: str, partitions: Iterable[int]) -> None:
+    for partition in partitions:
+        producer.send(topic, value, partition=partition).result(timeout=30)
+
+
+@pytest.fixture
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirrors wait for a cut as long as it takes."""
+    monkeypatch.setattr(cut_source, "PATIENCE_INTERVALS", 10_000)
+
+
+def writer(broker: EmbeddedBroker, name: str) -> Producer:
+    return Producer(bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0)
+
+
+@pytest.mark.usefixtures("no_hurry")
+def test_a_transaction_behind_an_open_one(
+    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
+) -> None:
+    """It is decided in partition 0, and cannot be read in partition 1."""
+    one = mirror(exactly_once=True, offset_commit_interval=0.05)
+    with writer(source, f"{topic}-1") as first, writer(source, f"{topic}-2") as second, running(one):
+        second.begin()
+        send(second, topic, "open", [1])
+        first.begin()
+        send(first, topic, "decided", [0, 1])
+        first.commit()
+        with Producer(bootstrap_servers=source.bootstrap) as plain:
+            send(plain, topic, "elsewhere", [2])
+        wait_for(lambda: copied(target, topic) == {b"elsewhere"}, "what can be copied is mirrored")
+        second.commit()
+        wait_for(lambda: len(copied(target, topic)) == 3, "all is mirrored")
+        found = transactions_with(target, topic)
+        assert {value: len(each) for value, each in found.items()} == dict.fromkeys(found, 1)
+    assert one.metrics().divided == 0
+
+
+@pytest.mark.usefixtures("no_hurry")
+def test_a_marker_that_is_late(
+    source: EmbeddedBroker,
+    target: EmbeddedBroker,
+    topic: str,
+    mirror: Mirrors,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Partition 1 has no leader when the transaction is committed; what came before is copied meanwhile."""
+    right, is_back = TransactionBrokers.end_transaction, threading.Event()
+
+    def late(brokers: TransactionBrokers, partition: Any, marker: Any) -> None:
+        if (partition.topic, partition.index) == (topic, 1) and not is_back.is_set():
+            raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, str(partition))
+        right(brokers, partition, marker)
+
+    one = mirror(exactly_once=True, offset_commit_interval=0.05)
+    with writer(source, topic) as producer, running(one):
+        with producer.transaction():
+            send(producer, topic, "before", range(PARTITIONS))
+        monkeypatch.setattr(TransactionBrokers, "end_transaction", late)
+        producer.begin()
+        send(producer, topic, "late", range(PARTITIONS))
+        producer.commit()  # it is decided; the markers follow
+        stable = {TopicAndPartition(topic, 0): 4, TopicAndPartition(topic, 2): 4}
+        with SourceLogs({"bootstrap_servers": source.bootstrap}) as logs:
+            wait_for(lambda: logs.stable(stable) == stable, "the other partitions have their markers")
+        with Producer(bootstrap_servers=source.bootstrap) as plain:
+            send(plain, topic, "behind", [0, 2])
+        wait_for(lambda: copied(target, topic) == {b"before"}, "what is before is mirrored")
+        is_back.set()
+        wait_for(lambda: len(copied(target, topic)) == 3, "all is mirrored")
+        found = transactions_with(target, topic)
+        assert len(found[b"before"]) == len(found[b"late"]) == 1
+        assert found[b"before"].isdisjoint(found[b"late"])
+    assert one.metrics().divided == 0
+
+
+def test_overlapping_transactions_are_copied_after_a_while(
+    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
+) -> None:
+    """Nothing divides them but time: the mirror goes on, and counts it."""
+    one = mirror(exactly_once=True, offset_commit_interval=0.05)
+    with writer(source, f"{topic}-1") as first, writer(source, f"{topic}-2") as second, running(one):
+        second.begin()
+        send(second, topic, "open", [1])
+        first.begin()
+        send(first, topic, "decided", [0, 1])
+        first.commit()
+        wait_for(lambda: copied(target, topic) == {b"decided"}, "a part is mirrored")
+        assert one.metrics().divided > 0
+        second.commit()
+        wait_for(lambda: len(copied(target, topic)) == 2, "all is mirrored")
+
+
+@pytest.mark.usefixtures("no_hurry")
+def test_random_transactions_of_old_and_new_producers(
+    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
+) -> None:
+    """librdkafka's producers keep their epoch, ours change it with each transaction (KIP-890)."""
+    chance, committed = seeded(topic), dict[str, int]()
+    old = ConfluentProducer(
+        {"bootstrap.servers": source.bootstrap, "transactional.id": f"{topic}-old", "linger.ms": 0}
+    )
+    old.init_transactions(30)
+    one = mirror(exactly_once=True, offset_commit_interval=0.05)
+    with writer(source, f"{topic}-new") as new, running(one) as errors:
+        for number in range(TRANSACTIONS):
+            names = [kind for kind in ("old", "new") if chance.random() < 0.7]
+            partitions = {kind: chance.sample(range(PARTITIONS), chance.randint(1, 3)) for kind in names}
+            for kind, chosen in partitions.items():
+                old.begin_transaction() if kind == "old" else new.begin()
+                for partition in chosen:
+                    produce(old if kind == "old" else new, topic, f"{kind}-{number}", partition)
+            chance.shuffle(names)
+            for kind in names:
+                if chance.random() < 0.2:
+                    old.abort_transaction(30) if kind == "old" else new.abort()
+                else:
+                    old.commit_transaction(30) if kind == "old" else new.commit()
+                    committed[f"{kind}-{number}"] = len(partitions[kind])
+        wait_for(lambda: len(copied(target, topic)) == len(committed), "all is mirrored")
+        found = transactions_with(target, topic)
+    assert not errors
+    assert {value.decode(): len(each) for value, each in found.items()} == dict.fromkeys(committed, 1)
+    assert one.metrics().divided == 0
+
+
+def produce(producer: Any, topic: str, value: str, partition: int) -> None:
+    if isinstance(producer, ConfluentProducer):
+        producer.produce(topic, value, partition=partition)
+        producer.flush(30)
+    else:
+        send(producer, topic, value, [partition])
