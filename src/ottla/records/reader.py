@@ -112,7 +112,8 @@ def _deliverable(
     if entries.summary.unverified:
         entries = verified(entries)
     if entries.summary.attributes & (record_layout.CONTROL | record_layout.TRANSACTIONAL):
-        entries = hidden(entries, ~visible(entries.table, entries.data, aborted))
+        hides = ~visible(entries.table, entries.data, aborted)
+        entries = hidden(entries, hides) if hides.any() else entries
     if entries.summary.attributes & record_layout.CODEC_MASK:
         entries = decompressed(entries, verify_crc=verify_crc, limit=limit)
     if entries.summary.data_bytes > COLUMN_BYTES_MAX:
