@@ -42,13 +42,14 @@ class ForkedProcesses:
         self.running: list[int] = []
         self.stopped: list[int] = []
 
-    def start(self, line: str) -> None:
-        """Fork one, which gets the line."""
+    def start(self, line: str) -> int:
+        """Fork one, which gets the line; return its pid."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._parent.stdin.write(f"{line}\n")
         self._parent.stdin.flush()
         self.running.append(int(self._parent.stdout.readline()))
+        return self.running[-1]
 
     def send(self, pid: int, number: signal.Signals) -> None:
         """Send a signal that ends or stops it. Raises ProcessLookupError if it has ended by itself."""
@@ -58,6 +59,22 @@ class ForkedProcesses:
             self.stopped.append(pid)
             stat = Path(f"/proc/{pid}/stat")
             wait_for(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), "it has stopped")
+
+    def lives(self, pid: int) -> bool:
+        """Whether it has not ended, by itself or by a signal."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            return True
+        if pid in self.running:
+            self.running.remove(pid)
+        return False
+
+    def kill(self, pid: int) -> None:
+        """Kill it if it lives, and wait for its end."""
+        if self.lives(pid):
+            with suppress(ProcessLookupError):
+                self.send(pid, signal.SIGKILL)
+            wait_for(lambda: not self.lives(pid), "it has ended", pause=0.001)
 
     def go_on(self, pid: int) -> None:
         """Let a stopped one go on."""

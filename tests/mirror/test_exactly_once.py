@@ -20,7 +20,7 @@ from tests.mirror.killing import PARTITIONS, Worker, positions, steady_writes
 from tests.scale import seeded, sized
 from tests.waiting import wait_for
 
-KILLS = sized(6, 200)
+KILLS = sized(20, 500)
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: 
                 if number % 4:  # most are killed at work, some while they join
                     before = end_of(there, name)
                     wait_for(lambda before=before: end_of(there, name) > before, "it mirrors")
-                time.sleep(chance.uniform(0, 0.2))
+                time.sleep(chance.uniform(0, 0.1))
                 assert worker.end(signal.SIGKILL) == -signal.SIGKILL
         worker.start(1)
         wait_for(lambda: set(positions(source, group).values()) == {counts[0]}, "all is mirrored")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +15,7 @@ from typing import Any, Protocol
 from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartition, replay
 from ottla.admin import NewTopic
 from tests.broker.transactions.committed import read_committed
+from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Outcome, Transaction
 from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
 from tests.waiting import wait_for
@@ -26,8 +25,10 @@ INPUT_PARTITIONS = 4
 COMMITTED = "read_committed"
 BACKLOG = 2_000
 """So many records of the input are unread when something goes wrong."""
-PAUSE_S = (0.0, 0.3)
+PAUSE_S = (0.0, 0.1)
 """From the first transaction to the next kill."""
+READ_EACH = 4
+"""After one of so many kills of the broker all of the output is read."""
 DYNAMIC_EACH = 5
 """One of so many workers is no static member of its group."""
 
@@ -59,10 +60,11 @@ class Run:
         self._directory = directory
         self._chance = chance
         self._counts = dict.fromkeys(IDS, 0)
-        self._workers: dict[str, list[subprocess.Popen[bytes]]] = {name: [] for name in IDS}
+        self._processes = ForkedProcesses("tests.transactions.worker")
+        self._workers: dict[str, list[int]] = {name: [] for name in IDS}
         self._seen: list[dict[TopicAndPartition, list[str]]] = [{}]
         self._noted: dict[Path, int] = {}
-        self._ended_count = self._fed_count = self._read_count = 0
+        self._ended_count = self._fed_count = self._read_count = self._broker_kills = 0
 
     def prepare(self) -> None:
         """Make the topics."""
@@ -86,16 +88,15 @@ class Run:
         self._counts[name] += 1
         file = self._directory / f"{name}.{writer}.jsonl"
         file.touch()
-        session_ms = 0 if self._chance.randrange(DYNAMIC_EACH) else self._broker.session_ms
-        arguments = [self._broker.bootstrap, name, writer, file, self._chance.random(), session_ms]
-        command = [sys.executable, "-m", "tests.transactions.worker", *map(str, arguments)]
-        with file.with_suffix(".log").open("wb") as log:
-            self._workers[name].append(subprocess.Popen(command, stderr=log))
+        kind = "static" if self._chance.randrange(DYNAMIC_EACH) else "dynamic"
+        session_ms = self._broker.session_ms
+        arguments = [self._broker.bootstrap, name, writer, file, self._chance.random(), session_ms, kind]
+        self._workers[name].append(self._processes.start(" ".join(map(str, arguments))))
 
     def keep_up(self) -> None:
         """Start a worker for each id that has none."""
         for name, workers in self._workers.items():
-            workers[:] = [worker for worker in workers if worker.poll() is None]
+            workers[:] = [worker for worker in workers if self._processes.lives(worker)]
             if not workers:
                 self.start(name)
 
@@ -103,8 +104,7 @@ class Run:
         """Kill one that works, and start the next."""
         name = self._chance.choice(IDS)
         for worker in self._workers[name]:
-            worker.kill()
-            worker.wait()
+            self._processes.kill(worker)
         self.start(name)
 
     def replace_worker(self) -> None:
@@ -112,9 +112,12 @@ class Run:
         self.start(self._chance.choice(IDS))
 
     def kill_broker(self) -> None:
-        """Kill the broker, start it again, and read the output with librdkafka."""
+        """Kill the broker, start it again, and at times read the output with librdkafka."""
         self._broker.kill()
         self._broker.start()
+        self._broker_kills += 1
+        if self._broker_kills % READ_EACH:
+            return
         seen = {}
         for partition in range(OUTPUT_PARTITIONS):
             values = read_committed(self._broker.bootstrap, OUTPUT, partition)
@@ -156,8 +159,11 @@ class Run:
     def end(self) -> None:
         """Kill all workers."""
         for worker in (worker for workers in self._workers.values() for worker in workers):
-            worker.kill()
-            worker.wait()
+            self._processes.kill(worker)
+
+    def close(self) -> None:
+        """Kill all workers and the process that forks them."""
+        self._processes.close()
 
     @contextmanager
     def reader(self) -> Iterator[None]:

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.broker.faults.broker_process import BrokerProcess
+from tests.broker.faults.forked_broker import ForkedBroker
 from tests.proof.checker import Outcome, anomalies
 from tests.scale import REPLAY, seeded, sized
 from tests.transactions.run import KillableBroker, Run
 from tools.peers import KAFKA_4, RealKafka
 
-KILLS = sized(24, 1_500)
+KILLS = sized(60, 1_500)
 """A third each: workers are killed, replaced while they work, and lose their broker."""
 KAFKAS_KILLS = sized(6, 100)
 SETTINGS = {
@@ -26,25 +27,14 @@ SETTINGS = {
 }
 
 
-class OurBroker:
+class OurBroker(ForkedBroker):
     """A broker process that keeps its port."""
 
     session_ms = 1_000
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        self.process = BrokerProcess(data_dir, SETTINGS)
-        self._port = self.process.port
-
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def start(self) -> None:
-        self.process = BrokerProcess(self._data_dir, SETTINGS, arguments=["--port", str(self._port)])
+        return f"127.0.0.1:{self.port}"
 
 
 class Kafka:
@@ -65,7 +55,7 @@ def check(broker: KillableBroker, directory: Path, kills: int) -> None:
             run.disturb(kills)
             run.finish()
     finally:
-        run.end()
+        run.close()
     history = run.history()
     assert anomalies(history) == [], REPLAY
     assert {one.outcome for one in history.transactions} == {*Outcome}, "some kind did not happen"
@@ -73,12 +63,9 @@ def check(broker: KillableBroker, directory: Path, kills: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_exactly_once_under_kills(tmp_path: Path) -> None:
-    broker = OurBroker(tmp_path / "data")
-    try:
+    with closing(OurBroker(tmp_path / "data", SETTINGS)) as broker:
         check(broker, tmp_path, KILLS)
-        assert broker.process.surprises == [], REPLAY
-    finally:
-        broker.kill()
+        assert broker.surprises == [], REPLAY
 
 
 @pytest.mark.timeout(900)

@@ -1,9 +1,11 @@
 """Reads a topic and writes another in transactions, until it is ended, and notes in a file what it does.
 
-python -m tests.transactions.worker BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED SESSION_MS
+Its program forks a worker for each line of its input:
 
-SESSION_MS is how long the group waits for a member that was killed; 0 for a static member, which its
-successor replaces at once. Records are written as rows or as tables, by chance.
+    BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED SESSION_MS KIND
+
+SESSION_MS is how long the group waits for a member that was killed. A member of the kind static is replaced
+by its successor at once. Records are written as rows or as tables, by chance.
 
 Each line of the file is written before the step that it tells of, but `outcome`, which is what was told.
 """
@@ -11,7 +13,6 @@ Each line of the file is written before the step that it tells of, but `outcome`
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from ottla import ConfigError, GroupConsumer, OttlaError, Producer, TransactionAborted
 from ottla.fetching.chunk_queue import FetchedDataChunk
+from tests.forked_processes import fork_for_each_line
 
 INPUT, OUTPUT, GROUP = "in", "out", "workers"
 OUTPUT_PARTITIONS = 3
@@ -32,7 +34,15 @@ TABLES = 0.5
 
 class Worker:
     def __init__(
-        self, bootstrap: str, transactional_id: str, writer: str, file: Path, seed: str, session_ms: int
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        writer: str,
+        file: Path,
+        seed: str,
+        *,
+        session_ms: int,
+        is_static: bool,
     ) -> None:
         self._name = f"{transactional_id}.{writer}"
         self._file = file
@@ -45,9 +55,7 @@ class Worker:
         began_at = time.monotonic_ns()
         self._producer.init_transactions()
         self._note(takeover=[began_at, time.monotonic_ns()])
-        if session_ms:
-            settings |= {"session_timeout_ms": session_ms}
-        else:
+        if is_static:
             settings |= {"group_instance_id": transactional_id}
         self._consumer = GroupConsumer(
             INPUT,
@@ -57,6 +65,7 @@ class Worker:
             auto_offset_reset="earliest",
             fetch_message_max_bytes=2_000,
             heartbeat_interval_ms=100,
+            session_timeout_ms=session_ms,
             **settings,
         )
 
@@ -100,9 +109,15 @@ class Worker:
         return "committed"
 
 
-if __name__ == "__main__":
-    bootstrap, transactional_id, writer, file, seed, session_ms = sys.argv[1:]
+def work(line: str) -> None:
+    """Run a worker; an error that ends it is in its file's log: what is under way has an unknown outcome."""
+    bootstrap, transactional_id, writer, path, seed, session_ms, kind = line.split(" ")
+    file, membership = Path(path), {"session_ms": int(session_ms), "is_static": kind == "static"}
     try:
-        Worker(bootstrap, transactional_id, writer, Path(file), seed, int(session_ms)).run()
+        Worker(bootstrap, transactional_id, writer, file, seed, **membership).run()
     except OttlaError as error:
-        sys.exit(f"{type(error).__name__}: {error}")  # the outcome of what is under way is not known
+        file.with_suffix(".log").write_text(f"{type(error).__name__}: {error}\n")
+
+
+if __name__ == "__main__":
+    fork_for_each_line(work)
