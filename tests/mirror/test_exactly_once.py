@@ -43,7 +43,7 @@ def count(broker: EmbeddedBroker, topic: str) -> int:
     return sum(map(len, committed(broker, topic).values()))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(sized(300, 7_200))
 def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: str) -> None:
     chance = seeded(name)
     source.create_topic(name, PARTITIONS)

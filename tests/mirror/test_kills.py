@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 KILLS = sized(5, 200)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(sized(300, 3_600))
 def test_killed_at_random(source: EmbeddedBroker, target: EmbeddedBroker, name: str) -> None:
     chance = seeded(name)
     source.create_topic(name, PARTITIONS)

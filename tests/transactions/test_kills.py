@@ -19,7 +19,7 @@ from tools.peers import KAFKA_4, RealKafka
 
 KILLS = sized(60, 1_500)
 """A third each: workers are killed, replaced while they work, and lose their broker."""
-KAFKAS_KILLS = sized(6, 100)
+KAFKAS_KILLS = sized(6, 300)
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "3",
@@ -61,13 +61,13 @@ def check(broker: KillableBroker, directory: Path, kills: int) -> None:
     assert {one.outcome for one in history.transactions} == {*Outcome}, "some kind did not happen"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(sized(900, 7_200))
 def test_exactly_once_under_kills(tmp_path: Path) -> None:
     with closing(OurBroker(tmp_path / "data", SETTINGS)) as broker:
         check(broker, tmp_path, KILLS)
         assert broker.surprises == [], REPLAY
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(sized(900, 7_200))
 def test_apache_kafka_under_the_same_kills(real_kafka: Callable[[str], RealKafka], tmp_path: Path) -> None:
     check(Kafka(real_kafka(KAFKA_4)), tmp_path, KAFKAS_KILLS)

@@ -112,9 +112,17 @@ class Worker:
 def work(line: str) -> None:
     """Run a worker; an error that ends it is in its file's log: what is under way has an unknown outcome."""
     bootstrap, transactional_id, writer, path, seed, session_ms, kind = line.split(" ")
-    file, membership = Path(path), {"session_ms": int(session_ms), "is_static": kind == "static"}
+    file, is_static = Path(path), kind == "static"
     try:
-        Worker(bootstrap, transactional_id, writer, file, seed, **membership).run()
+        Worker(
+            bootstrap,
+            transactional_id,
+            writer,
+            file,
+            seed,
+            session_ms=int(session_ms),
+            is_static=is_static,
+        ).run()
     except OttlaError as error:
         file.with_suffix(".log").write_text(f"{type(error).__name__}: {error}\n")
 
