@@ -6,14 +6,17 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from ottla import EmbeddedBroker, Producer, TopicAndPartition, replay
 from ottla.broker.transactions.brokers import TransactionBrokers
+from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.mirror import cut_source
 from ottla.mirror.source_cuts import LogSpans
 from ottla.mirror.source_logs import SourceLogs
+from ottla.mirror.sources import SourceEvents
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from tests.mirror.clusters import running
@@ -175,3 +178,71 @@ def produce(producer: Any, topic: str, value: str, partition: int) -> None:
         producer.flush(30)
     else:
         send(producer, topic, value, [partition])
+
+
+class TwoPartitions:
+    """A source with a chunk of four records in each of two partitions."""
+
+    def __init__(self, events: SourceEvents) -> None:
+        self.events = events
+        self.places = [TopicAndPartition("t", each) for each in range(2)]
+        self.at = dict.fromkeys(self.places, 0)
+        self.staying: set[TopicAndPartition] = set()
+
+    def poll(self) -> FetchedDataChunk | None:
+        for each in self.places:
+            if self.at[each] == 0 and each not in self.staying:
+                self.at[each] = 4
+                return FetchedDataChunk(each, pa.record_batch({"offset": [0, 1, 2, 3]}), 0, 4, 4, 32)
+        return None
+
+    def positions(self) -> dict[TopicAndPartition, int]:
+        return dict(self.at)
+
+    def stay(self, topic_partition: TopicAndPartition) -> None:
+        self.staying.add(topic_partition)
+
+    def go_on(self, topic_partition: TopicAndPartition) -> None:
+        self.staying.remove(topic_partition)
+
+    def go_back(self, topic_partition: TopicAndPartition, offset: int) -> None:
+        self.go_on(topic_partition)
+        self.at[topic_partition] = offset
+
+    def commit(self, positions: Any) -> bool:
+        return bool(positions)
+
+
+class Ends:
+    """Logs without transactions that end at 2."""
+
+    def stable(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+        return dict.fromkeys(partitions, 2)
+
+    ends = stable
+
+    def read_on(self, *_arguments: object) -> bool:
+        return True
+
+
+def test_a_rebalance_between_cuts_commits_nothing() -> None:
+    releases: list[str] = []
+    events = SourceEvents(lambda: releases.append("commit"), lambda _lost: None, lambda _known: {})
+    cuts: Any = cut_source.CutSource(TwoPartitions, events, Ends(), interval_ms=60_000)  # type: ignore[arg-type]
+    inner = cuts._source
+    handed: list[FetchedDataChunk] = []
+    while len(handed) < 1:
+        handed += filter(None, [cuts.poll()])
+    assert handed[0].next_offset == 2
+    assert not cuts.is_at_cut
+    assert cuts.divides
+    inner.events.on_release()
+    assert not releases
+    assert inner.at[handed[0].topic_partition] == 2
+    while not cuts.is_at_cut:
+        handed += filter(None, [cuts.poll()])
+    assert [chunk.batch.num_rows for chunk in handed] == [2, 2]
+    assert not cuts.divides
+    inner.events.on_release()
+    assert releases == ["commit"]
+    assert inner.at == dict.fromkeys(inner.places, 2)

@@ -144,8 +144,12 @@ class CutSource:
             self._logs.close()
 
     def _release(self) -> None:
-        """Partitions may go to others, or begin anew: commit, and go back to what was not handed out."""
-        self._events.on_release()
+        """Partitions may go to others, or begin anew: commit at a cut, and go back to what was kept.
+
+        Between cuts the transaction stays open: nobody else writes, and `resume` knows what was sent.
+        """
+        if self.is_at_cut:
+            self._events.on_release()
         for topic_partition, rest in self._rests.items():
             self._source.go_back(topic_partition, rest.fetch_offset)
         self._rests.clear()

@@ -140,7 +140,9 @@ class MirrorStream:
     def _tell_of_divided(self, source: MirrorSource) -> None:
         if source.divides:
             level = logging.DEBUG if self._counts.divided else logging.WARNING
-            log.log(level, "a commit may divide transactions of the source, which overlap or are too large")
+            log.log(
+                level, "a commit may divide transactions of the source: they overlap, or copying takes long"
+            )
             self._counts.add(divided=1)
 
     # --- partitions come and go
