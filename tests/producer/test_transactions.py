@@ -29,8 +29,12 @@ from ottla import (
     replay,
 )
 from ottla.admin import NewTopic
+from ottla.client.client_config import ClientConfig
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.pool import ConnectionPool
 from ottla.producer import PreparedTransaction, TransactionEnder, transaction_link
 from ottla.producer.intake import Intake
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeavingMember
 from tests.both_faces import on_a_loop
 from tests.naming import name_after_test
 from tests.waiting import wait_for
@@ -263,6 +267,37 @@ def test_positions_count_with_the_transaction(bootstrap: str, topic: str) -> Non
             producer.send_offsets(chunk, consumer)
         assert consumer.committed()[place].offset == chunk.next_offset == 3
     expect(bootstrap, topic, [b"a", b"a", b"b", b"b", b"c", b"c"])
+
+
+def test_positions_of_a_member_that_was_put_out_abort_the_transaction(bootstrap: str, topic: str) -> None:
+    """Others may have read the same records by then."""
+    with Producer(bootstrap_servers=bootstrap) as plain:
+        plain.send(topic, "a", partition=0)
+    with (
+        consumer_of(bootstrap, topic, heartbeat_interval_ms=50) as consumer,
+        transactional(bootstrap, topic) as producer,
+    ):
+        chunk = consumer.poll(60)
+        assert chunk is not None
+        put_out(bootstrap, f"group-{topic}", consumer.membership.member_id)
+        wait_for(lambda: consumer.membership.generation < 0, "the member knows that it is out")
+        with pytest.raises(TransactionAborted, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+            in_transaction(
+                producer,
+                lambda: producer.send(topic, "twice", partition=1),
+                lambda: producer.send_offsets(chunk, consumer),
+            )
+        assert consumer.committed() == {}
+    expect(bootstrap, topic, [b"a"])
+
+
+def put_out(bootstrap: str, group: str, member_id: str) -> None:
+    config = ClientConfig.from_properties({"bootstrap_servers": bootstrap})
+    with ClusterMetadata(config) as metadata, ConnectionPool(config, metadata) as pool:
+        answer = pool.to_coordinator(group).call(
+            LeaveGroupRequest(group_id=group, members=[LeavingMember(member_id=member_id)])
+        )
+    assert not answer.error_code
 
 
 def test_positions_of_a_member_that_is_none_abort_the_transaction(bootstrap: str, topic: str) -> None:

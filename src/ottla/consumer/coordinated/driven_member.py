@@ -103,6 +103,12 @@ class DrivenMember:
             return self._member.membership
 
     @property
+    def last_membership(self) -> Membership:
+        """The same, or the last one if it has been put out of the group."""
+        with self.changed:
+            return self._member.last_membership
+
+    @property
     def has_refused_topics(self) -> bool:
         """Whether this member leads the group and cannot assign a topic because brokers refuse it."""
         return self.looks.has_refused_topics

@@ -79,9 +79,12 @@ class GroupFace(ABC):
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """The group and this member, for `Producer.send_offsets`. Raises ConfigError if auto commit is on."""
+        """The group and this member, for `Producer.send_offsets`. Raises ConfigError if auto commit is on.
+
+        A member that was put out of the group has its last generation here, so that brokers refuse it.
+        """
         self._auto_commit.check_off()
-        return GroupMetadata(self._group_id, *self.membership)
+        return GroupMetadata(self._group_id, *self._membership.last_membership)
 
     @property
     def stopped(self) -> Stopped:

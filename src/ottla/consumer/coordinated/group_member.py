@@ -59,11 +59,23 @@ class CoordinatedMember(ABC):
         self._are_topics_known = topics is not None
         self._in_flight: MemberRequest | None = None
         self._is_evicted = False
+        self._former: Membership | None = None
 
     @property
     @abstractmethod
     def membership(self) -> Membership:
         """The identity for commits; generation -1 while the member belongs to no generation."""
+
+    @property
+    def last_membership(self) -> Membership:
+        """The same, but the last one while it belongs to no generation: brokers refuse its commits."""
+        membership = self.membership
+        return self._former or membership if membership.generation == NO_GENERATION else membership
+
+    def _depart(self, *, is_unknown: bool = False) -> None:
+        if self.membership.generation != NO_GENERATION:
+            self._former = self.membership
+        self._forget_generation(is_unknown=is_unknown)
 
     @abstractmethod
     def _forget_generation(self, *, is_unknown: bool = False) -> None:
@@ -184,7 +196,7 @@ class CoordinatedMember(ABC):
 
     def _evict(self, reason: str, now_ms: float, *, is_unknown: bool = False) -> None:
         self.notices.append(MemberNotice(WARNING, f"is out of the group: {reason}"))
-        self._forget_generation(is_unknown=is_unknown)
+        self._depart(is_unknown=is_unknown)
         self._times.retry_at_ms = now_ms
         self._is_evicted = True
         self._move(MemberEvent.EVICTED)
@@ -206,7 +218,7 @@ class CoordinatedMember(ABC):
         """Leave for good. Return the request to send, or None if the coordinator need not know."""
         leaver = self.membership
         self._move(MemberEvent.LEAVE)
-        self._forget_generation()
+        self._depart()
         return self._leave_request(leaver)
 
     def fail(self, error: Exception) -> None:
@@ -214,7 +226,7 @@ class CoordinatedMember(ABC):
         if self.state in ENDS:
             return
         self.failure = error
-        self._forget_generation()
+        self._depart()
         self._move(MemberEvent.REFUSED)
 
     def retry(self) -> None:
