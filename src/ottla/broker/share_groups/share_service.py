@@ -123,11 +123,18 @@ class ShareGroupService:
         return TopicInfo(topic.topic_id, len(partitions)) if topic and partitions else None
 
     def leave(self, group_id: str, member_id: str) -> None:
-        """A member has left, or its session is over: others get what it held. Raises KafkaError 25."""
+        """A member has left. Raises KafkaError 25.
+
+        It holds its records until its share session ends: librdkafka leaves first and acknowledges then.
+        """
         group = self.groups.get(group_id)
         if group is None or not group.leave(member_id):
             raise KafkaError(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} in group {group_id!r}")
         self._rebalance(group)
+
+    def _expire(self, group_id: str, member_id: str) -> None:
+        """A member sends no heartbeats any more: others get what it held."""
+        self.leave(group_id, member_id)
         for key in self.sessions.of_member(group_id, member_id):
             self.sessions.end(key)
         self.release(group_id, member_id)
@@ -286,7 +293,7 @@ class ShareGroupService:
         now_ms = self._runtime.now_ms()
         for group in list(self.groups.values()):
             for member_id in group.expired(now_ms):
-                self.leave(group.group_id, member_id)
+                self._expire(group.group_id, member_id)
         for key, partition in list(self._partitions.items()):
             if partition.expire_locks(now_ms):
                 self.changed(key)
