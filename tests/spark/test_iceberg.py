@@ -21,7 +21,7 @@ from ottla.spark.locations import location
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.table_files import write_files
-from tests.scale import SOAK, sized
+from tests.scale import sized
 from tests.spark import duckdb_query
 from tools.peer_cache import Unavailable, duckdb_with_iceberg
 from tools.store_servers import BUCKET
@@ -167,13 +167,6 @@ def test_duckdb_reads_the_table(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(packages)}
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     assert json.loads(said) == [[60, 59, 20]]
-
-
-@pytest.mark.skipif(not SOAK, reason="Iceberg's jar is in the session of soak runs only: make soak")
-def test_spark_reads_the_table(spark: Any, tmp_path: Path) -> None:
-    grown(tmp_path / "table")
-    rows = spark.read.format("iceberg").load(str(tmp_path / "table"))
-    assert rows.selectExpr("count(*)", "max(offset)", "count(color)").first()[:] == (60, 59, 20)
 
 
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pipelines whose tables are in a real S3-compatible server, by Spark, without a jar."""
+"""Pipelines whose tables are in a real S3-compatible server, or in HDFS, by Spark, without a jar."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from ottla import EmbeddedBroker
 from ottla.spark import Pipeline
 from ottla.spark.iceberg import IcebergTable
 from ottla.spark.locations import location
+from ottla.spark.object_store import delta_settings
 from ottla.spark.pipeline.table_files import read_file
+from tests.scale import sized
 from tests.spark.conftest import Filled
-from tools.store_servers import BUCKET, S3Server
+from tools.store_servers import BUCKET, HdfsServer, S3Server
 
 
 def values(kind: str, url: str) -> Counter[int]:
@@ -22,7 +24,7 @@ def values(kind: str, url: str) -> Counter[int]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        rows = DeltaTable(url, storage_options={"allow_http": "true"}).to_pyarrow_table()["value"].to_pylist()
+        rows = DeltaTable(url, storage_options=delta_settings(url)).to_pyarrow_table()["value"].to_pylist()
     elif kind == "iceberg":
         table: Any = IcebergTable(url)._named.load()
         rows = table.scan().to_arrow()["value"].to_pylist()
@@ -33,20 +35,24 @@ def values(kind: str, url: str) -> Counter[int]:
     return Counter(map(int, rows))
 
 
-@pytest.fixture
-def spark_with_s3(spark: Any, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The session, whose tasks have the server in their environment; on a cluster: spark.executorEnv."""
+@pytest.fixture(params=sized(["s3"], ["s3", "hdfs"]))
+def root(request: pytest.FixtureRequest, spark: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the tables are; tasks have the server in their environment, on a cluster by spark.executorEnv."""
+    if request.param == "hdfs":
+        server: HdfsServer = request.getfixturevalue("hdfs")
+        return server.url
+    s3: S3Server = request.getfixturevalue("s3")
     for name, value in s3.environment.items():
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    return spark
+    return f"s3://{BUCKET}"
 
 
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_a_new_checkpoint_goes_on_where_the_table_is(
-    kind: str, spark_with_s3: Any, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
+    kind: str, root: str, spark: Any, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
 ) -> None:
-    url = f"s3://{BUCKET}/{tmp_path.name}/{kind}"
+    url = f"{root}/{tmp_path.name}/{kind}"
     given = {
         "source": {"bootstrap": broker.bootstrap, "topics": [topic], "start": "earliest"},
         "decode": {"format": "text"},
@@ -55,6 +61,7 @@ def test_a_new_checkpoint_goes_on_where_the_table_is(
     }
     for run in range(2):
         fill(topic, range(60 * run, 60 * run + 60))
-        state = tmp_path / f"state-{run}"
-        Pipeline.of(given).online(spark_with_s3, state, trigger={"availableNow": True}).awaitTermination()
+        Pipeline.of(given).online(
+            spark, tmp_path / f"state-{run}", trigger={"availableNow": True}
+        ).awaitTermination()
         assert values(kind, url) == Counter(range(60 * run + 60))
