@@ -175,7 +175,7 @@ def _read_by(batch: Any, topic: str) -> Iterator[tuple[str, int, int]]:
     """The offsets that a batch has read: partition, the first, and the one after the last."""
     source = batch.sources[0]
     begins, ends = (
-        json.loads(text or "{}").get(topic, {}) for text in (source.startOffset, source.endOffset)
+        (json.loads(text or "{}") or {}).get(topic, {}) for text in (source.startOffset, source.endOffset)
     )
     for partition, end in ends.items():
         yield partition, int(begins.get(partition, 0)), int(end)

@@ -48,7 +48,9 @@ def _streams(at: Place, effort: Effort) -> Iterator[Case]:
         if name == P99:
             peers.append(Peer("ottla, landing", measure=_seconds(at, at.ours, "landing", query, request)))
         ours = _seconds(at, at.ours, "ottla", query, request)
-        yield Case(name, "s", ours, peers, effort.process_rounds, better=Better.LESS, is_warmed=False)
+        is_warmed = name == P99  # its first query starts the processes that write
+        rounds = effort.process_rounds
+        yield Case(name, "s", ours, peers, rounds, better=Better.LESS, is_warmed=is_warmed)
 
 
 @benchmark("spark-first")
