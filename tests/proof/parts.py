@@ -69,8 +69,8 @@ def _cuts(flush: str, points: int, weight: float) -> Part:
 
 
 PARTS = (
-    _cuts("always", 8_000, 3),
-    _cuts("os", 4_000, 1),
+    _cuts("always", 2_000, 3),
+    _cuts("os", 1_000, 1),
     _suite(
         "broker kills",
         "kill -9 while clients write, make topics and commit",

@@ -30,16 +30,9 @@ def pytest(tests: list[str], plant: Plant | None = None) -> int:
         environment["OTTLA_PLANT"] = json.dumps({"module": plant.module, "old": plant.old, "new": plant.new})
         known = environment.get("PYTHONPATH", "")
         environment["PYTHONPATH"] = f"{PLANTING}{os.pathsep}{known}" if known else str(PLANTING)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        f"--timeout={PATIENCE_S}",
-    ]
+    # pytest reads the modules of its plugins itself, to rewrite their asserts: ottla is one of them.
+    options = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", f"--timeout={PATIENCE_S}"]
+    command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
         [*command, *tests],
         cwd=ROOT,

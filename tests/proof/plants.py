@@ -18,8 +18,8 @@ CLASSIC = "tests/consumer/classic/test_classic_simulation.py"
 TRANSACTIONS = "tests/broker/transactions/coordinator/test_transaction_simulation.py"
 SHARES = "tests/broker/share_groups/test_share_partition_simulation.py"
 SENDING = "tests/producer/test_core_simulation.py"
-HOSTILE = "tests/fuzz/test_fuzz_slice.py"
-LEDGER = "tests/offsets/test_ledger.py"
+HOSTILE = "tests/fuzz/test_fuzz_slice.py::test_hostile_inputs_are_read_or_refused"
+LEDGER = "tests/offsets/test_ledger.py::test_of_two_workers_of_a_partition_only_the_later_one_stores"
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ PLANTS = (
         "ottla/log/log_directory.py",
         "        self._file_system.remove(marker)",
         "        pass",
-        "tests/log/test_log_directory.py",
+        "tests/log/test_log_directory.py::test_a_clean_stop_is_trusted_and_remembered",
     ),
     Plant(
         "deleted topic's directories kept",
@@ -343,14 +343,14 @@ PLANTS = (
         "ottla/log/retention.py",
         "    return count\n\n\ndef apply",
         "    return count + (0 < count < len(segments) - 1)\n\n\ndef apply",
-        "tests/log/test_retention.py",
+        "tests/log/test_retention.py::test_choice",
     ),
     Plant(
         "compaction keeps the first value",
         "ottla/log/key_offsets.py",
         "        self._offsets.update(rows)",
         "        self._offsets = dict(rows) | self._offsets",
-        "tests/log/test_compaction.py",
+        "tests/log/test_compaction.py::test_the_last_value_of_each_key_stays_at_its_offset",
     ),
     # --- strangers
     Plant(
@@ -358,28 +358,28 @@ PLANTS = (
         "ottla/broker/security/sasl_session.py",
         "            if key not in ALLOWED[self.state]:",
         "            if False:",
-        STRANGERS,
+        f"{STRANGERS}::test_nothing_is_answered_before_the_login",
     ),
     Plant(
         "wrong proof accepted",
         "ottla/broker/security/mechanisms.py",
         "        if known is None or not proof_is_sound(self._algorithm, known, signed, proof):",
         "        if known is None:",
-        "tests/broker/security",
+        "tests/broker/security/test_login.py::test_a_wrong_login_says_nothing_of_the_user",
     ),
     Plant(
         "denial ignored",
         "ottla/broker/security/authorizer.py",
         "        return Permission.DENY not in said and Permission.ALLOW in said",
         "        return Permission.ALLOW in said",
-        "tests/broker/security",
+        "tests/broker/security/test_authorizer.py",
     ),
     Plant(
         "rights not asked for",
         "ottla/broker/security/authorizer.py",
         "            return self._settings.allows_if_no_acl",
         "            return True",
-        STRANGERS,
+        f"{STRANGERS}::test_a_user_without_rights_gets_nothing_done",
     ),
     Plant(
         "checksum of received batches ignored",

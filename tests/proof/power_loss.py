@@ -325,7 +325,8 @@ def main() -> int:
     parser.add_argument("--notes", type=int, default=3_000)
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 30))
     given = vars(parser.parse_args())
-    with tempfile.TemporaryDirectory() as scratch:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
         findings = prove(**given, scratch=Path(scratch))
     told = {**given, **vars(findings)}
     sys.stdout.write(json.dumps(told) + "\n")
