@@ -103,6 +103,15 @@ def circumstances(seed: int, hours: float) -> dict[str, object]:
     }
 
 
+def sentence(result: Result) -> str:
+    """What came of a part, for the terminal."""
+    counts = ", ".join(f"{number:,} {name}" for name, number in result.counts.items())
+    outcome = f"FAILED: {result.failed}\n{result.said}" if result.failed else "passed"
+    return (
+        f"{result.part}: {result.rounds} rounds, {result.seconds} s, {counts or 'nothing counted'}: {outcome}"
+    )
+
+
 def main() -> int:
     """Return 1 if a part has failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
@@ -112,20 +121,16 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [part for part in PARTS if not options.only or part.name in options.only]
     whole = sum(part.weight for part in chosen)
-    run: dict[str, object] = circumstances(options.seed, options.hours)
-    results = []
-    for part in chosen:
-        budget_s = options.hours * 3600 * part.weight / whole
-        result = run_part(part, budget_s, Random(f"{options.seed} {part.name}"))
-        results.append(result)
-        counts = ", ".join(f"{number:,} {name}" for name, number in result.counts.items())
-        outcome = f"FAILED: {result.failed}\n{result.said}" if result.failed else "passed"
-        sys.stdout.write(
-            f"{part.name}: {result.rounds} rounds, {result.seconds} s, {counts or '-'}: {outcome}\n"
-        )
-        sys.stdout.flush()
-    run["parts"] = [asdict(result) for result in results]
-    page.add(run)
+    run = circumstances(options.seed, options.hours)
+    results: list[Result] = []
+    try:
+        for part in chosen:
+            budget_s = options.hours * 3600 * part.weight / whole
+            results.append(run_part(part, budget_s, Random(f"{options.seed} {part.name}")))
+            sys.stdout.write(f"{sentence(results[-1])}\n")
+            sys.stdout.flush()
+    finally:  # also if it is interrupted: what was done counts
+        page.add({**run, "parts": [asdict(result) for result in results]})
     return 1 if any(result.failed for result in results) else 0
 
 

@@ -8,13 +8,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src"
 POWER = "tests/proof/test_power_loss.py::test_what_is_promised_survives_a_power_cut[always]"
 EXACTLY_ONCE = "tests/transactions/test_planted_bugs.py::test_a_sound_broker"
-KILLS = "tests/broker/faults/test_kills.py::test_killed_again_and_again[os]"
-DAMAGE = "tests/broker/faults/test_damage_matrix.py"
 STRANGERS = "tests/broker/security/test_nobody_gets_in.py"
 GROUPS = "tests/broker/groups/coordinator/test_simulation.py"
-MEMBERS = "tests/consumer/coordinated/test_member_simulation.py"
 CONSUMERS = "tests/consumer/coordinated/test_consumer_simulation.py"
-CLASSIC = "tests/consumer/classic/test_classic_simulation.py"
 TRANSACTIONS = "tests/broker/transactions/coordinator/test_transaction_simulation.py"
 SHARES = "tests/broker/share_groups/test_share_partition_simulation.py"
 SENDING = "tests/producer/test_core_simulation.py"
@@ -62,7 +58,7 @@ PLANTS = (
         "ottla/log/segment_list.py",
         "        behind = self.from_offset(recovery_point - 1)",
         "        behind = [self.active]",
-        POWER,
+        "tests/proof/test_power_loss.py::test_the_indexes_of_a_sealed_segment_are_flushed",
     ),
     Plant(
         "replaced file not flushed",
@@ -76,20 +72,13 @@ PLANTS = (
         "ottla/log/file_system.py",
         "        if flush:\n            self.sync_directory(path.parent)",
         "        if False:\n            self.sync_directory(path.parent)",
-        POWER,
+        "tests/proof/test_power_loss.py::test_what_a_power_cut_may_leave",
     ),
     Plant(
         "catalog's change not flushed",
         "ottla/broker/storage/journal.py",
         "            self.file_system.sync(fd)",
         "            pass",
-        POWER,
-    ),
-    Plant(
-        "catalog changed after the answer",
-        "ottla/broker/storage/catalog.py",
-        "            self._journal.append(changes)",
-        "            self._journal.size",
         POWER,
     ),
     Plant(
@@ -105,13 +94,6 @@ PLANTS = (
         "    step.append(request.group_id, records, stored)\n\n\ndef commit_refused",
         "    step.append(request.group_id, records, lambda *_: None)\n    stored(step, Code.NONE)\n\n\n"
         "def commit_refused",
-        POWER,
-    ),
-    Plant(
-        "transaction acknowledged before its decision is stored",
-        "ottla/broker/transactions/coordinator/ledger.py",
-        "        step.append(one.name, record, stored)",
-        "        stored(step, Code.NONE)",
         POWER,
     ),
     Plant(
@@ -145,13 +127,6 @@ PLANTS = (
         "tests/producer/test_transactions.py::test_abort_gives_up_rows_that_are_being_queued",
     ),
     Plant(
-        "checksum ignored in recovery",
-        "ottla/log/verification.py",
-        "        entries = scan(read_only(data), verify_crc=True)\n        if entries.summary.unverified:",
-        "        entries = scan(read_only(data), verify_crc=False)\n        if False:",
-        POWER,
-    ),
-    Plant(
         "torn end not cut",
         "ottla/log/recovery.py",
         "    segment.file.truncate(position)\n",
@@ -163,21 +138,21 @@ PLANTS = (
         "ottla/log/recovery.py",
         "    if max(end, opening.start) < opening.recovery_point:",
         "    if False:",
-        DAMAGE,
+        "tests/broker/faults/test_damage.py::test_a_log_that_ends_below_its_recovery_point_is_refused",
     ),
     Plant(
         "damage below the recovery point cut",
         "ottla/log/recovery.py",
         "    if offset < opening.recovery_point or (opening.clean and later):",
         "    if False:",
-        "tests/log/test_recovery.py",
+        "tests/log/test_recovery.py::test_damage_is_cut_above_the_recovery_point_and_refused_below_it",
     ),
     Plant(
         "journal's checksum ignored",
         "ottla/broker/storage/journal.py",
         "        if int(checksum, 16) != crc32c.crc32c(text):\n            return None",
         "        pass",
-        DAMAGE,
+        "tests/broker/storage/test_catalog.py::test_damage_in_the_middle_of_the_journal_is_named",
     ),
     Plant(
         "mark of a clean stop kept",
@@ -186,41 +161,26 @@ PLANTS = (
         "        pass",
         "tests/log/test_log_directory.py::test_a_clean_stop_is_trusted_and_remembered",
     ),
-    Plant(
-        "deleted topic's directories kept",
-        "ottla/broker/storage/topic_changes.py",
-        "            store.catalog.mark_deleting([topic.name for topic in topics])",
-        "            pass",
-        POWER,
-    ),
     # --- idempotent producers and offsets
     Plant(
         "sequence numbers not checked",
         "ottla/broker/producer_state/producer_states.py",
         "            if header.base_sequence != (state.last_sequence + 1) & SEQUENCE_MAX:",
         "            if False:",
-        KILLS,
+        "tests/broker/producer_state/test_producer_states.py::test_what_a_produce_is_answered",
     ),
     Plant(
         "offset reused",
         "ottla/log/partition_log.py",
         "            self.next_offset = stamped.next_offset\n",
         "            self.next_offset = max(self.next_offset, stamped.next_offset - 1)\n",
-        KILLS,
+        "tests/log/test_random_walk.py",
     ),
     Plant(
         "failed producer's sequence reused",
         "ottla/producer/sequences.py",
         "            self.identity = Identity(self.identity.producer_id, self.identity.epoch + 1)",
         "            pass",
-        SENDING,
-    ),
-    Plant(
-        "a batch overtakes one that is sent again",
-        "ottla/producer/partition_queue.py",
-        "        if self._in_flight_at != self.leader or self.returned or self.in_flight[0].attempts > 1:\n"
-        "            return False\n",
-        "",
         SENDING,
     ),
     Plant(
@@ -301,13 +261,6 @@ PLANTS = (
         "        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:",
         "        if False:",
         GROUPS,
-    ),
-    Plant(
-        "classic owner's node of another member taken for our own",
-        "ottla/consumer/classic/ownership.py",
-        "        if node is None or node.stat.ephemeral_owner != self.session_id:",
-        "        if node is None:",
-        CLASSIC,
     ),
     Plant(
         "shared record locked twice",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -325,6 +326,7 @@ def main() -> int:
     parser.add_argument("--notes", type=int, default=3_000)
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 30))
     given = vars(parser.parse_args())
+    logging.disable(logging.CRITICAL)  # every start tells what it has cut
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
         findings = prove(**given, scratch=Path(scratch))
