@@ -18,8 +18,6 @@ ERROR_S = 1.0
 SLACK_S = 600.0
 """Of a lag whose question is not timed: records are hours apart."""
 HOUR_MS = 3_600_000
-SLACK_S = 60.0
-"""For groups that are asked for together: a busy machine may need so long."""
 BEGAN_MS = int(time.time() * 1000)
 
 
