@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -46,7 +47,7 @@ def ends(path: Path) -> list[int]:
 def test_a_torn_end_is_cut_at_any_byte(tmp_path: Path, random: Random) -> None:
     filled(tmp_path / "t-0").close()
     boundaries = ends(tmp_path / "t-0")
-    last = sorted((tmp_path / "t-0").glob("*.log"))[-1]
+    before, last = sorted((tmp_path / "t-0").glob("*.log"))[-2:]
     whole = rows_of(open_log(tmp_path / "t-0", SMALL))
     batches_before = 40 - len(boundaries)
     for cut in random.sample(range(boundaries[-1]), 40):
@@ -57,7 +58,7 @@ def test_a_torn_end_is_cut_at_any_byte(tmp_path: Path, random: Random) -> None:
         kept = batches_before + sum(1 for end in boundaries if end <= cut)
         assert rows_of(log) == whole[: kept * 3]
         assert log.next_offset == kept * 3
-        assert log.report.segments_verified == [int(last.stem)]
+        assert log.report.segments_verified == [int(before.stem), int(last.stem)]
         assert add(log, batch(*values(0, 1))) == kept * 3
         log.close()
         shutil.rmtree(copy)
@@ -150,6 +151,21 @@ def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
     again = open_log(tmp_path / "t-0", SMALL, recovery_point=point)
     assert again.report.segments_verified == [again.active.base_offset]
     again.close()
+
+
+def test_indexes_of_a_segment_that_ends_at_the_recovery_point_are_rebuilt(tmp_path: Path) -> None:
+    """It may have been sealed after the flush: then a power cut may have taken the end of its time index."""
+    log = open_log(tmp_path / "t-0", SMALL)
+    times = [5] * 4 + [50] * 4 + [1] * 4  # without the entry of 50, nothing contradicts that of 5
+    for number in range(40):
+        add(log, batch(*values(number * 3, 3, 50), timestamp=NOW + times[number % len(times)]))
+    log.abandon()
+    for segment, behind in pairwise(log.segments):
+        time_index = segment.path_of(".timeindex")
+        whole = time_index.read_bytes()
+        time_index.write_bytes(whole[:-12])
+        open_log(tmp_path / "t-0", SMALL, recovery_point=behind.base_offset).close()
+        assert time_index.read_bytes() == whole
 
 
 def test_recovery_killed_at_any_change_can_be_repeated(tmp_path: Path) -> None:

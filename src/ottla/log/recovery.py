@@ -148,8 +148,8 @@ def sweep(opening: LogOpening, report: RecoveryReport) -> None:
 
 def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
     """Pass 3. After a clean stop everything is trusted whose ends agree with its indexes. Otherwise segments
-    that end at or below the recovery point are trusted, and the others verified. The last segment is always
-    verified then, since its index was not flushed."""
+    that end below the recovery point are trusted, and the others verified: the indexes of one that ends at it
+    are flushed with what follows. The last segment is always verified then, for the same reason."""
     bases = [] if opening.is_new else bases_of(opening.directory)
     if not bases:
         check_ends(opening, opening.start, opening.directory)
@@ -162,7 +162,7 @@ def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
             segment = _segment(opening, base)
             segments.append(segment)
             behind = bases[index + 1] if index + 1 < len(bases) else None
-            trusted = opening.clean or (behind is not None and behind <= opening.recovery_point)
+            trusted = opening.clean or (behind is not None and behind < opening.recovery_point)
             end = segment.load(next_offset=behind) if trusted else None
             if end is None:
                 if trusted:
