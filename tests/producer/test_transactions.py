@@ -314,6 +314,9 @@ def test_positions_of_a_member_that_is_none_abort_the_transaction(bootstrap: str
             producer.send(topic, "committed")
             producer.send_offsets({place: 2}, GroupMetadata(f"group-{topic}"))
     with Admin(bootstrap_servers=bootstrap) as admin:
+        wait_for(
+            lambda: place in admin.group_offsets(f"group-{topic}"), "Kafka shows the commit a moment later"
+        )
         assert admin.group_offsets(f"group-{topic}")[place].offset == 2
     expect(bootstrap, topic, [b"committed"])
 

@@ -170,6 +170,7 @@ def test_public_surface_is_what_was_decided() -> None:
         "RecordMetadata",
         "Replay",
         "Scan",
+        "Schema",
         "ShareConsumer",
         "SimpleConsumer",
         "TopicAndPartition",

@@ -21,6 +21,7 @@ from tests.broker.settings.kafka_definitions import definitions
 OWN_DEFAULTS = {
     "broker.id": "no number is drawn",
     "node.id": "no number is drawn",
+    "broker.rack": "a list: several brokers of a process have one each",
     "group.consumer.assignors": "names, not classes",
     "group.consumer.migration.policy": "as in Kafka 4",
     "listeners": "loopback only",
@@ -141,7 +142,7 @@ def test_nothing_is_both_honoured_and_ignored() -> None:
     families = [name for name in BROKER_SETTINGS if name.startswith(FAMILIES) and name not in security]
     kinds = ("transaction.", "group.consumer.", "group.share.", "share.")
     honoured = [name for name in families if name.startswith(kinds)]
-    assert families == ["controller.listener.names", *honoured]
+    assert families == ["controller.listener.names", "replica.selector.class", *honoured]
 
 
 def test_defaults_of_the_tables_are_those_of_the_values() -> None:
@@ -154,7 +155,10 @@ def test_defaults_of_the_tables_are_those_of_the_values() -> None:
             for part in row.target.split("."):
                 value = getattr(value, part)
             default = "" if row.default is None else text_of(row.default) or ""
-            assert (text_of(value) or "") == text_of(row.parse(default) if default else ""), row.name
+            if default:
+                assert text_of(value) == text_of(row.parse(default)), row.name
+            else:
+                assert not value, row.name
 
 
 def test_every_field_of_a_log_can_be_set_by_a_topic() -> None:

@@ -13,12 +13,18 @@ import pytest
 
 from ottla.cli.main import main
 from tests.compatibility.clients.tool_process import Run, ToolProcess
-from tools.java_process import java_command
-from tools.peer_cache import java_classes
+from tools.java_process import QUICK_START, class_path
+from tools.peer_cache import java_classes, program
 from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka, Unavailable, kafka_libs
 
 RUNNER = Path(__file__).parents[2] / "compatibility" / "clients" / "java" / "ToolRunner.java"
-JAVA = ["--add-opens=java.base/java.lang=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+OPTIONS = ("-Xmx256m", "--add-opens=java.base/java.lang=ALL-UNNAMED")
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+
+
+def java(version: str, *classes: Path) -> list[str]:
+    """Java without an archive of classes, which changes the order of fields in what tools print as JSON."""
+    return [program("java"), *QUICK_START, *OPTIONS, QUIET, *class_path(kafka_libs(version), *classes)]
 
 
 def ours(name: str, *arguments: str, text: str = "") -> Run:
@@ -40,8 +46,7 @@ class Era:
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Kafka's own tool in a Java process of its own, for what ends only by a signal."""
-        java = java_command(kafka_libs(self.kafka.version), heap_mb=256)
-        return [*java, *JAVA, main_class, *arguments]
+        return [*java(self.kafka.version), main_class, *arguments]
 
     def tool(self, main_class: str, *arguments: str, text: str = "") -> Run:
         """What Kafka's own tool does and prints."""
@@ -61,13 +66,13 @@ def created(era: Era, topic: str) -> str:
 
 def _era(version: str, options: list[str], properties: dict[str, str] | None = None) -> Iterator[Era]:
     try:
-        command = java_command(kafka_libs(version), java_classes(RUNNER, version), heap_mb=256)
+        command = java(version, java_classes(RUNNER, version))
         with RealKafka(version, properties=properties) as kafka:
-            java = ToolProcess([*command, *JAVA, *options])
+            tools = ToolProcess([*command, *options])
             try:
-                yield Era(kafka, java)
+                yield Era(kafka, tools)
             finally:
-                java.close()
+                tools.close()
     except Unavailable as error:
         pytest.skip(f"Kafka {version} cannot be run here: {error}")
 

@@ -6,9 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.cli.kafka.conftest import JAVA, Era, ours
-from tools.peer_cache import program
-from tools.peers import KAFKA_3, Unavailable, kafka_libs
+from tests.cli.kafka.conftest import Era, java, ours
+from tools.peers import KAFKA_3, Unavailable
 
 LINES = """create /shell one
 get /shell
@@ -41,19 +40,10 @@ UNKNOWN = ("ctime", "mtime", "pZxid", "aclVersion")
 def test_as_zookeeper(old: Era) -> None:
     at = old.kafka.zookeeper
     try:
-        libs = kafka_libs(KAFKA_3)
+        shell = [*java(KAFKA_3), "-Dzookeeper.jline.disable=true", "org.apache.zookeeper.ZooKeeperMain"]
     except Unavailable as error:
         pytest.skip(f"Kafka {KAFKA_3} cannot be run here: {error}")
-    shell = [
-        *JAVA,
-        "-Dzookeeper.jline.disable=true",
-        "-cp",
-        f"{libs}/*",
-        "org.apache.zookeeper.ZooKeeperMain",
-    ]
-    done = subprocess.run(
-        [program("java"), *shell, "-server", at], input=LINES, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*shell, "-server", at], input=LINES, capture_output=True, text=True, check=False)
     found = ours("zookeeper-shell", at, text=LINES)
     assert (found.code, told(found.printed)) == (done.returncode, told(done.stdout))
     complaints = [line for line in done.stderr.splitlines() if not line.startswith(("log4j:", "SLF4J:"))]

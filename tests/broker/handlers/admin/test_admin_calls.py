@@ -54,7 +54,7 @@ def test_every_call_gives_what_kafka_gives() -> None:
     assert len(ours) > 150
     assert ours.keys() == kafkas.keys()
     called = set(re.findall(r"\badmin\.(\w+)\(", PROGRAM.read_text()))
-    assert set(ours["methods"].split()) - called == set(NO_CALLS)
+    assert set(ours.pop("methods").split()) - called == set(NO_CALLS)
     listed = tuple(allowed())
     different = {
         name: f"{ours[name]}, Kafka: {kafkas[name]}"
