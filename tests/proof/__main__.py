@@ -57,7 +57,7 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
             break
         result.rounds += 1
         counts.update(part.counted())
-        if result.seconds + result.seconds / result.rounds / 2 > budget_s:
+        if result.seconds + result.seconds / result.rounds / 2 >= budget_s:
             break
     result.counts = dict(counts)
     return result
