@@ -62,6 +62,15 @@ def writer(broker: EmbeddedBroker, name: str) -> Producer:
     return Producer(bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0)
 
 
+def decide_behind_an_open_one(first: Producer, second: Producer, topic: str) -> None:
+    """Commit a transaction of `first` in partitions 0 and 1; one of `second` stays open before it in 1."""
+    second.begin()
+    send(second, topic, "open", [1])
+    first.begin()
+    send(first, topic, "decided", [0, 1])
+    first.commit()
+
+
 @pytest.mark.usefixtures("no_hurry")
 def test_a_transaction_behind_an_open_one(
     source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
@@ -69,11 +78,7 @@ def test_a_transaction_behind_an_open_one(
     """It is decided in partition 0, and cannot be read in partition 1."""
     one = mirror(exactly_once=True, offset_commit_interval=0.05)
     with writer(source, f"{topic}-1") as first, writer(source, f"{topic}-2") as second, running(one):
-        second.begin()
-        send(second, topic, "open", [1])
-        first.begin()
-        send(first, topic, "decided", [0, 1])
-        first.commit()
+        decide_behind_an_open_one(first, second, topic)
         with Producer(bootstrap_servers=source.bootstrap) as plain:
             send(plain, topic, "elsewhere", [2])
         wait_for(lambda: copied(target, topic) == {b"elsewhere"}, "what can be copied is mirrored")
@@ -128,11 +133,7 @@ def test_overlapping_transactions_are_copied_after_a_while(
     """Nothing divides them but time: the mirror goes on, and counts it."""
     one = mirror(exactly_once=True, offset_commit_interval=0.05)
     with writer(source, f"{topic}-1") as first, writer(source, f"{topic}-2") as second, running(one):
-        second.begin()
-        send(second, topic, "open", [1])
-        first.begin()
-        send(first, topic, "decided", [0, 1])
-        first.commit()
+        decide_behind_an_open_one(first, second, topic)
         wait_for(lambda: copied(target, topic) == {b"decided"}, "a part is mirrored")
         assert one.metrics().divided > 0
         second.commit()
