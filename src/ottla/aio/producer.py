@@ -26,10 +26,9 @@ from ottla.producer.producer_choice import (
     Serializer,
     Serializers,
     partitioner_choice,
-    serialized,
 )
 from ottla.producer.producer_config import ProducerConfig
-from ottla.producer.rows import HeaderPairs, table_of_rows
+from ottla.producer.rows import HeaderPairs
 from ottla.producer.sequences import Identity
 from ottla.producer.settled_rows import RowNumbers
 
@@ -217,12 +216,7 @@ class Producer:
 
         The lists have the same length; their elements are as for `send`. Waits and raises as `send_batch`.
         """
-        table = table_of_rows(
-            serialized(values, self._serializers.value),
-            None if keys is None else serialized(keys, self._serializers.key),
-            timestamps_ms,
-            headers,
-        )
+        table = self._serializers.table_of(values, keys, timestamps_ms, headers)
         return await self.send_batch(topic, table, partition=partition, on_delivery=on_delivery)
 
     async def check_brokers(self, timeout: float | None = None) -> None:

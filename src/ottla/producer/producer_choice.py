@@ -11,6 +11,7 @@ from ottla.model.committed_positions import GroupMetadata
 from ottla.model.errors import ConfigError
 from ottla.producer.partitioners import ColumnPartitioner, PartitionerChoice, RowPartitioner
 from ottla.producer.producer_config import ProducerConfig
+from ottla.producer.rows import HeaderPairs, table_of_rows
 
 ROUND_ROBIN = "round_robin"
 
@@ -52,6 +53,21 @@ class Serializers:
                 columns = columns.set_column(at, name, made)
         return columns
 
+    def table_of(
+        self,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None,
+        timestamps_ms: Iterable[int | None] | None,
+        headers: Iterable[HeaderPairs | None] | None,
+    ) -> pa.Table:
+        """A table of records whose fields are given as lists. Raises as the serializers, and as the table."""
+        return table_of_rows(
+            _serialized(values, self.value),
+            None if keys is None else _serialized(keys, self.key),
+            timestamps_ms,
+            headers,
+        )
+
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return kind in {pa.binary(), pa.large_binary(), pa.string(), pa.large_string()}
@@ -65,7 +81,7 @@ def _function(name: str, serializer: Serializer | None) -> SerializerFunction | 
     return serializer.value
 
 
-def serialized(fields: Iterable[Any], serializer: SerializerFunction | None) -> Iterable[Any]:
+def _serialized(fields: Iterable[Any], serializer: SerializerFunction | None) -> Iterable[Any]:
     """Keys or values as their serializer makes them; it is not called for None."""
     if serializer is None:
         return fields
