@@ -30,6 +30,8 @@ KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4 = "0.8.2.2", "0.9.0.1", "3.9.1", "4.3.1"
 KAFKA_VERSIONS = (KAFKA_0_8, KAFKA_0_9, KAFKA_3, KAFKA_4)
 KAFKA_CLIENTS = "4.4.0"
 """The newest Java clients. Maven has no server and no tools of this release: KAFKA_4 is their newest one."""
+JOSE4J = "org.bitbucket.b_c:jose4j:0.9.6"
+"""What Java's client needs beside its own jar to get tokens (OIDC); Kafka's distribution has it."""
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 """Works with later versions of Spark, too."""
 KAFKAJS = "kafkajs@2.2.4"
@@ -418,7 +420,7 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
-    wanted += [partial(maven_jar, SPARK_AVRO)]
+    wanted += [partial(maven_jar, SPARK_AVRO), partial(maven_jar, JOSE4J)]
     wanted += [spark_kafka_jars, kafka_streams_libs, spark_connect_packages, duckdb_with_iceberg]
     wanted += [
         partial(maven_libs, HADOOP),

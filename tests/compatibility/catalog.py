@@ -85,14 +85,15 @@ def node_client(script: str) -> Callable[[], list[str]]:
     return command
 
 
-def _java(source: str, version: str) -> list[str]:
+def _java(source: str, version: str, *jars: Path) -> list[str]:
     """Java with Kafka's jars and one of our programs; its name is what is to follow."""
-    command = java_command(kafka_libs(version), java_classes(CLIENTS / "java" / source, version), heap_mb=256)
+    classes = java_classes(CLIENTS / "java" / source, version)
+    command = java_command(kafka_libs(version), classes, *jars, heap_mb=256)
     return [*command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
 
 
-def java_program(name: str, version: str) -> Callable[[], list[str]]:
-    return lambda: [*_java(f"{name}.java", version), name]
+def java_program(name: str, version: str, *jars: Path) -> Callable[[], list[str]]:
+    return lambda: [*_java(f"{name}.java", version, *jars), name]
 
 
 def _java_tools(script: str, version: str) -> Callable[[], list[str]]:

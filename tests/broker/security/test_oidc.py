@@ -17,7 +17,7 @@ from tests.client.certificates import Certificates
 from tests.compatibility.catalog import java_program
 from tests.scale import SOAK
 from tests.security.issuer import Issuer
-from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, Unavailable
+from tools.peer_cache import JOSE4J, KAFKA_3, KAFKA_CLIENTS, Unavailable, maven_jar
 
 ID, SECRET = "billing", "s3cret & more"
 OPTION = "sasl.oauthbearer."
@@ -103,7 +103,7 @@ def test_java_gets_a_token_by_its_own_means(
     version: str, settings: dict[str, Any], issuer: Issuer, certificates: Certificates, tmp_path: Path
 ) -> None:
     try:
-        java, *rest = java_program("SecuredSteps", version)()
+        java, *rest = java_program("SecuredSteps", version, maven_jar(JOSE4J))()
     except Unavailable as error:
         pytest.skip(f"Java's client {version}: {error}")
     package = "org.apache.kafka.common.security.oauthbearer"

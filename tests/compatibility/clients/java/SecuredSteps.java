@@ -28,13 +28,18 @@ public class SecuredSteps {
                 detail = roundTrip(login);
                 isIn = true;
             } catch (Exception error) {
-                detail = String.valueOf(error.getCause() == null ? error : error.getCause());
+                detail = chain(error);
             }
             String outcome = isIn != isWrong ? "passed" : "failed";
             String text = detail.replace("\\", "\\\\").replace("\"", "'").replace("\n", " ");
             System.out.printf("{\"step\": \"%s\", \"outcome\": \"%s\", \"detail\": \"%s\"}%n", step, outcome, text);
         }
         System.out.println("{\"done\": true}");
+    }
+
+    private static String chain(Throwable error) {
+        String text = String.valueOf(error);
+        return error.getCause() == null ? text : text + " <- " + chain(error.getCause());
     }
 
     private static String roundTrip(Properties login) throws Exception {
