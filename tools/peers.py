@@ -116,7 +116,7 @@ class RealKafka(Closing):
     names of further ones (SSL, SASL_SSL, …) with ports of their own (`listener_ports`), which `properties`
     set up; `storage` are more arguments of the storage tool's `format` (--add-scram …). Both not for 0.9.
     Brokers of 0.9 make a cluster if the others join the first, each under an id of its own. A server that
-    `is_measured` starts slowly and is fast when it is warm.
+    `is_measured` starts slowly and is fast when it is warm. `java_options` are of the broker's process.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class RealKafka(Closing):
         broker_id: int = 1,
         with_zookeeper: bool = False,
         is_measured: bool = False,
+        java_options: Sequence[str] = (),
     ) -> None:
         if joins is not None and not joins.zookeeper:
             raise ValueError(f"Kafka {joins.version} has no ZooKeeper that another broker could join")
@@ -151,7 +152,8 @@ class RealKafka(Closing):
         if joins is not None:
             self.zookeeper = joins.zookeeper
         options = ["-XX:+UseSerialGC", "-XX:-UsePerfData"] if is_measured else [*QUICK_START]
-        self._kafka = _Server(self._libs, _BROKER, self.data_dir, "kafka", [f"-Xmx{heap_mb}m", *options])
+        own = [f"-Xmx{heap_mb}m", *options, *java_options]
+        self._kafka = _Server(self._libs, _BROKER, self.data_dir, "kafka", own)
         keeper = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._keeper = _Server(self._libs, keeper, self.data_dir, "zookeeper", ["-Xmx128m", *options])
         self.log = self._kafka.log

@@ -59,7 +59,10 @@ def test_tokens_travel_bare() -> None:
 def test_a_broker_that_hangs_up_has_refused() -> None:
     with (
         RawServer(old_broker) as server,
-        pytest.raises(AuthenticationFailed, match=r"brokers before 1.0 do that when the password is wrong"),
+        pytest.raises(
+            AuthenticationFailed,
+            match=r"brokers before 1.0 do that when they refuse a login. Check sasl.username",
+        ),
     ):
         Connection.open(server.address, config(server, "wrong"))
 

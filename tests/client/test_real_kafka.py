@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,10 +30,12 @@ from ottla.wire.versions import VersionsOrigin
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from tests.client.certificates import Certificates, make_certificates
 from tests.client.conftest import Clients
+from tests.client.kerberos_realm import REALM, KerberosRealm
 from tests.client.manual_clock import ManualClock
 from tests.waiting import wait_for
 from tools.peers import HOST, KAFKA_0_9, KAFKA_3, KAFKA_4, RealKafka, Unavailable
 
+SERVICE = f"kafka/{HOST}"
 USER, PASSWORD = "ann", "s3cret, with = and spaces"
 SCRAM_PASSWORD = "s3cret-with-=-in-it"
 LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -95,7 +101,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def secured(certificates: Certificates) -> Iterator[RealKafka]:
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosRealm | Unavailable]:
+    try:
+        made = KerberosRealm(tmp_path_factory.mktemp("realm"))
+    except Unavailable as error:
+        yield error
+    else:
+        with made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Certificates, realm: KerberosRealm | Unavailable) -> Iterator[RealKafka]:
     properties = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
         + ",".join(f"{name}:{name}" for name in LISTENERS),
@@ -114,6 +131,15 @@ def secured(certificates: Certificates) -> Iterator[RealKafka]:
         for scram in SCRAMS:
             key = f"listener.name.{name}.{scram.lower()}.sasl.jaas.config"
             properties[key] = f"{module}.scram.ScramLoginModule required;"
+    java_options = []
+    if isinstance(realm, KerberosRealm):
+        keys = f'useKeyTab=true storeKey=true keyTab="{realm.keytab(SERVICE)}" principal="{SERVICE}@{REALM}"'
+        properties["sasl.enabled.mechanisms"] += ",GSSAPI"
+        properties["sasl.kerberos.service.name"] = "kafka"
+        for name in ("sasl_plaintext", "sasl_ssl"):
+            key = f"listener.name.{name}.gssapi.sasl.jaas.config"
+            properties[key] = f"com.sun.security.auth.module.Krb5LoginModule required {keys};"
+        java_options = [f"-Djava.security.krb5.conf={realm.settings}"]
     storage = [
         argument
         for scram in SCRAMS
@@ -121,7 +147,13 @@ def secured(certificates: Certificates) -> Iterator[RealKafka]:
     ]
     with ExitStack() as stack:
         try:
-            kafka = RealKafka(KAFKA_4, properties=properties, listeners=LISTENERS, storage=storage)
+            kafka = RealKafka(
+                KAFKA_4,
+                properties=properties,
+                listeners=LISTENERS,
+                storage=storage,
+                java_options=java_options,
+            )
             stack.enter_context(kafka)
         except Unavailable as error:
             pytest.skip(str(error))
@@ -175,6 +207,48 @@ def test_the_whole_client_behind_a_login(secured: RealKafka, certificates: Certi
         assert leader.node.port == secured.listener_ports["SASL_SSL"], "the address of the listener we use"
         pool.to(leader.node.broker_id).call(ASK)
         pool.to_coordinator("billing").call(ASK)
+
+
+def test_logins_by_kerberos(
+    secured: RealKafka, certificates: Certificates, realm: KerberosRealm | Unavailable
+) -> None:
+    """By a ticket of kinit and by a keytab; then without a ticket, and with keys that the broker has not."""
+    if isinstance(realm, Unavailable):
+        pytest.skip(f"needs a KDC: {realm}")
+    try:
+        environment = realm.client_environment()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+    def logins(*many: dict[str, str]) -> list[str]:
+        common = {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka"}
+        common |= {"ssl.ca.location": str(certificates.authority)}
+        command = [sys.executable, "-m", "tests.client.kerberos_logins"]
+        for login in many:
+            where = f"{HOST}:{secured.listener_ports[login['security.protocol']]}"
+            command.append(json.dumps({"bootstrap.servers": where, **common, **login}))
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    plain, tls = {"security.protocol": "SASL_PLAINTEXT"}, {"security.protocol": "SASL_SSL"}
+    keys = {"sasl.kerberos.keytab": str(realm.keytab("batch")), "sasl.kerberos.principal": f"batch@{REALM}"}
+    realm.get_ticket("ann")
+    assert logins(plain, tls) == ["login 0", "login 1"]
+    realm.drop_tickets()
+    assert logins(keys | plain, keys | tls) == ["login 0", "login 1"]
+    realm.drop_tickets()
+    realm.change_keys(SERVICE)
+    without_ticket, refused = logins(plain, keys | plain)
+    assert re.match(
+        "AuthenticationFailed: .*Get a ticket with kinit, or set sasl.kerberos.keytab", without_ticket
+    )
+    assert re.match(
+        f"AuthenticationFailed: .* refused principal 'batch@{REALM}' with GSSAPI: .*Check that the broker's "
+        "keytab has the current keys",
+        refused,
+    )
+    assert "sasl.username" not in without_ticket + refused
 
 
 def test_a_login_that_ends_soon_is_not_used_any_more(secured: RealKafka) -> None:

@@ -15,6 +15,7 @@ from ottla.model.errors import AuthenticationFailed, ConfigError
 
 NO_LAYER = 1
 _OFFER_BYTES = 4
+_LOGIN_HINT = "Get a ticket with kinit, or set sasl.kerberos.keytab and sasl.kerberos.principal"
 
 
 class KerberosContext(Protocol):
@@ -49,7 +50,7 @@ def kerberos_exchange(security: SecurityConfig, host: str) -> SaslExchange:
         credentials = gssapi.Credentials(name=who, usage="initiate", store=store) if who or store else None
         context = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")
     except Exception as error:
-        raise AuthenticationFailed(f"Kerberos, {login.service}@{host}: {error}") from error
+        raise AuthenticationFailed(f"Kerberos, {login.service}@{host}: {error}. {_LOGIN_HINT}") from error
     return KerberosExchange(context)
 
 
@@ -77,7 +78,7 @@ class KerberosExchange:
         try:
             return self._context.step(challenge) or b""
         except Exception as error:
-            raise AuthenticationFailed(f"Kerberos: {error}") from error
+            raise AuthenticationFailed(f"Kerberos: {error}. {_LOGIN_HINT}") from error
 
     def _layer(self, challenge: bytes) -> bytes:
         try:

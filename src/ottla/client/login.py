@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from ottla.client.sasl import SaslExchange
-from ottla.client.security_config import SecurityConfig
+from ottla.client.security_config import SaslMechanism, SecurityConfig
 from ottla.model.error_codes import Code
 from ottla.model.errors import AuthenticationFailed, ConnectionLost, KafkaError, LocalProtocolError
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
@@ -23,6 +23,15 @@ from ottla.wire.schema import Request
 from ottla.wire.versions import PeerVersions
 
 _BARE_TOKENS = 0
+_PASSWORD_HINT = "Check sasl.username and sasl.password, and that the user exists for this mechanism"
+_HINTS = {
+    SaslMechanism.OAUTHBEARER: "Check the token: who issued it, for which audience and scope, and until when",
+    SaslMechanism.GSSAPI: (
+        "Check that the broker's keytab has the current keys of its service (sasl.kerberos.service.name) for "
+        "the host name that bootstrap.servers has, and that the clocks of both hosts agree"
+    ),
+    SaslMechanism.AWS_MSK_IAM: "Check the signer's credentials and region",
+}
 
 
 class LoginRequest(NamedTuple):
@@ -69,7 +78,7 @@ def login(
         try:
             token = exchange.next(challenge)
         except AuthenticationFailed as error:
-            raise AuthenticationFailed(f"{peer}: user {security.username!r}: {error}") from None
+            raise AuthenticationFailed(f"{peer}: {security.login_name}: {error}") from None
     return lifetime_ms
 
 
@@ -96,8 +105,8 @@ def _wrapped(
     if answer.error_code:
         why = answer.error_message or str(KafkaError(answer.error_code))
         raise AuthenticationFailed(
-            f"{peer} refused user {security.username!r} with {security.mechanism}: {why}. "
-            "Check sasl.username and sasl.password, and that the user exists for this mechanism"
+            f"{peer} refused {security.login_name} with {security.mechanism}: {why}. "
+            f"{_HINTS.get(security.mechanism, _PASSWORD_HINT)}"
         )
     return answer.auth_bytes, answer.session_lifetime_ms
 
@@ -107,7 +116,8 @@ def _bare(peer: str, token: bytes, security: SecurityConfig) -> Generator[LoginS
         challenge = yield BareToken(token)
     except ConnectionLost as error:
         raise AuthenticationFailed(
-            f"{peer} closed the connection while user {security.username!r} logged in with "
-            f"{security.mechanism}: brokers before 1.0 do that when the password is wrong"
+            f"{peer} closed the connection while {security.login_name} logged in with "
+            f"{security.mechanism}: brokers before 1.0 do that when they refuse a login. "
+            f"{_HINTS.get(security.mechanism, _PASSWORD_HINT)}"
         ) from error
     return bytes(challenge)

@@ -90,6 +90,17 @@ class SecurityConfig:
                 "ssl.key.location is the key of a certificate: give ssl.certificate.location too"
             )
 
+    @property
+    def login_name(self) -> str:
+        """Who logs in, as an error names it."""
+        if self.mechanism.has_password:
+            return f"user {self.username!r}"
+        if self.kerberos is not None and self.kerberos.principal:
+            return f"principal {self.kerberos.principal!r}"
+        if self.token_endpoint is not None:
+            return f"client {self.token_endpoint.client_id!r}"
+        return "this client"
+
     def _check_login(self) -> None:
         mechanism = self.mechanism
         if mechanism is SaslMechanism.OAUTHBEARER and not (self.token_provider or self.token_endpoint):
