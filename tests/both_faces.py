@@ -133,3 +133,14 @@ def on_a_loop(module: ModuleType, name: str, client: type) -> Iterator[None]:
         )
         yield
     loop.close()
+
+
+@contextlib.contextmanager
+def opened(face: str, blocking: Any, on_loop: Any, **settings: object) -> Iterator[Any]:
+    """A client of either face, closed at the end; that of asyncio looks like the blocking one."""
+    if face == "threads":
+        with blocking(**settings) as client:
+            yield client
+        return
+    with contextlib.closing(Loop()) as loop, loop.face(loop.call(lambda: on_loop(**settings))) as client:
+        yield client

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla import aio
 from ottla.admin import Admin, NewTopic
 from ottla.broker.embedded import EmbeddedBroker
+from tests.both_faces import FACES, opened
 from tests.naming import name_after_test
 
 
@@ -24,10 +26,10 @@ def brokers(shared_brokers: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
     shared_brokers.heal()
 
 
-@pytest.fixture
-def admin(brokers: EmbeddedBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=brokers.bootstrap) as one:
-        yield one
+@pytest.fixture(params=FACES)
+def admin(brokers: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Admin]:
+    with opened(request.param, Admin, aio.Admin, bootstrap_servers=brokers.bootstrap) as client:
+        yield client
 
 
 @pytest.fixture

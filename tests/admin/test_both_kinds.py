@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Producer
+from ottla import Producer, aio
 from ottla.admin import (
     Admin,
     GroupKind,
@@ -24,6 +24,7 @@ from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.server import ZooKeeperServer
 from ottla.zookeeper.session import CreateMode
 from ottla.zookeeper.zookeeper_errors import ZooKeeperConnectionLost
+from tests.both_faces import FACES, opened
 from tests.waiting import wait_for
 
 
@@ -39,9 +40,10 @@ def broker(keeper: str) -> Iterator[EmbeddedBroker]:
         yield one
 
 
-@pytest.fixture
-def admin(broker: EmbeddedBroker, keeper: str) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap, zookeeper_connect=keeper) as one:
+@pytest.fixture(params=FACES)
+def admin(broker: EmbeddedBroker, keeper: str, request: pytest.FixtureRequest) -> Iterator[Admin]:
+    settings = {"bootstrap_servers": broker.bootstrap, "zookeeper_connect": keeper}
+    with opened(request.param, Admin, aio.Admin, **settings) as one:
         yield one
 
 

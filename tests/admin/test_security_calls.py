@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ottla import Code, EmbeddedBroker, KafkaError, Producer
+from ottla import Code, EmbeddedBroker, KafkaError, Producer, aio
 from ottla.admin import (
     Acl,
     AclFilter,
@@ -22,6 +22,7 @@ from ottla.admin import (
     ScramRemoval,
 )
 from ottla.cli.main import main
+from tests.both_faces import FACES, opened
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka
 
@@ -43,9 +44,9 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: EmbeddedBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+@pytest.fixture(params=FACES)
+def admin(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Admin]:
+    with opened(request.param, Admin, aio.Admin, bootstrap_servers=broker.bootstrap) as admin:
         yield admin
 
 

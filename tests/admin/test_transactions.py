@@ -14,10 +14,12 @@ from ottla import (
     Producer,
     ProducerFenced,
     TopicAndPartition,
+    aio,
     replay,
 )
 from ottla.producer import transaction_link
 from ottla.producer.transaction_state import PartitionGate
+from tests.both_faces import FACES, opened
 from tests.broker.scraping import fetched, free_port, samples
 from tests.waiting import wait_for
 
@@ -34,9 +36,9 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: EmbeddedBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+@pytest.fixture(params=FACES)
+def admin(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Admin]:
+    with opened(request.param, Admin, aio.Admin, bootstrap_servers=broker.bootstrap) as admin:
         yield admin
 
 

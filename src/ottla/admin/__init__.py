@@ -1,9 +1,10 @@
 """Administration of a cluster: topics, settings, records, groups of both kinds, transactions, ACLs and users.
 
-Applications use `Admin`. Behind it: `access` (brokers, ZooKeeper, retries); `topic_admin`, `configs`,
-`logs`, `groups`, `lag` and `transactions`, whose calls return an outcome for every name; `security_admin`
-(ACLs, passwords, quotas); `zookeeper_topics` and `zookeeper_groups` for brokers that have no such calls;
-`*_values`, which users give and get. Pure are `replica_assignment`, `old_topic_configs` and `lag_gauges`.
+Applications use `Admin`, or `ottla.aio.Admin`; `admin_calls` has what both do. Behind it: `access` (brokers,
+ZooKeeper, retries); `topic_admin`, `configs`, `logs`, `groups`, `lag` and `transactions`, whose calls return
+an outcome for every name; `security_calls` (ACLs, passwords, quotas); `zookeeper_topics` and
+`zookeeper_groups` for brokers that have no such calls; `*_values`, which users give and get. Pure are
+`replica_assignment`, `old_topic_configs` and `lag_gauges`.
 """
 
 from ottla.admin.admin import Admin

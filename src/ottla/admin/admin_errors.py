@@ -12,7 +12,7 @@ call) is raised as it is, in both forms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.model.errors import AdminErrors, ConfigError, KafkaError, OttlaError
@@ -41,13 +41,13 @@ def only(outcomes: Mapping[K, V | OttlaError]) -> V:
     return outcome
 
 
-def answered(
-    things: K | Iterable[K], kind: type[K], do: Callable[[list[K]], Mapping[K, V | OttlaError]]
+async def answered(
+    things: K | Iterable[K], kind: type[K], do: Callable[[list[K]], Awaitable[Mapping[K, V | OttlaError]]]
 ) -> V | dict[K, V]:
     """Apply the rule: return a result for one thing of type `kind`, a dict for many."""
     if isinstance(things, kind):
-        return only(do([things]))
-    return all_results(do(many(things, kind)))  # type: ignore[arg-type]  # not of `kind`, so many
+        return only(await do([things]))
+    return all_results(await do(many(things, kind)))  # type: ignore[arg-type]  # not of `kind`, so many
 
 
 def many(things: Iterable[K], kind: type[K]) -> list[K]:
@@ -64,12 +64,12 @@ def checked(things: Iterable[V], kind: type[V]) -> list[V]:
     return listed
 
 
-def each(names: Iterable[K], do: Callable[[K], V]) -> dict[K, V | OttlaError]:
+async def each(names: Iterable[K], do: Callable[[K], Awaitable[V]]) -> dict[K, V | OttlaError]:
     """Call `do` for each name; return the outcomes."""
     outcomes: dict[K, V | OttlaError] = {}
     for name in names:
         try:
-            outcomes[name] = do(name)
+            outcomes[name] = await do(name)
         except OttlaError as error:
             outcomes[name] = error
     return outcomes

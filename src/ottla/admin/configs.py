@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.admin.access import ClusterAccess
@@ -22,7 +22,7 @@ from ottla.admin.config_values import (
 )
 from ottla.admin.topic_values import ConfigValue, config_text
 from ottla.admin.zookeeper_topics import ZooKeeperTopics
-from ottla.client.connection import Connection
+from ottla.client.conversation import Peer
 from ottla.model.errors import ConfigError, OttlaError, Unsupported
 from ottla.wire.api import alter_configs as replacing
 from ottla.wire.api import incremental_alter_configs as changing
@@ -55,35 +55,41 @@ class ConfigCalls:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    def describe(self, resources: Iterable[ConfigResource]) -> Outcomes:
+    async def describe(self, resources: Iterable[ConfigResource]) -> Outcomes:
         """Return all settings with their defaults. Through ZooKeeper only those that are set."""
-        in_zookeeper, in_kafka = self._by_location(resources, DescribeConfigsRequest)
-        outcomes: Outcomes = each(in_zookeeper, self._describe_in_zookeeper)
-        return outcomes | self._access.settle(in_kafka, self._describe_once, is_repeatable=True)
+        in_zookeeper, in_kafka = await self._by_location(resources, DescribeConfigsRequest)
+        outcomes: Outcomes = await each(in_zookeeper, self._describe_in_zookeeper)
+        return outcomes | await self._access.settle(in_kafka, self._describe_once, is_repeatable=True)
 
-    def _describe_in_zookeeper(self, resource: ConfigResource) -> Entries:
-        configs = self._zookeeper(resource, DescribeConfigsRequest).configs(
-            resource.kind.entity_type, resource.name
+    async def _describe_in_zookeeper(self, resource: ConfigResource) -> Entries:
+        zookeeper = await self._zookeeper(resource, DescribeConfigsRequest)
+        configs = await self._access.blocking(
+            lambda: zookeeper.configs(resource.kind.entity_type, resource.name)
         )
         source = _SET_BY_KIND.get(resource.kind, ConfigSource.UNKNOWN)
         return {name: ConfigEntry(name, value, source) for name, value in sorted(configs.items())}
 
-    def _describe_once(self, resources: list[ConfigResource]) -> Outcomes:
-        return self._by_broker(resources, _described)
+    async def _describe_once(self, resources: list[ConfigResource]) -> Outcomes:
+        return await self._by_broker(resources, _described)
 
-    def alter(self, resources: Iterable[ConfigResource], changes: Changes, *, validate_only: bool) -> Done:
+    async def alter(
+        self, resources: Iterable[ConfigResource], changes: Changes, *, validate_only: bool
+    ) -> Done:
         """Set settings; those with None return to their defaults."""
         if not changes:
             raise ConfigError("no changes are given: write {'retention.ms': 1000, 'flush.ms': None}")
         texts = {name: None if value is None else config_text(value) for name, value in changes.items()}
-        in_zookeeper, in_kafka = self._by_location(resources, replacing.AlterConfigsRequest)
-        outcomes: Done = each(
-            in_zookeeper,
-            lambda resource: self._zookeeper(resource, replacing.AlterConfigsRequest).alter_configs(
-                resource.kind.entity_type, resource.name, texts, validate_only=validate_only
-            ),
-        )
-        outcomes |= self._access.settle(
+        in_zookeeper, in_kafka = await self._by_location(resources, replacing.AlterConfigsRequest)
+
+        async def alter_in_zookeeper(resource: ConfigResource) -> None:
+            zookeeper = await self._zookeeper(resource, replacing.AlterConfigsRequest)
+            kind, name = resource.kind.entity_type, resource.name
+            await self._access.blocking(
+                lambda: zookeeper.alter_configs(kind, name, texts, validate_only=validate_only)
+            )
+
+        outcomes: Done = await each(in_zookeeper, alter_in_zookeeper)
+        outcomes |= await self._access.settle(
             in_kafka,
             lambda resources: self._alter_once(resources, texts, validate_only=validate_only),
             is_repeatable=True,
@@ -93,72 +99,68 @@ class ConfigCalls:
                 log.info("settings of %s changed: %s", resource, ", ".join(sorted(changes)))
         return outcomes
 
-    def _alter_once(
+    async def _alter_once(
         self, resources: list[ConfigResource], changes: Mapping[str, str | None], *, validate_only: bool
     ) -> Done:
-        is_incremental = self._access.has(changing.IncrementalAlterConfigsRequest.API)
-        present = {} if is_incremental else self._describe_once(resources)
+        is_incremental = await self._access.has(changing.IncrementalAlterConfigsRequest.API)
+        present = {} if is_incremental else await self._describe_once(resources)
         outcomes: Done = {
             resource: error for resource, error in present.items() if isinstance(error, OttlaError)
         }
         entries = {name: configs for name, configs in present.items() if not isinstance(configs, OttlaError)}
 
-        def ask(connection: Connection, some: list[ConfigResource]) -> Done:
+        async def ask(connection: Peer, some: list[ConfigResource]) -> Done:
             rows: list[changing.IncrementalAlteredResource] | list[replacing.AlteredResource]
             if is_incremental:
                 change = _incremental_request(some, changes)
                 change.validate_only = validate_only
-                rows = connection.call(change).responses
+                rows = (await connection.call(change)).responses
             else:
                 whole = _replacing_request({resource: entries[resource] for resource in some}, changes)
                 whole.validate_only = validate_only
-                rows = connection.call(whole).responses
+                rows = (await connection.call(whole)).responses
             return dict(_altered(row) for row in rows)
 
-        return outcomes | self._by_broker(
+        return outcomes | await self._by_broker(
             [resource for resource in resources if resource not in outcomes], ask
         )
 
     # --- whom to ask
 
-    def _by_location(
+    async def _by_location(
         self,
         resources: Iterable[ConfigResource],
         call: type[DescribeConfigsRequest | replacing.AlterConfigsRequest],
     ) -> tuple[list[ConfigResource], list[ConfigResource]]:
         """Return the resources whose settings are in ZooKeeper, and those whose settings brokers have."""
-        has_call = self._access.has(call.API)
+        has_call = await self._access.has(call.API)
         listed = list(resources)
         in_zookeeper = [resource for resource in listed if not has_call or resource.kind is ConfigKind.CLIENT]
         return in_zookeeper, [resource for resource in listed if resource not in in_zookeeper]
 
-    def _zookeeper(
+    async def _zookeeper(
         self, resource: ConfigResource, call: type[DescribeConfigsRequest | replacing.AlterConfigsRequest]
     ) -> ZooKeeperTopics:
         purpose = f"settings of {resource}"
-        if not self._access.has(call.API):
-            return ZooKeeperTopics(self._access.zookeeper(purpose, self._access.no_such_call(call.API)))
-        return ZooKeeperTopics(
-            self._access.zookeeper(
-                purpose,
-                "the quotas of clients are in ZooKeeper (in KRaft mode elsewhere, out of reach here)",
-            )
-        )
+        reason = "the quotas of clients are in ZooKeeper (in KRaft mode elsewhere, out of reach here)"
+        if not await self._access.has(call.API):
+            reason = await self._access.no_such_call(call.API)
+        return ZooKeeperTopics(await self._access.zookeeper(purpose, reason))
 
-    def _by_broker(
+    async def _by_broker(
         self,
         resources: Iterable[ConfigResource],
-        ask: Callable[[Connection, list[ConfigResource]], dict[ConfigResource, V | OttlaError]],
+        ask: Callable[[Peer, list[ConfigResource]], Awaitable[dict[ConfigResource, V | OttlaError]]],
     ) -> dict[ConfigResource, V | OttlaError]:
         """Ask each broker for its own settings, and any broker for all other resources."""
         by_broker: dict[int | None, list[ConfigResource]] = defaultdict(list)
         for resource in resources:
             by_broker[_broker_id(resource)].append(resource)
         outcomes: dict[ConfigResource, V | OttlaError] = {}
-        pool = self._access.pool
         for broker_id, some in by_broker.items():
             try:
-                outcomes |= ask(pool.to_any() if broker_id is None else pool.to(broker_id), some)
+                peer = self._access.any_broker() if broker_id is None else self._access.broker(broker_id)
+                outcomes |= await ask(await peer, some)
             except OttlaError as error:
                 outcomes |= dict.fromkeys(some, error)
         return outcomes
@@ -172,7 +174,7 @@ def _broker_id(resource: ConfigResource) -> int | None:
     return int(resource.name)
 
 
-def _described(connection: Connection, resources: list[ConfigResource]) -> Outcomes:
+async def _described(connection: Peer, resources: list[ConfigResource]) -> Outcomes:
     version = connection.version_for(DescribeConfigsRequest.API)
     request = DescribeConfigsRequest(
         resources=[
@@ -185,7 +187,7 @@ def _described(connection: Connection, resources: list[ConfigResource]) -> Outco
     if version >= _SOURCES_SINCE:
         request.include_synonyms = True
     outcomes: Outcomes = {}
-    for response in connection.call(request, version=version).results:
+    for response in (await connection.call(request, version=version)).results:
         resource = ConfigResource(ConfigKind(response.resource_type), response.resource_name)
         outcomes[resource] = (
             response_error(response.error_code, response.error_message, str(resource))

@@ -39,17 +39,17 @@ class KafkaGroupOffsets:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    def fetch(self, group: str) -> Offsets:
+    async def fetch(self, group: str) -> Offsets:
         """Return all committed offsets of a group. Raises KafkaError."""
-        connection = self._access.pool.to_coordinator(group)
+        connection = await self._access.coordinator(group)
         version = connection.version_for(OffsetFetchRequest.API, at_most=NAMES_UNTIL)
         if version < _IN_KAFKA_SINCE:
             raise Unsupported(
                 f"offsets of group {group!r}: brokers before 0.8.2 keep offsets in ZooKeeper only"
             )
-        requested = self._all_partitions(group) if version < ALL_SINCE else None
+        requested = await self._all_partitions(group) if version < ALL_SINCE else None
         request = fetch_request(group, requested, version, require_stable=False)
-        response = connection.call(request, version=version)
+        response = await connection.call(request, version=version)
         offsets, codes, group_code = fetched_offsets(response, requested or (), version)
         if group_code:
             raise KafkaError(group_code, f"group {group!r}")
@@ -65,36 +65,37 @@ class KafkaGroupOffsets:
             for topic_partition, position in sorted(offsets.items())
         }
 
-    def _all_partitions(self, group: str) -> list[TopicAndPartition]:
-        view = self._access.metadata.refresh_all(reason=f"offsets of group {group!r}")
+    async def _all_partitions(self, group: str) -> list[TopicAndPartition]:
+        view = await (await self._access.metadata()).refresh_all(reason=f"offsets of group {group!r}")
         return [
             TopicAndPartition(name, partition.index)
             for name, topic in view.topics.items()
             for partition in topic.partitions
         ]
 
-    def commit(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
+    async def commit(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
         """Write offsets."""
 
-        def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
+        async def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
             positions = {
                 topic_partition: OffsetAndMetadata(offsets[topic_partition]) for topic_partition in some
             }
-            connection = self._access.pool.to_coordinator(group)
-            response = connection.call(commit_request(group, positions), at_most=NAMES_UNTIL)
+            connection = await self._access.coordinator(group)
+            response = await connection.call(commit_request(group, positions), at_most=NAMES_UNTIL)
             return self._outcomes(group, commit_codes(response, some))
 
-        return self._access.settle(offsets, attempt, is_repeatable=True)
+        return await self._access.settle(offsets, attempt, is_repeatable=True)
 
-    def delete(self, group: str, topic_partitions: Iterable[TopicAndPartition]) -> Outcomes[None]:
+    async def delete(self, group: str, topic_partitions: Iterable[TopicAndPartition]) -> Outcomes[None]:
         """Delete offsets of partitions that no member reads."""
-        if not self._access.has(OffsetDeleteRequest.API):
+        if not await self._access.has(OffsetDeleteRequest.API):
+            refusal = await self._access.no_such_call(OffsetDeleteRequest.API)
             raise Unsupported(
-                f"deleting offsets of group {group!r}: {self._access.no_such_call(OffsetDeleteRequest.API)} "
+                f"deleting offsets of group {group!r}: {refusal} "
                 "(it came with 2.4); delete the whole group, or let the offsets expire"
             )
 
-        def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
+        async def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
             request = OffsetDeleteRequest(
                 group_id=group,
                 topics=[
@@ -105,18 +106,18 @@ class KafkaGroupOffsets:
                     for topic, numbers in by_topic(some).items()
                 ],
             )
-            response = self._access.pool.to_coordinator(group).call(request)
+            response = await (await self._access.coordinator(group)).call(request)
             codes = dict.fromkeys(some, response.error_code)
             for topic in response.topics:
                 for partition in topic.partitions:
                     codes[TopicAndPartition(topic.name, partition.partition_index)] = partition.error_code
             return self._outcomes(group, codes)
 
-        return self._access.settle(topic_partitions, attempt, is_repeatable=True)
+        return await self._access.settle(topic_partitions, attempt, is_repeatable=True)
 
     def _outcomes(self, group: str, codes: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
         if any(action_for(code) is Action.FIND_COORDINATOR for code in codes.values()):
-            self._access.pool.forget_coordinator(group)
+            self._access.forget_coordinator(group)
         return {
             topic_partition: group_error(group, code, str(topic_partition))
             for topic_partition, code in codes.items()

@@ -50,21 +50,21 @@ class LagCalls:
         self._logs = logs
         self._times = RecordTimes(logs)
 
-    def lags(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[GroupLag]:
+    async def lags(self, groups: Iterable[str], kind: GroupKind | None) -> Outcomes[GroupLag]:
         """Return the lag of each group; the ends of all logs are requested together."""
         outcomes: Outcomes[GroupLag] = {}
         inputs: dict[str, _LagInput] = {}
-        for name, description in self._groups.describe(groups, kind).items():
+        for name, description in (await self._groups.describe(groups, kind)).items():
             try:
                 if isinstance(description, OttlaError):
                     raise description
-                inputs[name] = self._lag_input(description, is_only_kind=kind is not None)
+                inputs[name] = await self._lag_input(description, is_only_kind=kind is not None)
             except OttlaError as error:
                 outcomes[name] = error
         topic_partitions = {
             topic_partition for lag_input in inputs.values() for topic_partition in lag_input.topic_partitions
         }
-        ends = self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
+        ends = await self._logs.offsets(dict.fromkeys(topic_partitions, LATEST))
         lags = {name: _lag(lag_input, ends) for name, lag_input in inputs.items()}
         behind = {
             (row.topic_partition, row.committed)
@@ -73,12 +73,12 @@ class LagCalls:
             if row.lag and row.committed is not None
         }
         # Groups that are equally far behind wait for the same record.
-        times = self._times.at(behind) if behind else {}
+        times = await self._times.at(behind) if behind else {}
         now_ms = time.time() * 1000
         outcomes |= {name: _with_seconds(lag, times, now_ms) for name, lag in lags.items()}
         return outcomes
 
-    def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
+    async def _lag_input(self, group: GroupDescription, *, is_only_kind: bool) -> _LagInput:
         """Take committed and assigned partitions; of a group in ZooKeeper also those that no member owns.
 
         `is_only_kind`: a group of the same name in ZooKeeper is another one, and its offsets are left out.
@@ -86,24 +86,25 @@ class LagCalls:
         name = group.group_id
         is_share = group.group_type == SHARE_TYPE
         in_kafka = (
-            self._groups.share_starts(name)
+            await self._groups.share_starts(name)
             if is_share
-            else _known(self._groups.offsets_in_kafka([name])[name])
+            else _known((await self._groups.offsets_in_kafka([name]))[name])
         )
         stopped = {
             topic_partition: reason
             for topic_partition, offset in in_kafka.items()
             if (reason := stop_reason(offset.metadata)) and group.members
         }
-        zookeeper = self._groups.classic_group(name)
+        zookeeper = await self._groups.classic_group(name)
         if zookeeper is None or (is_only_kind and group.kind is GroupKind.KAFKA):
             stored = {
                 topic_partition: _stored(offset, None, is_in_kafka=bool(group.members))
                 for topic_partition, offset in in_kafka.items()
             }
             return _LagInput(group, stored, set(stored) | _assigned(group), {}, stopped)
-        in_zookeeper = zookeeper.offsets(name)
-        written = zookeeper.written_by_owners(name)
+        blocking = self._logs.access.blocking
+        in_zookeeper = await blocking(lambda: zookeeper.offsets(name))
+        written = await blocking(lambda: zookeeper.written_by_owners(name))
         is_in_kafka = group.kind is GroupKind.KAFKA and bool(group.members)
         stored = {
             topic_partition: _stored(
@@ -114,14 +115,17 @@ class LagCalls:
             )
             for topic_partition in {**in_kafka, **in_zookeeper}
         }
-        all_partitions, _ = self._logs.partitions(zookeeper.topics(name), "lag")
-        owners = {topic_partition: str(owner) for topic_partition, owner in zookeeper.owners(name).items()}
+        topics = await blocking(lambda: zookeeper.topics(name))
+        all_partitions, _ = await self._logs.partitions(topics, "lag")
+        found = await blocking(lambda: zookeeper.owners(name))
+        owners = {topic_partition: str(owner) for topic_partition, owner in found.items()}
         partitions = {*stored, *_assigned(group), *all_partitions}
-        return _LagInput(group, stored, partitions, owners, stopped | zookeeper.stopped(name))
+        stopped |= await blocking(lambda: zookeeper.stopped(name))
+        return _LagInput(group, stored, partitions, owners, stopped)
 
     # --- resets
 
-    def moves(
+    async def moves(
         self,
         group: str,
         topic_partitions: Iterable[TopicAndPartition],
@@ -132,14 +136,14 @@ class LagCalls:
         """Return the target of a reset for each partition: within its log; its end if no record is that
         late."""
         listed = list(topic_partitions)
-        present = self._present(group, kind)
-        earliest = all_results(self._logs.offsets(dict.fromkeys(listed, EARLIEST)))
-        latest = all_results(self._logs.offsets(dict.fromkeys(listed, LATEST)))
+        present = await self._present(group, kind)
+        earliest = all_results(await self._logs.offsets(dict.fromkeys(listed, EARLIEST)))
+        latest = all_results(await self._logs.offsets(dict.fromkeys(listed, LATEST)))
         timed: dict[TopicAndPartition, LogOffset] = {}
         if to is not None and to.offset is not None:
             timed = dict.fromkeys(listed, LogOffset(to.offset))
         elif to is not None:
-            timed = all_results(self._logs.offsets(dict.fromkeys(listed, to.time)))
+            timed = all_results(await self._logs.offsets(dict.fromkeys(listed, to.time)))
         moves: dict[TopicAndPartition, OffsetMove | OttlaError] = {}
         for topic_partition in listed:
             before = present[topic_partition].offset if topic_partition in present else None
@@ -155,8 +159,8 @@ class LagCalls:
             moves[topic_partition] = OffsetMove(before, min(max(after, first), end), wanted)
         return all_results(moves)
 
-    def _present(self, group: str, kind: GroupKind) -> Mapping[TopicAndPartition, CommittedOffset]:
-        offsets = self._groups.offsets([group], kind)[group]
+    async def _present(self, group: str, kind: GroupKind) -> Mapping[TopicAndPartition, CommittedOffset]:
+        offsets = (await self._groups.offsets([group], kind))[group]
         if isinstance(offsets, OttlaError):
             if kind is GroupKind.ZOOKEEPER and isinstance(offsets, KafkaError):
                 return {}  # the group has no znode yet; the reset creates it

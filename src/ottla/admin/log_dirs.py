@@ -21,7 +21,9 @@ class LogDir:
     sizes: dict[TopicAndPartition, int] = field(default_factory=dict)
 
 
-def log_dirs(access: ClusterAccess, partitions: Iterable[TopicAndPartition] | None = None) -> list[LogDir]:
+async def log_dirs(
+    access: ClusterAccess, partitions: Iterable[TopicAndPartition] | None = None
+) -> list[LogDir]:
     """The directories of all brokers that say so, with these partitions or all; others are left out.
 
     Raises OttlaError if no broker answers.
@@ -31,18 +33,18 @@ def log_dirs(access: ClusterAccess, partitions: Iterable[TopicAndPartition] | No
         topics = [
             LogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic(partitions).items()
         ]
-    view = access.view((), "finding log directories")
+    view = await access.view((), "finding log directories")
     found: list[LogDir] = []
     for broker_id in sorted(view.brokers):
         try:
-            found += _of_broker(access, broker_id, topics)
+            found += await _of_broker(access, broker_id, topics)
         except OttlaError:
             continue  # a broker before 1.0, or one that is down: others may say more
     return found
 
 
-def _of_broker(access: ClusterAccess, broker_id: int, topics: list[LogDirTopic] | None) -> list[LogDir]:
-    answer = access.pool.to(broker_id).call(DescribeLogDirsRequest(topics=topics))
+async def _of_broker(access: ClusterAccess, broker_id: int, topics: list[LogDirTopic] | None) -> list[LogDir]:
+    answer = await (await access.broker(broker_id)).call(DescribeLogDirsRequest(topics=topics))
     if answer.error_code:
         raise KafkaError(answer.error_code, f"log directories of broker {broker_id}")
     return [

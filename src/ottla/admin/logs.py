@@ -13,7 +13,7 @@ from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_errors import many
 from ottla.client.list_offsets import API as LIST_OFFSETS
 from ottla.client.list_offsets import MAX_TIMESTAMP_SINCE, OffsetAnswer, OffsetQuestion
-from ottla.client.offset_lookup import ask_offsets
+from ottla.client.lookup_calls import ask_offsets
 from ottla.model.cluster_view import EMPTY, NO_EPOCH, ClusterView
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, KafkaError, OttlaError, Unsupported
@@ -77,24 +77,24 @@ class LogCalls:
     def __init__(self, access: ClusterAccess) -> None:
         self.access = access
 
-    def expanded(
+    async def expanded(
         self, partitions: str | Iterable[str | TopicAndPartition], purpose: str
     ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
         """Return the partitions, those of topics too, and errors of missing topics."""
         listed = [partitions] if isinstance(partitions, str) else list(partitions)
         topics = [name for name in listed if isinstance(name, str)]
         named = many((name for name in listed if not isinstance(name, str)), TopicAndPartition)
-        of_topics, failed = self.partitions(topics, purpose)
+        of_topics, failed = await self.partitions(topics, purpose)
         return list(dict.fromkeys(named + of_topics)), failed
 
-    def partitions(
+    async def partitions(
         self, topics: Iterable[str], purpose: str
     ) -> tuple[list[TopicAndPartition], dict[str, OttlaError]]:
         """Return all partitions of topics, and the errors of topics that do not exist."""
         names = list(topics)
         topic_partitions: list[TopicAndPartition] = []
         failed: dict[str, OttlaError] = {}
-        view = self.access.view(names, purpose) if names else EMPTY
+        view = await self.access.view(names, purpose) if names else EMPTY
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.error:
@@ -108,14 +108,14 @@ class LogCalls:
 
     # --- offsets
 
-    def offsets(
+    async def offsets(
         self, times: Mapping[TopicAndPartition, int], *, committed_only: bool = False
     ) -> Outcomes[LogOffset]:
         """Look up the offset of a time in each partition; times are what `log_time` returns."""
-        version = self.access.version(LIST_OFFSETS) or 0
+        version = await self.access.version(LIST_OFFSETS) or 0
         if _MAX_TIMESTAMP_MS in times.values() and version < MAX_TIMESTAMP_SINCE:
             raise Unsupported(f"{MAX_TIMESTAMP}: brokers before 3.0 cannot look up the largest timestamp")
-        return self.access.settle(
+        return await self.access.settle(
             times,
             lambda topic_partitions: self._offsets_once(
                 {name: times[name] for name in topic_partitions}, committed_only=committed_only
@@ -123,15 +123,15 @@ class LogCalls:
             is_repeatable=True,
         )
 
-    def _offsets_once(
+    async def _offsets_once(
         self, times: Mapping[TopicAndPartition, int], *, committed_only: bool
     ) -> Outcomes[LogOffset]:
         outcomes: Outcomes[LogOffset]
-        outcomes, by_leader = self.by_leader(times, "offsets of logs")
+        outcomes, by_leader = await self.by_leader(times, "offsets of logs")
         for broker_id, topic_partitions in by_leader.items():
             try:
-                answers = ask_offsets(
-                    self.access.pool.to(broker_id),
+                answers = await ask_offsets(
+                    await self.access.broker(broker_id),
                     [
                         OffsetQuestion(topic_partition, times[topic_partition])
                         for topic_partition in topic_partitions
@@ -147,16 +147,16 @@ class LogCalls:
 
     # --- records
 
-    def delete_records(self, ends: Mapping[TopicAndPartition, OffsetOrTime]) -> Outcomes[int]:
+    async def delete_records(self, ends: Mapping[TopicAndPartition, OffsetOrTime]) -> Outcomes[int]:
         """Delete the records before an offset or a time; return the new first offset of each log."""
-        if not self.access.has(DeleteRecordsRequest.API):
+        if not await self.access.has(DeleteRecordsRequest.API):
             raise Unsupported(
-                f"deleting records: {self.access.no_such_call(DeleteRecordsRequest.API)} "
+                f"deleting records: {await self.access.no_such_call(DeleteRecordsRequest.API)} "
                 "(it came with 0.11); set "
                 "retention.ms or retention.bytes of the topic for a while instead"
             )
-        before, failed = self._offsets_of(ends)
-        outcomes = failed | self.access.settle(
+        before, failed = await self._offsets_of(ends)
+        outcomes = failed | await self.access.settle(
             before,
             lambda topic_partitions: self._delete_once({name: before[name] for name in topic_partitions}),
             is_repeatable=True,
@@ -165,7 +165,7 @@ class LogCalls:
         log.info("records of %d partitions deleted up to an offset", done)
         return outcomes
 
-    def _offsets_of(
+    async def _offsets_of(
         self, ends: Mapping[TopicAndPartition, OffsetOrTime]
     ) -> tuple[dict[TopicAndPartition, int], Outcomes[int]]:
         """Return offsets as DeleteRecords writes them, and the errors of look-ups."""
@@ -174,7 +174,7 @@ class LogCalls:
             for topic_partition, end in ends.items()
             if end.offset is None and end.time != LATEST
         }
-        looked_up = self.offsets(times) if times else {}
+        looked_up = await self.offsets(times) if times else {}
         before: dict[TopicAndPartition, int] = {}
         failed: Outcomes[int] = {}
         for topic_partition, end in ends.items():
@@ -185,9 +185,9 @@ class LogCalls:
                 before[topic_partition] = _END_OF_LOG if outcome.offset is None else outcome.offset
         return before, failed
 
-    def _delete_once(self, before: Mapping[TopicAndPartition, int]) -> Outcomes[int]:
+    async def _delete_once(self, before: Mapping[TopicAndPartition, int]) -> Outcomes[int]:
         outcomes: Outcomes[int]
-        outcomes, by_leader = self.by_leader(before, "deleting records")
+        outcomes, by_leader = await self.by_leader(before, "deleting records")
         for broker_id, topic_partitions in by_leader.items():
             request = DeleteRecordsRequest(
                 topics=[
@@ -205,7 +205,7 @@ class LogCalls:
                 timeout_ms=self.access.config.client.request_timeout_ms,
             )
             try:
-                answer = self.access.pool.to(broker_id).call(request)
+                answer = await (await self.access.broker(broker_id)).call(request)
             except OttlaError as error:
                 outcomes |= dict.fromkeys(topic_partitions, error)
                 continue
@@ -217,12 +217,14 @@ class LogCalls:
                     )
         return outcomes
 
-    def by_leader(
+    async def by_leader(
         self, topic_partitions: Iterable[TopicAndPartition], purpose: str
     ) -> tuple[Outcomes[V], dict[int, list[TopicAndPartition]]]:
         """Group partitions by leader; also return the errors of partitions without one."""
         listed = list(topic_partitions)
-        view = self.access.view_once(sorted({topic_partition.topic for topic_partition in listed}), purpose)
+        view = await self.access.view_once(
+            sorted({topic_partition.topic for topic_partition in listed}), purpose
+        )
         outcomes: Outcomes[V] = {}
         by_leader: dict[int, list[TopicAndPartition]] = defaultdict(list)
         for topic_partition in listed:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.admin.logs import LogCalls
-from ottla.client.connection import Connection
+from ottla.client.conversation import Peer
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, OttlaError
 from ottla.model.offset_spec import EARLIEST
@@ -44,7 +44,7 @@ class RecordTimes:
     def __init__(self, logs: LogCalls) -> None:
         self._logs = logs
 
-    def at(self, positions: Iterable[tuple[TopicAndPartition, int]]) -> Times:
+    async def at(self, positions: Iterable[tuple[TopicAndPartition, int]]) -> Times:
         """Return the time of the first record at or after each offset, in milliseconds.
 
         None: there is no such record. A partition that could not be asked, or whose record has no time, is
@@ -55,10 +55,10 @@ class RecordTimes:
             offsets.setdefault(where, []).append(offset)
         times: Times = {}
         without_leader: dict[TopicAndPartition, OttlaError]
-        without_leader, by_leader = self._logs.by_leader(offsets, "times of records")
+        without_leader, by_leader = await self._logs.by_leader(offsets, "times of records")
         for broker_id, partitions in by_leader.items():
             try:
-                connection = self._logs.access.pool.to(broker_id)
+                connection = await self._logs.access.broker(broker_id)
                 # A request may name a partition once.
                 for number in range(max(len(offsets[where]) for where in partitions)):
                     once = {
@@ -66,7 +66,7 @@ class RecordTimes:
                     }
                     found: FirstTimes = {}
                     try:
-                        self._ask(connection, once, found)
+                        await self._ask(connection, once, found)
                     finally:
                         times |= {(where, once[where]): at_ms for where, at_ms in found.items()}
             except OttlaError as error:
@@ -75,32 +75,33 @@ class RecordTimes:
             log.debug("%s: the time of a record is not known: %s", where, reason)
         return times
 
-    def _ask(
-        self, connection: Connection, offsets: Mapping[TopicAndPartition, int], times: FirstTimes
+    async def _ask(
+        self, connection: Peer, offsets: Mapping[TopicAndPartition, int], times: FirstTimes
     ) -> None:
         names = list(offsets)
         large: dict[TopicAndPartition, int] = {}
         early: list[TopicAndPartition] = []
         for first in range(0, len(names), PEEKS_AT_ONCE):
             some = {where: offsets[where] for where in names[first : first + PEEKS_AT_ONCE]}
-            for where, answer in _peeked(connection, some).items():
+            for where, answer in (await _peeked(connection, some)).items():
                 if answer.error_code == Code.OFFSET_OUT_OF_RANGE:
                     early.append(where)
                 elif not answer.error_code and not _take(where, some[where], answer, times):
                     large[where] = some[where]
-        for where, found in self._logs.offsets(dict.fromkeys(early, EARLIEST)).items() if early else ():
+        beginnings = await self._logs.offsets(dict.fromkeys(early, EARLIEST))
+        for where, found in beginnings.items():
             if not isinstance(found, OttlaError) and (found.offset or 0) > offsets[where]:
                 large[where] = found.offset or 0
             elif not isinstance(found, OttlaError):
                 times[where] = None  # it is behind the log's end
         for where, offset in large.items():
-            _walk(connection, where, offset, times)
+            await _walk(connection, where, offset, times)
 
 
-def _walk(connection: Connection, where: TopicAndPartition, offset: int, times: FirstTimes) -> None:
+async def _walk(connection: Peer, where: TopicAndPartition, offset: int, times: FirstTimes) -> None:
     """Pass over batches without records, one after the other, until there is one."""
     for _ in range(STEPS_MAX):
-        answer = _peeked(connection, {where: offset})[where]
+        answer = (await _peeked(connection, {where: offset}))[where]
         if answer.error_code or _take(where, offset, answer, times):
             return
         offset = _next_offset(answer, offset)
@@ -120,8 +121,8 @@ def _decoded(answer: FetchPartitionResponse, offset: int) -> Decoded:
     return decode(answer.records or b"", from_offset=offset)
 
 
-def _peeked(
-    connection: Connection, offsets: Mapping[TopicAndPartition, int]
+async def _peeked(
+    connection: Peer, offsets: Mapping[TopicAndPartition, int]
 ) -> dict[TopicAndPartition, FetchPartitionResponse]:
     """What a broker has at offsets. It does not wait."""
     is_old = connection.version_for(FetchRequest.API) < WHOLE_BATCH_SINCE
@@ -131,7 +132,7 @@ def _peeked(
         wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=size)
         topics.setdefault(topic, FetchTopic(topic=topic, partitions=[])).partitions.append(wanted)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=LARGE_BYTES, topics=list(topics.values()))
-    answer = connection.call(request, at_most=BY_NAME_UNTIL)
+    answer = await connection.call(request, at_most=BY_NAME_UNTIL)
     return {
         TopicAndPartition(topic.topic, one.partition_index): one
         for topic in answer.responses

@@ -36,13 +36,13 @@ class ShareGroupOffsets:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    def fetch(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
+    async def fetch(self, group: str) -> dict[TopicAndPartition, ShareOffset]:
         """Return the start offset of each partition; without one if no member has read it yet."""
-        self._check(group, DescribeShareGroupOffsetsRequest.API)
+        await self._check(group, DescribeShareGroupOffsetsRequest.API)
         request = DescribeShareGroupOffsetsRequest(
             groups=[ShareOffsetsWantedGroup(group_id=group, topics=None)]
         )
-        (found,) = self._access.pool.to_coordinator(group).call(request).groups
+        (found,) = (await (await self._access.coordinator(group)).call(request)).groups
         if found.error_code:
             raise self._error(group, found.error_code, found.error_message)
         return {
@@ -56,11 +56,11 @@ class ShareGroupOffsets:
             if not one.error_code
         }
 
-    def alter(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
+    async def alter(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
         """Let a group begin at these offsets; what it knew of the partitions is gone."""
-        self._check(group, AlterShareGroupOffsetsRequest.API)
+        await self._check(group, AlterShareGroupOffsetsRequest.API)
 
-        def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
+        async def attempt(some: list[TopicAndPartition]) -> Outcomes[None]:
             request = AlterShareGroupOffsetsRequest(
                 group_id=group,
                 topics=[
@@ -76,7 +76,7 @@ class ShareGroupOffsets:
                     for topic, numbers in by_topic(some).items()
                 ],
             )
-            response = self._access.pool.to_coordinator(group).call(request)
+            response = await (await self._access.coordinator(group)).call(request)
             if response.error_code:
                 return dict.fromkeys(some, self._error(group, response.error_code, response.error_message))
             return {
@@ -87,16 +87,16 @@ class ShareGroupOffsets:
                 for one in topic.partitions
             }
 
-        return self._access.settle(offsets, attempt, is_repeatable=True)
+        return await self._access.settle(offsets, attempt, is_repeatable=True)
 
-    def delete(self, group: str, topics: Iterable[str]) -> dict[str, OttlaError | None]:
+    async def delete(self, group: str, topics: Iterable[str]) -> dict[str, OttlaError | None]:
         """Let a group forget topics."""
-        self._check(group, DeleteShareGroupOffsetsRequest.API)
+        await self._check(group, DeleteShareGroupOffsetsRequest.API)
 
-        def attempt(some: list[str]) -> dict[str, OttlaError | None]:
+        async def attempt(some: list[str]) -> dict[str, OttlaError | None]:
             wanted = [DeleteShareOffsetsTopic(topic_name=topic) for topic in some]
             request = DeleteShareGroupOffsetsRequest(group_id=group, topics=wanted)
-            response = self._access.pool.to_coordinator(group).call(request)
+            response = await (await self._access.coordinator(group)).call(request)
             if response.error_code:
                 return dict.fromkeys(some, self._error(group, response.error_code, response.error_message))
             return {
@@ -104,16 +104,17 @@ class ShareGroupOffsets:
                 for one in response.responses
             }
 
-        return self._access.settle(topics, attempt, is_repeatable=True)
+        return await self._access.settle(topics, attempt, is_repeatable=True)
 
-    def _check(self, group: str, api: Api) -> None:
-        if not self._access.has(api):
-            raise Unsupported(f"share group {group!r}: {self._access.no_such_call(api)} (it came with 4.1)")
+    async def _check(self, group: str, api: Api) -> None:
+        if not await self._access.has(api):
+            refusal = await self._access.no_such_call(api)
+            raise Unsupported(f"share group {group!r}: {refusal} (it came with 4.1)")
 
     def _outcome(self, group: str, code: int, message: str | None, subject: str) -> OttlaError | None:
         return self._error(group, code, message, f", {subject}") if code else None
 
     def _error(self, group: str, code: int, message: str | None, subject: str = "") -> OttlaError:
         if action_for(code) is Action.FIND_COORDINATOR:
-            self._access.pool.forget_coordinator(group)
+            self._access.forget_coordinator(group)
         return response_error(code, message, f"group {group!r}{subject}")

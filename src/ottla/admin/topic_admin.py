@@ -58,13 +58,13 @@ class TopicCalls:
 
     # --- creating
 
-    def create(self, topics: Collection[NewTopic], *, validate_only: bool) -> Outcomes[TopicCreation]:
+    async def create(self, topics: Collection[NewTopic], *, validate_only: bool) -> Outcomes[TopicCreation]:
         """Create topics, and wait until all their partitions have leaders."""
         wanted = {topic.name: topic for topic in topics}
         _check_once(wanted, topics)
         deadline = self._access.deadline()
-        if self._access.has(CreateTopicsRequest.API):
-            outcomes = self._access.settle(
+        if await self._access.has(CreateTopicsRequest.API):
+            outcomes = await self._access.settle(
                 wanted,
                 lambda names: self._create_once(
                     [wanted[name] for name in names], validate_only=validate_only
@@ -72,8 +72,13 @@ class TopicCalls:
                 is_repeatable=False,
             )
         else:
-            zookeeper = self._zookeeper("creating topics", CreateTopicsRequest)
-            outcomes = each(wanted, lambda name: zookeeper.create(wanted[name], validate_only=validate_only))
+            zookeeper = await self._zookeeper("creating topics", CreateTopicsRequest)
+            outcomes = await each(
+                wanted,
+                lambda name: self._access.blocking(
+                    lambda: zookeeper.create(wanted[name], validate_only=validate_only)
+                ),
+            )
         if validate_only:
             return outcomes
         made = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, TopicCreation)}
@@ -84,10 +89,13 @@ class TopicCalls:
                 topic.partitions,
                 topic.replication_factor,
             )
-        return {**outcomes, **self._when_led(made, {name: made[name].partitions for name in made}, deadline)}
+        return {
+            **outcomes,
+            **await self._when_led(made, {name: made[name].partitions for name in made}, deadline),
+        }
 
-    def _create_once(self, topics: list[NewTopic], *, validate_only: bool) -> Outcomes[TopicCreation]:
-        connection = self._access.pool.to_controller()
+    async def _create_once(self, topics: list[NewTopic], *, validate_only: bool) -> Outcomes[TopicCreation]:
+        connection = await self._access.controller()
         version = connection.version_for(CreateTopicsRequest.API)
         if validate_only and version < _CHECKING_SINCE:
             raise Unsupported("validate_only: brokers before 0.10.2 cannot only check a topic")
@@ -98,19 +106,21 @@ class TopicCalls:
         if version >= _CHECKING_SINCE:
             request.validate_only = validate_only
         by_name = {topic.name: topic for topic in topics}
-        answer = connection.call(request, version=version)
+        answer = await connection.call(request, version=version)
         return {
             created.name: _created(created, by_name.get(created.name), version) for created in answer.topics
         }
 
-    def add_partitions(self, wanted: Collection[NewPartitions], *, validate_only: bool) -> Outcomes[int]:
+    async def add_partitions(
+        self, wanted: Collection[NewPartitions], *, validate_only: bool
+    ) -> Outcomes[int]:
         """Raise the number of partitions, and wait until all have leaders."""
         by_topic = {grown.topic: grown for grown in wanted}
         _check_once(by_topic, wanted)
         deadline = self._access.deadline()
         outcomes: Outcomes[int]
-        if self._access.has(CreatePartitionsRequest.API):
-            outcomes = self._access.settle(
+        if await self._access.has(CreatePartitionsRequest.API):
+            outcomes = await self._access.settle(
                 by_topic,
                 lambda names: self._add_partitions_once(
                     [by_topic[name] for name in names], validate_only=validate_only
@@ -118,18 +128,23 @@ class TopicCalls:
                 is_repeatable=False,
             )
         else:
-            zookeeper = self._zookeeper("adding partitions", CreatePartitionsRequest)
-            outcomes = each(
-                by_topic, lambda name: zookeeper.add_partitions(by_topic[name], validate_only=validate_only)
+            zookeeper = await self._zookeeper("adding partitions", CreatePartitionsRequest)
+            outcomes = await each(
+                by_topic,
+                lambda name: self._access.blocking(
+                    lambda: zookeeper.add_partitions(by_topic[name], validate_only=validate_only)
+                ),
             )
         if validate_only:
             return outcomes
         grown = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, int)}
         for name, total in grown.items():
             log.info("topic %s has %d partitions now", name, total)
-        return {**outcomes, **self._when_led(grown, grown, deadline)}
+        return {**outcomes, **await self._when_led(grown, grown, deadline)}
 
-    def _add_partitions_once(self, wanted: list[NewPartitions], *, validate_only: bool) -> Outcomes[int]:
+    async def _add_partitions_once(
+        self, wanted: list[NewPartitions], *, validate_only: bool
+    ) -> Outcomes[int]:
         request = CreatePartitionsRequest(
             topics=[
                 CreatePartitionsTopic(
@@ -146,31 +161,32 @@ class TopicCalls:
             timeout_ms=self._access.config.client.request_timeout_ms,
             validate_only=validate_only,
         )
+        connection = await self._access.controller()
+        answer = await connection.call(request)
         totals = {grown.topic: grown.total for grown in wanted}
         return {
             result.name: response_error(result.error_code, result.error_message, f"topic {result.name!r}")
             if result.error_code
             else totals[result.name]
-            for result in self._access.pool.to_controller().call(request).results
+            for result in answer.results
         }
 
-    def _when_led(
+    async def _when_led(
         self, made: Mapping[str, V], counts: Mapping[str, int | None], deadline: Deadline
     ) -> Outcomes[V]:
         """Return `made` when `counts` partitions of each topic have leaders; an error for topics without."""
         pending = dict(made)
         outcomes: Outcomes[V] = {}
-        for _ in self._access.tries(deadline) if pending else ():
+        tries = self._access.tries(deadline)
+        while pending and await tries.next():
             try:
-                view = self._access.view_once(list(pending), "waiting for leaders")
+                view = await self._access.view_once(list(pending), "waiting for leaders")
             except OttlaError as error:
                 log.info("the leaders of new partitions cannot be looked up: %s", error)
                 continue
             for name in list(pending):
                 if _is_led(view.topics.get(name), counts[name]):
                     outcomes[name] = pending.pop(name)
-            if not pending:
-                break
         for name in pending:
             outcomes[name] = KafkaError(
                 Code.LEADER_NOT_AVAILABLE,
@@ -181,64 +197,68 @@ class TopicCalls:
 
     # --- deleting
 
-    def delete(self, names: Iterable[str]) -> Outcomes[None]:
+    async def delete(self, names: Iterable[str]) -> Outcomes[None]:
         """Delete topics. Through ZooKeeper they are only marked, and the controller deletes them soon
         after."""
-        if self._access.has(DeleteTopicsRequest.API):
-            outcomes = self._access.settle(names, self._delete_once, is_repeatable=False)
+        if await self._access.has(DeleteTopicsRequest.API):
+            outcomes = await self._access.settle(names, self._delete_once, is_repeatable=False)
         else:
-            outcomes = each(names, self._zookeeper("deleting topics", DeleteTopicsRequest).delete)
+            zookeeper = await self._zookeeper("deleting topics", DeleteTopicsRequest)
+            outcomes = await each(names, lambda name: self._access.blocking(lambda: zookeeper.delete(name)))
         for name, outcome in outcomes.items():
             if outcome is None:
                 log.info("topic %s deleted, or marked for it", name)
         return outcomes
 
-    def _delete_once(self, names: list[str]) -> Outcomes[None]:
-        connection = self._access.pool.to_controller()
+    async def _delete_once(self, names: list[str]) -> Outcomes[None]:
+        connection = await self._access.controller()
         version = connection.version_for(DeleteTopicsRequest.API)
         request = DeleteTopicsRequest(timeout_ms=self._access.config.client.request_timeout_ms)
         if version >= _TOPIC_LISTS_SINCE:
             request.topics = [DeleteTopic(name=name) for name in names]
         else:
             request.topic_names = names
+        answer = await connection.call(request, version=version)
         return {
             result.name or "": response_error(
                 result.error_code, result.error_message, f"topic {result.name!r}"
             )
             if result.error_code
             else None
-            for result in connection.call(request, version=version).responses
+            for result in answer.responses
         }
 
     # --- describing
 
-    def names(self) -> dict[str, bool]:
+    async def names(self) -> dict[str, bool]:
         """Return all topic names, and whether each is internal."""
-        if self._access.has(CreateTopicsRequest.API) or not self._access.has_zookeeper:
-            view = self._access.view(None, "listing topics")
+        if await self._access.has(CreateTopicsRequest.API) or not self._access.has_zookeeper:
+            view = await self._access.view(None, "listing topics")
             return {name: topic.is_internal for name, topic in view.topics.items()}
-        zookeeper = self._zookeeper("listing topics", CreateTopicsRequest)
-        return {name: name in INTERNAL_TOPICS for name in zookeeper.names()}
+        zookeeper = await self._zookeeper("listing topics", CreateTopicsRequest)
+        return {name: name in INTERNAL_TOPICS for name in await self._access.blocking(zookeeper.names)}
 
-    def describe(self, names: Iterable[str] | None) -> Outcomes[TopicDescription]:
+    async def describe(self, names: Iterable[str] | None) -> Outcomes[TopicDescription]:
         """Describe these topics, or with None all."""
         wanted = None if names is None else list(names)
-        view = self._access.view(wanted, "describing topics")
-        marked = self._marked()
+        view = await self._access.view(wanted, "describing topics")
+        marked = await self._marked()
         return {
             name: _described(view.topics.get(name), name, is_marked=name in marked)
             for name in (sorted(view.topics) if wanted is None else wanted)
         }
 
-    def _marked(self) -> frozenset[str]:
-        if self._access.has(DeleteTopicsRequest.API) or not self._access.has_zookeeper:
+    async def _marked(self) -> frozenset[str]:
+        if await self._access.has(DeleteTopicsRequest.API) or not self._access.has_zookeeper:
             return frozenset()
-        return self._zookeeper("describing topics", DeleteTopicsRequest).marked_for_deletion()
+        zookeeper = await self._zookeeper("describing topics", DeleteTopicsRequest)
+        return await self._access.blocking(zookeeper.marked_for_deletion)
 
-    def _zookeeper(
+    async def _zookeeper(
         self, purpose: str, call: type[CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest]
     ) -> ZooKeeperTopics:
-        return ZooKeeperTopics(self._access.zookeeper(purpose, self._access.no_such_call(call.API)))
+        reason = await self._access.no_such_call(call.API)
+        return ZooKeeperTopics(await self._access.zookeeper(purpose, reason))
 
 
 def _check_once(names: Collection[str], given: Collection[object]) -> None:

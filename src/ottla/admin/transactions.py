@@ -63,31 +63,33 @@ class TransactionCalls:
 
     # --- coordinators
 
-    def listings(self, wanted: TransactionFilter) -> dict[int, tuple[TransactionListing, ...] | OttlaError]:
+    async def listings(
+        self, wanted: TransactionFilter
+    ) -> dict[int, tuple[TransactionListing, ...] | OttlaError]:
         """The transactional ids of each broker; ConfigError for a state that it does not know."""
-        self._require(ListTransactionsRequest.API, "listing transactions")
-        version = self._access.version(ListTransactionsRequest.API) or 0
+        await self._require(ListTransactionsRequest.API, "listing transactions")
+        version = await self._access.version(ListTransactionsRequest.API) or 0
         if wanted.longer_than is not None and version < _DURATION_SINCE:
             raise Unsupported("listing transactions by their duration needs Kafka 3.8")
         if wanted.pattern and version < _PATTERN_SINCE:
             raise Unsupported("listing transactions by a pattern needs Kafka 4.1")
-        brokers = self._access.metadata.refresh((), reason="listing transactions").brokers
-        return self._access.settle(
-            brokers,
+        view = await (await self._access.metadata()).refresh((), reason="listing transactions")
+        return await self._access.settle(
+            view.brokers,
             lambda some: each(some, lambda number: self._list_once(number, wanted)),
             is_repeatable=True,
         )
 
-    def all_listings(self, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
+    async def all_listings(self, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
         """The same, sorted. Raises AdminErrors, ConfigError."""
-        outcomes = self.listings(wanted)
+        outcomes = await self.listings(wanted)
         for outcome in outcomes.values():
             if isinstance(outcome, ConfigError):
                 raise outcome
         listed = [one for some in all_results(outcomes).values() for one in some]
         return tuple(sorted(listed, key=lambda one: (one.coordinator_id, one.transactional_id)))
 
-    def _list_once(self, broker_id: int, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
+    async def _list_once(self, broker_id: int, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
         request = ListTransactionsRequest(
             state_filters=list(wanted.states), producer_id_filters=list(wanted.producer_ids)
         )
@@ -95,7 +97,7 @@ class TransactionCalls:
             request.duration_filter = int(wanted.longer_than * 1000)
         if wanted.pattern:
             request.transactional_id_pattern = wanted.pattern
-        answer = self._access.pool.to(broker_id).call(request)
+        answer = await (await self._access.broker(broker_id)).call(request)
         if answer.error_code:
             raise KafkaError(answer.error_code, f"transactions of broker {broker_id}")
         if answer.unknown_state_filters:
@@ -107,61 +109,60 @@ class TransactionCalls:
             for listed in answer.transaction_states
         )
 
-    def describe(self, transactional_ids: Iterable[str]) -> Outcomes[TransactionDescription]:
+    async def describe(self, transactional_ids: Iterable[str]) -> Outcomes[TransactionDescription]:
         """What the coordinators of transactional ids know."""
-        self._require(DescribeTransactionsRequest.API, "describing transactions")
-        return self._access.settle(
+        await self._require(DescribeTransactionsRequest.API, "describing transactions")
+        return await self._access.settle(
             transactional_ids, lambda some: each(some, self._describe_once), is_repeatable=True
         )
 
-    def _describe_once(self, transactional_id: str) -> TransactionDescription:
-        pool = self._access.pool
-        coordinator = pool.coordinator(transactional_id, kind=_TRANSACTION)
+    async def _describe_once(self, transactional_id: str) -> TransactionDescription:
+        coordinator = await self._access.coordinator_node(transactional_id, kind=_TRANSACTION)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = pool.to_coordinator(transactional_id, kind=_TRANSACTION).call(request)
+        answer = await (await self._access.coordinator(transactional_id, kind=_TRANSACTION)).call(request)
         for described in answer.transaction_states:
             self._check(transactional_id, described.error_code)
             return _description(described, coordinator.broker_id)
         raise KafkaError(Code.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {transactional_id!r}")
 
-    def terminate(self, transactional_id: str) -> None:
+    async def terminate(self, transactional_id: str) -> None:
         """Take over a transactional id, as its next producer would: what is open is aborted."""
         only(
-            self._access.settle(
+            await self._access.settle(
                 [transactional_id], lambda some: each(some, self._take_over), is_repeatable=True
             )
         )
 
-    def _take_over(self, transactional_id: str) -> None:
+    async def _take_over(self, transactional_id: str) -> None:
         timeout_ms = self._access.config.client.request_timeout_ms  # as Kafka's own tool
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-        answer = self._access.pool.to_coordinator(transactional_id, kind=_TRANSACTION).call(request)
+        answer = await (await self._access.coordinator(transactional_id, kind=_TRANSACTION)).call(request)
         self._check(transactional_id, answer.error_code)
 
     def _check(self, transactional_id: str, error_code: int) -> None:
         if not error_code:
             return
         if action_for(error_code) is Action.FIND_COORDINATOR:
-            self._access.pool.forget_coordinator(transactional_id, kind=_TRANSACTION)
+            self._access.forget_coordinator(transactional_id, kind=_TRANSACTION)
         raise KafkaError(error_code, f"transactional id {transactional_id!r}")
 
     # --- partitions
 
-    def producers(
+    async def producers(
         self, topic_partitions: Iterable[TopicAndPartition], broker_id: int | None = None
     ) -> PartitionOutcomes[Producers]:
         """The producers that the leader of each partition knows, or `broker_id`."""
-        self._require(DescribeProducersRequest.API, "describing producers")
-        return self._access.settle(
+        await self._require(DescribeProducersRequest.API, "describing producers")
+        return await self._access.settle(
             topic_partitions, lambda some: self._producers_once(some, broker_id), is_repeatable=True
         )
 
-    def _producers_once(
+    async def _producers_once(
         self, topic_partitions: list[TopicAndPartition], broker_id: int | None
     ) -> PartitionOutcomes[Producers]:
         outcomes: PartitionOutcomes[Producers]
         if broker_id is None:
-            outcomes, asked = self._logs.by_leader(topic_partitions, "describing producers")
+            outcomes, asked = await self._logs.by_leader(topic_partitions, "describing producers")
         else:
             outcomes, asked = {}, {broker_id: topic_partitions}
         for number, some in asked.items():
@@ -172,7 +173,7 @@ class TransactionCalls:
                 ]
             )
             try:
-                answer = self._access.pool.to(number).call(request)
+                answer = await (await self._access.broker(number)).call(request)
             except OttlaError as error:
                 outcomes |= dict.fromkeys(some, error)
                 continue
@@ -184,30 +185,30 @@ class TransactionCalls:
                     )
         return outcomes
 
-    def abort(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
+    async def abort(self, topic_partition: TopicAndPartition, began: int | PartitionProducer) -> None:
         """Write an abort marker for a producer's open transaction, whatever its coordinator thinks.
 
         `began` is its first offset, or the producer. Raises ConfigError if nothing begins at that offset.
         """
-        self._require(WriteTxnMarkersRequest.API, "aborting a transaction")
-        producer = self._open_at(topic_partition, began) if isinstance(began, int) else began
+        await self._require(WriteTxnMarkersRequest.API, "aborting a transaction")
+        producer = await self._open_at(topic_partition, began) if isinstance(began, int) else began
         only(
-            self._access.settle(
+            await self._access.settle(
                 [topic_partition],
                 lambda some: each(some, lambda one: self._abort_once(one, producer)),
                 is_repeatable=True,
             )
         )
 
-    def _open_at(self, topic_partition: TopicAndPartition, start_offset: int) -> PartitionProducer:
-        for producer in only(self.producers([topic_partition])):
+    async def _open_at(self, topic_partition: TopicAndPartition, start_offset: int) -> PartitionProducer:
+        for producer in only(await self.producers([topic_partition])):
             if producer.start_offset == start_offset:
                 return producer
         raise ConfigError(f"{topic_partition}: no open transaction begins at offset {start_offset}")
 
-    def _abort_once(self, topic_partition: TopicAndPartition, producer: PartitionProducer) -> None:
+    async def _abort_once(self, topic_partition: TopicAndPartition, producer: PartitionProducer) -> None:
         outcomes: PartitionOutcomes[None]
-        outcomes, by_leader = self._logs.by_leader([topic_partition], "aborting a transaction")
+        outcomes, by_leader = await self._logs.by_leader([topic_partition], "aborting a transaction")
         all_results(outcomes)
         (leader,) = by_leader
         marker = WritableMarker(
@@ -219,7 +220,7 @@ class TransactionCalls:
             ],
             coordinator_epoch=max(0, producer.coordinator_epoch),
         )
-        answer = self._access.pool.to(leader).call(WriteTxnMarkersRequest(markers=[marker]))
+        answer = await (await self._access.broker(leader)).call(WriteTxnMarkersRequest(markers=[marker]))
         for written in answer.markers:
             for topic in written.topics:
                 for row in topic.partitions:
@@ -229,7 +230,7 @@ class TransactionCalls:
 
     # --- what hangs
 
-    def hanging(
+    async def hanging(
         self,
         topic_partitions: Iterable[TopicAndPartition],
         older_than_ms: float,
@@ -237,27 +238,28 @@ class TransactionCalls:
         broker_id: int | None = None,
     ) -> tuple[OpenTransaction, ...]:
         """Open transactions that nobody will end, of producers that have been silent for `older_than_ms`."""
+        by_partition = all_results(await self.producers(topic_partitions, broker_id))
         found = [
             OpenTransaction(topic_partition, producer)
-            for topic_partition, producers in all_results(self.producers(topic_partitions, broker_id)).items()
+            for topic_partition, producers in by_partition.items()
             for producer in producers
             if producer.start_offset is not None and now_ms - producer.last_timestamp_ms > older_than_ms
         ]
         if not found:
             return ()
         ids = {one.producer.producer_id for one in found}
-        listed = self.all_listings(TransactionFilter(producer_ids=sorted(ids)))
+        listed = await self.all_listings(TransactionFilter(producer_ids=sorted(ids)))
         names = {one.transactional_id for one in listed}
         expected = {
             (described.producer_id, topic_partition)
-            for described in self._known(names).values()
+            for described in (await self._known(names)).values()
             for topic_partition in described.partitions
         }
         return tuple(one for one in found if (one.producer.producer_id, one.topic_partition) not in expected)
 
-    def _known(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+    async def _known(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The descriptions of those that still exist."""
-        outcomes = self.describe(sorted(transactional_ids))
+        outcomes = await self.describe(sorted(transactional_ids))
         return all_results(
             {
                 name: outcome
@@ -266,9 +268,9 @@ class TransactionCalls:
             }
         )
 
-    def _require(self, api: Api, purpose: str) -> None:
-        if not self._access.has(api):
-            raise Unsupported(f"{purpose}: {self._access.no_such_call(api)} (it came with 3.0)")
+    async def _require(self, api: Api, purpose: str) -> None:
+        if not await self._access.has(api):
+            raise Unsupported(f"{purpose}: {await self._access.no_such_call(api)} (it came with 3.0)")
 
 
 def _description(described: DescribedTransaction, coordinator_id: int) -> TransactionDescription:

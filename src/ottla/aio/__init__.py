@@ -9,6 +9,7 @@ They are a second driver of the same cores, not threads around the blocking clie
 event loop in which it was made.
 """
 
+from ottla.aio.admin import Admin
 from ottla.aio.group_consumer import GroupConsumer
 from ottla.aio.partition_consumer import PartitionConsumer, PartitionReader
 from ottla.aio.producer import BatchDelivery, Delivery, Producer
@@ -16,6 +17,7 @@ from ottla.aio.rebalancing import RebalanceListener
 from ottla.aio.share_consumer import ShareConsumer
 
 __all__ = [
+    "Admin",
     "BatchDelivery",
     "Delivery",
     "GroupConsumer",

@@ -51,6 +51,7 @@ class LoopConnection:
         self.versions = versions
         self._not_before_ms = 0.0  # the broker has asked for a pause: a quota is used up
         self._answers_at_opening = link.answers
+        self._is_closed = False
         ends_ms = MONOTONIC.now_ms() + lifetime_ms * SESSION_SHARE
         self._session_ends_ms = ends_ms if lifetime_ms else None
 
@@ -194,12 +195,13 @@ class LoopConnection:
     def _explained(self, error: OttlaError) -> OttlaError:
         security = self._config.security.protocol
         is_first = self._link.answers == self._answers_at_opening
-        if not is_first or security.has_sasl or type(error) is not ConnectionLost:
+        if not is_first or self._is_closed or security.has_sasl or type(error) is not ConnectionLost:
             return error
         return unanswered(error, security)
 
     async def close(self) -> None:
         """Answers in flight are lost. May be called twice."""
+        self._is_closed = True
         self._link.fail(ConnectionLost(f"{self._link.peer}: this client is being closed"))
         self._errors.not_due_from(self._link.peer)
         await self._link.wait_closed()

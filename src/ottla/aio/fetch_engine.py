@@ -17,10 +17,10 @@ from typing import cast
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
-from ottla.aio.offset_lookup import ask_offsets
 from ottla.aio.waiting import DONE_HERE_BYTES, LoopCondition, Tasks, is_set_within
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
+from ottla.client.lookup_calls import ask_offsets
 from ottla.fetching.collector import Collected
 from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.feed import PartitionFeed

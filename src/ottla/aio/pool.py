@@ -14,6 +14,21 @@ from ottla.model.cluster_view import BrokerNode
 from ottla.wire.frames import Allocator
 
 
+class LoopDriver:
+    """How the tasks of an event loop hold conversations."""
+
+    clock = MONOTONIC
+    waits = LOOP_WAITS
+
+    def metadata(self, config: ClientConfig) -> LoopMetadata:
+        """New metadata, which has asked nobody yet."""
+        return LoopMetadata(config)
+
+    def peers(self, config: ClientConfig, metadata: LoopMetadata) -> LoopPool:
+        """New connections with metadata of this driver; none is open yet."""
+        return LoopPool(config, metadata)
+
+
 class LoopPool(PeerPool[LoopConnection]):
     """At most one connection to each broker."""
 

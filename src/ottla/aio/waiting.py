@@ -158,6 +158,10 @@ class LoopWaits:
             return work()
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
+    async def blocking(self, work: Callable[[], T]) -> T:
+        """The result of a function that blocks: a thread runs it, to its end even if nobody waits."""
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out all of it: a cancellation of the caller takes effect when it is done."""
         return await uncancelled(work)

@@ -123,6 +123,9 @@ class Waits(Protocol):
     async def computed(self, work: Callable[[], T], nbytes: int) -> T:
         """The result of a function that handles so many bytes; a loop serves others meanwhile."""
 
+    async def blocking(self, work: Callable[[], T]) -> T:
+        """The result of a function that blocks; a loop serves others meanwhile."""
+
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out all of it: a cancellation of the caller takes effect when it is done."""
 

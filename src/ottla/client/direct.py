@@ -135,25 +135,31 @@ class ThreadLock:
 class ThreadWaits:
     """Waits that an interruption ends."""
 
-    def __init__(self, clock: Clock, interruption: Interruption) -> None:
+    def __init__(self, clock: Clock, interruption: Interruption | None = None) -> None:
         self._clock = clock
         self._interruption = interruption
 
     @property
     def is_over(self) -> bool:
         """Whether the client is being closed: nothing is tried again."""
-        return self._interruption.is_set
+        return self._interruption is not None and self._interruption.is_set
 
     async def pause(self, duration_ms: float) -> None:
         """Wait so long. Raises ConnectionLost if the client is being closed."""
-        self._clock.pause(duration_ms, self._interruption.event)
-        self._interruption.check()
+        interruption = self._interruption
+        self._clock.pause(duration_ms, interruption.event if interruption is not None else None)
+        if interruption is not None:
+            interruption.check()
 
     def lock(self) -> ThreadLock:
         """A new lock, which its owner must not take twice."""
         return ThreadLock()
 
     async def computed(self, work: Callable[[], T], nbytes: int) -> T:  # noqa: ARG002
+        """The result of a function."""
+        return work()
+
+    async def blocking(self, work: Callable[[], T]) -> T:
         """The result of a function."""
         return work()
 

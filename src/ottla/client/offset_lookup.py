@@ -1,59 +1,27 @@
-"""Asks the leaders of partitions where logs begin and end, and which offset belongs to a time.
-
-Tries again through elections and restarts until request.timeout.ms; then the last error is raised.
-"""
+"""Looks up offsets for threads: where logs begin and end, and which offset belongs to a time."""
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from ottla.client import offset_questions
-from ottla.client.attempts import attempts
 from ottla.client.client_config import ClientConfig
-from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.connection import Connection
+from ottla.client.clock import MONOTONIC
+from ottla.client.conversation import completed
+from ottla.client.direct import DirectMetadata, ThreadWaits
 from ottla.client.interruption import Interruption, acquired
-from ottla.client.list_offsets import API, LogEnds, OffsetAnswer, OffsetQuestion
+from ottla.client.list_offsets import LogEnds
+from ottla.client.lookup_calls import LookupCalls, answered
 from ottla.client.metadata import ClusterMetadata
-from ottla.client.offset_questions import (
-    Asking,
-    LeaderAnswers,
-    LeaderQuestions,
-    LookupRounds,
-    Offsets,
-    Times,
-    judged,
-    split_by_ability,
-)
+from ottla.client.offset_questions import Asking, Offsets, Times
 from ottla.client.pool import ConnectionPool
-from ottla.client.retry import Backoff
-from ottla.model.errors import OttlaError
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.topic_partition import TopicAndPartition
 
 T = TypeVar("T")
-
-
-def ask_offsets(
-    connection: Connection,
-    questions: Sequence[OffsetQuestion],
-    *,
-    isolation_level: int = 0,
-    timeout_ms: int | None = None,
-    wait_ms: float | None = None,
-) -> list[OffsetAnswer]:
-    """One request to the leader of all these partitions; an answer for each, if only that there was none.
-
-    `timeout_ms` is for the broker, `wait_ms` for us (request.timeout.ms). Raises what `connection.call`
-    raises.
-    """
-    version = connection.version_for(API)
-    asked = LeaderQuestions(questions, version, isolation_level, timeout_ms)
-    return asked.answers(connection.call(asked.request(), version=version, timeout_ms=wait_ms))
 
 
 class OffsetLookup:
@@ -70,18 +38,17 @@ class OffsetLookup:
         """Without a `pool`, connections are opened for each question and closed after it."""
         self._config = config
         self._metadata = metadata
-        self._isolation_level = isolation_level
         self._pool = pool
         self._interruption = Interruption()
         self._lock = threading.Lock()  # held by the thread that asks
-        self._chance = random.Random()
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        waits = ThreadWaits(MONOTONIC, self._interruption)
+        self._calls = LookupCalls(config, DirectMetadata(metadata), waits, isolation_level)
 
     # --- questions
 
     def offsets_at(self, times: Times) -> Offsets:
         """The first offset of each partition from a time on. Raises OttlaError."""
-        return self._ask_all([times])[0]
+        return completed(self._all_offsets([times]))[0]
 
     def ends(
         self, topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
@@ -112,15 +79,6 @@ class OffsetLookup:
         """For each partition, the offset `count` before its end, but not before its beginning."""
         return self._answered(offset_questions.tail(topic_partitions, count))
 
-    def _answered(self, asking: Asking[T]) -> T:
-        try:
-            times = next(asking)
-            while True:
-                times = asking.send(self._ask_all(times))
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-
     # --- the end
 
     def interrupt(self) -> None:
@@ -136,47 +94,20 @@ class OffsetLookup:
 
     # --- asking
 
-    def _ask_all(self, all_times: list[Times]) -> list[Offsets]:
+    def _answered(self, asking: Asking[T]) -> T:
+        return completed(answered(asking, self._all_offsets))
+
+    async def _all_offsets(self, all_times: list[Times]) -> list[Offsets]:
         with self._lock:
             self._interruption.check()
             try:
                 if self._pool is not None:
-                    return [self._ask(self._pool, times) for times in all_times]
+                    return await self._calls.all_offsets(all_times, self._pool.peers)
                 with ConnectionPool(self._config, self._metadata, interruption=self._interruption) as pool:
-                    return [self._ask(pool, times) for times in all_times]
+                    return await self._calls.all_offsets(all_times, pool.peers)
             finally:
                 if self._interruption.is_set:  # `close` may not have waited for us
                     self._interruption.close()
-
-    def _ask(self, pool: ConnectionPool, times: Times) -> Offsets:
-        """A request may name a partition once only, so there is one time for each."""
-        rounds = LookupRounds(times)
-        deadline = Deadline(MONOTONIC, self._config.request_timeout_ms)
-        for _ in attempts(self._backoff, deadline, self._chance, self._interruption):
-            leaders = [self._metadata.leader(*partition, deadline) for partition in rounds.left]
-            for broker_id, questions in rounds.by_leader(leaders).items():
-                try:
-                    wait_ms = deadline.for_try(self._config.request_timeout_ms).timeout_ms
-                    rounds.take(self._answers(pool.to(broker_id, deadline), questions, wait_ms))
-                except OttlaError as error:
-                    self._interruption.check()
-                    rounds.failed(error)
-                    pool.drop(broker_id)
-            if not rounds.left:
-                return rounds.offsets
-            for partition in rounds.left:
-                self._metadata.invalidate(*partition)
-        raise rounds.failure
-
-    def _answers(
-        self, connection: Connection, questions: list[OffsetQuestion], wait_ms: float | None
-    ) -> LeaderAnswers:
-        """What a broker answers; errors that another try may cure are returned, others raised."""
-        unable, left = split_by_ability(questions, connection.version_for(API))
-        if not left:
-            return unable
-        found = ask_offsets(connection, left, isolation_level=self._isolation_level, wait_ms=wait_ms)
-        return unable | judged(found)
 
 
 def _now_ms() -> int:

@@ -10,7 +10,7 @@ import abc
 import logging
 import random
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.client.attempts import telling
 from ottla.client.client_config import ClientConfig
@@ -27,6 +27,24 @@ from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Peer)
+
+
+class Driver(Protocol):
+    """What a face consists of: how it waits, and how it reaches brokers."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    def waits(self) -> Waits:
+        """How it waits."""
+
+    def metadata(self, config: ClientConfig) -> Metadata:
+        """New metadata, which has asked nobody yet."""
+
+    def peers(self, config: ClientConfig, metadata: Any) -> PeerPool[Any]:
+        """New connections with metadata of this driver; none is open yet."""
 
 
 class PeerPool(abc.ABC, Generic[P]):

@@ -36,11 +36,14 @@ class DirectPeers(PeerPool[DirectPeer]):
         clock: Clock,
         allocate: Allocator,
         interruption: Interruption,
-        chance: random.Random | None,
+        chance: random.Random | None = None,
+        *,
+        owns_interruption: bool = False,
     ) -> None:
         super().__init__(config, DirectMetadata(metadata), ThreadWaits(clock, interruption), clock, chance)
         self._allocate = allocate
         self._interruption = interruption
+        self._owns_interruption = owns_interruption
 
     async def _open(self, node: BrokerNode, deadline: Deadline | None) -> DirectPeer:
         connection = Connection.open(
@@ -55,6 +58,31 @@ class DirectPeers(PeerPool[DirectPeer]):
             deadline=None if deadline is None else deadline.for_try(math.inf),
         )
         return DirectPeer(connection)
+
+    async def close(self) -> None:
+        """Close all connections. May be called twice."""
+        await super().close()
+        if self._owns_interruption:
+            self._interruption.close()
+
+
+class ThreadDriver:
+    """How a thread holds conversations."""
+
+    def __init__(self, clock: Clock = MONOTONIC) -> None:
+        self.clock = clock
+        self.waits = ThreadWaits(clock)
+
+    def metadata(self, config: ClientConfig) -> DirectMetadata:
+        """New metadata, which has asked nobody yet."""
+        return DirectMetadata(ClusterMetadata(config, self.clock))
+
+    def peers(self, config: ClientConfig, metadata: DirectMetadata) -> DirectPeers:
+        """New connections with metadata of this driver; none is open yet."""
+        interruption = Interruption()
+        return DirectPeers(
+            config, metadata.metadata, self.clock, bytearray, interruption, owns_interruption=True
+        )
 
 
 class ConnectionPool(Closing):
@@ -71,8 +99,15 @@ class ConnectionPool(Closing):
         chance: random.Random | None = None,
     ) -> None:
         self._interruption = interruption or Interruption()
-        self._owns_interruption = interruption is None
-        self.peers = DirectPeers(config, metadata, clock, allocate, self._interruption, chance)
+        self.peers = DirectPeers(
+            config,
+            metadata,
+            clock,
+            allocate,
+            self._interruption,
+            chance,
+            owns_interruption=interruption is None,
+        )
 
     def to(self, broker_id: int, deadline: Deadline | None = None) -> Connection:
         """The connection to a broker; first waits until its pause after failures is over.
@@ -131,5 +166,3 @@ class ConnectionPool(Closing):
     def close(self) -> None:
         """Close all connections. May be called twice."""
         completed(self.peers.close())
-        if self._owns_interruption:
-            self._interruption.close()

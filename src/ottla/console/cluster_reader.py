@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from ottla.admin import Admin
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_config import AdminConfig
+from ottla.client.conversation import completed
+from ottla.client.pool import ThreadDriver
 from ottla.model.closing import Closing
 from ottla.model.errors import OttlaError
 from ottla.query.local_files import admin_properties, reader_properties
@@ -69,16 +71,20 @@ class ClusterReader(Closing):
         with self._lock:
             return call(self._admin)
 
-    def access(self, call: Callable[[ClusterAccess], T]) -> T:
+    def access(self, call: Callable[[ClusterAccess], Coroutine[Any, Any, T]]) -> T:
         """The same, below Admin."""
         with self._access_lock:
             if self._access is None:
-                self._access = ClusterAccess(AdminConfig.from_properties(self._given))
-            return call(self._access)
+                self._access = ClusterAccess(AdminConfig.from_properties(self._given), ThreadDriver())
+            return completed(call(self._access))
 
     def zookeeper(self, call: Callable[[ZooKeeperSession], T]) -> T:
         """The same, in ZooKeeper."""
-        return self.access(lambda access: call(access.zookeeper("showing znodes", "they are in ZooKeeper")))
+
+        async def asked(access: ClusterAccess) -> T:
+            return call(await access.zookeeper("showing znodes", "they are in ZooKeeper"))
+
+        return self.access(asked)
 
     def close(self) -> None:
         """Close all connections."""
@@ -86,4 +92,4 @@ class ClusterReader(Closing):
             self._admin.close()
         with self._access_lock:
             if self._access is not None:
-                self._access.close()
+                completed(self._access.close())

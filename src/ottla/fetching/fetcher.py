@@ -17,9 +17,11 @@ from typing import Protocol, cast
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import Clock
 from ottla.client.connection import Connection
+from ottla.client.conversation import completed
+from ottla.client.direct import DirectPeer
 from ottla.client.interruption import Interruption
+from ottla.client.lookup_calls import ask_offsets
 from ottla.client.metadata import ClusterMetadata
-from ottla.client.offset_lookup import ask_offsets
 from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.fetch_config import FetchConfig
 from ottla.fetching.fetch_rounds import FetchRounds
@@ -182,7 +184,8 @@ class BrokerFetcher:
         questions = self._rounds.questions()
         if questions:
             isolation_level = int(self._config.isolation_level)
-            self._table.take_offsets(ask_offsets(connection, questions, isolation_level=isolation_level))
+            asked = ask_offsets(DirectPeer(connection), questions, isolation_level)
+            self._table.take_offsets(completed(asked))
 
     def _hand_on(self) -> None:
         departed = self._rounds.take_departed()

@@ -14,6 +14,8 @@ from pathlib import Path
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_config import ADMIN_PROPERTIES, AdminConfig
 from ottla.admin.log_dirs import log_dirs
+from ottla.client.conversation import completed
+from ottla.client.pool import ThreadDriver
 from ottla.consumer.partition.partition_config import PARTITION_PROPERTIES
 from ottla.log.checkpoints import META, read_properties
 from ottla.log.file_names import partition_directory
@@ -40,15 +42,19 @@ def partition_directories(properties: Mapping[str, object], topic: str) -> dict[
 
     Empty if no broker is here, or if brokers do not tell.
     """
-    access = ClusterAccess(AdminConfig.from_properties(admin_properties(properties)))
+    return completed(_directories(properties, topic))
+
+
+async def _directories(properties: Mapping[str, object], topic: str) -> dict[TopicAndPartition, Path]:
+    access = ClusterAccess(AdminConfig.from_properties(admin_properties(properties)), ThreadDriver())
     try:
-        view = access.view([topic], "finding local files")
+        view = await access.view([topic], "finding local files")
         here = {number for number, node in view.brokers.items() if _is_loopback(node.host)}
         if not here or view.cluster_id is None or topic not in view.topics:
             return {}
         leaders = {part.index: part.leader for part in view.topics[topic].partitions}
         directories: dict[TopicAndPartition, Path] = {}
-        for found in log_dirs(access, [TopicAndPartition(topic, number) for number in leaders]):
+        for found in await log_dirs(access, [TopicAndPartition(topic, number) for number in leaders]):
             root = Path(found.path)
             if found.broker_id not in here or not _is_of(root, view.cluster_id):
                 continue
@@ -59,7 +65,7 @@ def partition_directories(properties: Mapping[str, object], topic: str) -> dict[
     except OttlaError:
         return {}  # then the brokers give the records, or say why not
     finally:
-        access.close()
+        await access.close()
 
 
 def _is_loopback(host: str) -> bool:

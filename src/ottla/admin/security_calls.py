@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import TypeVar, overload
 
@@ -51,21 +51,21 @@ _MECHANISMS = {number: name for name, number in MECHANISM_NUMBERS.items()}
 _ALL_ACLS = AclFilter()
 
 
-class SecurityAdmin:
-    """A part of `Admin`. Each call is one request to the controller, repeated as `ClusterAccess` says."""
+class SecurityCalls:
+    """A part of `AdminCalls`. Each is one request to the controller, repeated as `ClusterAccess` says."""
 
     _access: ClusterAccess
 
     # --- ACLs
 
-    def create_acls(self, acls: Acl | Iterable[Acl]) -> None:
+    async def create_acls(self, acls: Acl | Iterable[Acl]) -> None:
         """Store rules. One that exists already stays."""
         if isinstance(acls, Acl):
-            only(self._create_acls([acls]))
+            only(await self._create_acls([acls]))
         else:
-            all_results(self._create_acls(checked(acls, Acl)))
+            all_results(await self._create_acls(checked(acls, Acl)))
 
-    def describe_acls(self, wanted: AclFilter = _ALL_ACLS) -> tuple[Acl, ...]:
+    async def describe_acls(self, wanted: AclFilter = _ALL_ACLS) -> tuple[Acl, ...]:
         """Return the rules that a filter means, by default all, sorted."""
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
@@ -76,7 +76,7 @@ class SecurityAdmin:
             operation=wanted.operation,
             permission_type=wanted.permission,
         )
-        answer = self._ask(request, "describing ACLs")
+        answer = await self._ask(request, "describing ACLs")
         return tuple(
             sorted(
                 _acl(
@@ -91,17 +91,17 @@ class SecurityAdmin:
         )
 
     @overload
-    def delete_acls(self, filters: AclFilter) -> tuple[Acl, ...]: ...
+    async def delete_acls(self, filters: AclFilter) -> tuple[Acl, ...]: ...
     @overload
-    def delete_acls(self, filters: Iterable[AclFilter]) -> dict[AclFilter, tuple[Acl, ...]]: ...
-    def delete_acls(
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> dict[AclFilter, tuple[Acl, ...]]: ...
+    async def delete_acls(
         self, filters: AclFilter | Iterable[AclFilter]
     ) -> tuple[Acl, ...] | dict[AclFilter, tuple[Acl, ...]]:
         """Delete the rules that filters mean, and return them."""
-        return answered(filters, AclFilter, self._delete_acls)
+        return await answered(filters, AclFilter, self._delete_acls)
 
-    def _create_acls(self, acls: list[Acl]) -> dict[Acl, OttlaError | None]:
-        def attempt(some: list[Acl]) -> dict[Acl, OttlaError | None]:
+    async def _create_acls(self, acls: list[Acl]) -> dict[Acl, OttlaError | None]:
+        async def attempt(some: list[Acl]) -> dict[Acl, OttlaError | None]:
             creations = [
                 AclCreation(
                     resource_type=acl.resource_type,
@@ -114,16 +114,16 @@ class SecurityAdmin:
                 )
                 for acl in some
             ]
-            results = self._call(CreateAclsRequest(creations=creations)).results
+            results = (await self._call(CreateAclsRequest(creations=creations))).results
             return {
                 acl: _outcome(result.error_code, result.error_message, f"creating the ACL {acl}")
                 for acl, result in zip(some, results, strict=False)
             }
 
-        return self._settle(CreateAclsRequest.API, acls, attempt)
+        return await self._settle(CreateAclsRequest.API, acls, attempt)
 
-    def _delete_acls(self, filters: list[AclFilter]) -> dict[AclFilter, tuple[Acl, ...] | OttlaError]:
-        def attempt(some: list[AclFilter]) -> dict[AclFilter, tuple[Acl, ...] | OttlaError]:
+    async def _delete_acls(self, filters: list[AclFilter]) -> dict[AclFilter, tuple[Acl, ...] | OttlaError]:
+        async def attempt(some: list[AclFilter]) -> dict[AclFilter, tuple[Acl, ...] | OttlaError]:
             rows = [
                 DeleteAclsFilter(
                     resource_type_filter=one.resource_type,
@@ -136,17 +136,21 @@ class SecurityAdmin:
                 )
                 for one in some
             ]
-            results = self._call(DeleteAclsRequest(filters=rows)).filter_results
+            results = (await self._call(DeleteAclsRequest(filters=rows))).filter_results
             return {one: _deleted(one, result) for one, result in zip(some, results, strict=False)}
 
-        return self._settle(DeleteAclsRequest.API, filters, attempt)
+        return await self._settle(DeleteAclsRequest.API, filters, attempt)
 
     # --- passwords
 
-    def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, Iterations]:
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, Iterations]:
         """Return the iterations by mechanism of users that have a password; by default of all users."""
         names = None if users is None else [UserName(name=name) for name in checked(users, str)]
-        answer = self._ask(DescribeUserScramCredentialsRequest(users=names), "describing SCRAM credentials")
+        answer = await self._ask(
+            DescribeUserScramCredentialsRequest(users=names), "describing SCRAM credentials"
+        )
         outcomes: dict[str, Iterations | OttlaError] = {}
         for user in answer.results:
             if user.error_code == Code.RESOURCE_NOT_FOUND:
@@ -157,7 +161,7 @@ class SecurityAdmin:
             }
         return all_results(outcomes)
 
-    def alter_user_scram_credentials(
+    async def alter_user_scram_credentials(
         self, changes: ScramPassword | ScramRemoval | Iterable[ScramPassword | ScramRemoval]
     ) -> None:
         """Give users passwords, or take them away. Errors are by user; Kafka takes one change of a user."""
@@ -174,15 +178,15 @@ class SecurityAdmin:
             upsertions=[_upsertion(change) for change in listed if isinstance(change, ScramPassword)],
         )
 
-        def attempt(_: list[str]) -> dict[str, OttlaError | None]:
+        async def attempt(_: list[str]) -> dict[str, OttlaError | None]:
             return {
                 result.user: _outcome(result.error_code, result.error_message, f"password of {result.user}")
-                for result in self._call(request).results
+                for result in (await self._call(request)).results
             }
 
         users = list(dict.fromkeys(change.user for change in listed))
         api = AlterUserScramCredentialsRequest.API
-        outcomes = self._settle(api, users, attempt, is_repeatable=not request.deletions)
+        outcomes = await self._settle(api, users, attempt, is_repeatable=not request.deletions)
         if isinstance(changes, ScramPassword | ScramRemoval):
             only(outcomes)
         else:
@@ -190,7 +194,7 @@ class SecurityAdmin:
 
     # --- quotas
 
-    def describe_client_quotas(
+    async def describe_client_quotas(
         self, wanted: QuotaEntity | None = None, *, any_of: Iterable[str] = (), strict: bool = False
     ) -> dict[QuotaEntity, Quotas]:
         """Return quotas by entity: of `wanted`, and of all names of the types `any_of` (user, client-id, ip).
@@ -204,7 +208,7 @@ class SecurityAdmin:
         ]
         components += [QuotaFilter(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
-        found = self._ask(request, "describing client quotas").entries or []
+        found = (await self._ask(request, "describing client quotas")).entries or []
         return {
             _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                 value.key: value.value for value in entry.values
@@ -212,7 +216,7 @@ class SecurityAdmin:
             for entry in found
         }
 
-    def alter_client_quotas(
+    async def alter_client_quotas(
         self,
         changes: Mapping[QuotaEntity, Mapping[str, float | None]],
         *,
@@ -220,7 +224,7 @@ class SecurityAdmin:
     ) -> None:
         """Set quotas of entities; None removes one, and others stay. An entity gets all changes or none."""
 
-        def attempt(some: list[QuotaEntity]) -> dict[QuotaEntity, OttlaError | None]:
+        async def attempt(some: list[QuotaEntity]) -> dict[QuotaEntity, OttlaError | None]:
             entries = [
                 QuotaChanges(
                     entity=[
@@ -234,7 +238,7 @@ class SecurityAdmin:
                 )
                 for entity in some
             ]
-            answer = self._call(AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
+            answer = await self._call(AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
             return {
                 _entity({part.entity_type: part.entity_name for part in entry.entity}): _outcome(
                     entry.error_code, entry.error_message, "quotas"
@@ -242,34 +246,34 @@ class SecurityAdmin:
                 for entry in answer.entries
             }
 
-        all_results(self._settle(AlterClientQuotasRequest.API, list(changes), attempt))
+        all_results(await self._settle(AlterClientQuotasRequest.API, list(changes), attempt))
 
     # --- asking
 
-    def _ask(self, request: Request[R], purpose: str) -> R:
+    async def _ask(self, request: Request[R], purpose: str) -> R:
         """The answer to a question; the error of the whole answer is raised."""
 
-        def attempt(_: list[str]) -> dict[str, R | OttlaError]:
-            answer = self._call(request)
+        async def attempt(_: list[str]) -> dict[str, R | OttlaError]:
+            answer = await self._call(request)
             code, message = getattr(answer, "error_code", 0), getattr(answer, "error_message", None)
             return {purpose: _outcome(code, message, purpose) or answer}
 
-        return only(self._settle(request.API, [purpose], attempt))
+        return only(await self._settle(request.API, [purpose], attempt))
 
-    def _call(self, request: Request[R]) -> R:
-        return self._access.pool.to_controller().call(request)
+    async def _call(self, request: Request[R]) -> R:
+        return await (await self._access.controller()).call(request)
 
-    def _settle(
+    async def _settle(
         self,
         api: Api,
         keys: Iterable[K],
-        attempt: Callable[[list[K]], Mapping[K, V | OttlaError]],
+        attempt: Callable[[list[K]], Awaitable[Mapping[K, V | OttlaError]]],
         *,
         is_repeatable: bool = True,
     ) -> dict[K, V | OttlaError]:
-        if not self._access.has(api):
-            raise Unsupported(f"{api.name}: {self._access.no_such_call(api)}")
-        return self._access.settle(keys, attempt, is_repeatable=is_repeatable)
+        if not await self._access.has(api):
+            raise Unsupported(f"{api.name}: {await self._access.no_such_call(api)}")
+        return await self._access.settle(keys, attempt, is_repeatable=is_repeatable)
 
 
 def _outcome(code: int, message: str | None, subject: str) -> KafkaError | None:

@@ -1,0 +1,47 @@
+"""Admin on an event loop: `AdminCalls` as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ottla.admin.admin_calls import AdminCalls
+from ottla.admin.admin_config import AdminConfig
+from ottla.aio.pool import LoopDriver
+from ottla.aio.waiting import uncancelled
+from ottla.model.property_table import merged
+
+
+class Admin(AdminCalls):
+    """Manages topics, settings, records and groups of a cluster. Connects with the first call.
+
+        >>> import asyncio
+        >>> from ottla import aio
+        >>> from ottla.admin import NewTopic
+        >>> async def create():
+        ...     async with aio.Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        ...         await admin.create_topics(NewTopic("clicks", partitions=3))
+        ...         print(len((await admin.describe_topics("clicks")).partitions))
+        >>> asyncio.run(create())
+        3
+
+    Settings, arguments, results and errors are those of `ottla.Admin`. Several tasks of one event loop may
+    use it at once. A call that is cancelled may have been carried out. What is done in ZooKeeper (brokers
+    before 0.10, classic groups) is done by threads of the loop's executor.
+    """
+
+    def __init__(self, properties: Mapping[str, object] | None = None, **settings: object) -> None:
+        super().__init__(AdminConfig.from_properties(merged(properties, settings)), LoopDriver())
+
+    async def close(self) -> None:
+        """Close all connections. May be called twice; a cancellation takes effect when they are closed."""
+        await uncancelled(super().close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
