@@ -294,9 +294,21 @@ class Churn(Closing):
             Ownership(GROUP, TopicAndPartition(TOPIC, partition), str(member), generation)
             for generation, partition, member in rows
         ]
-        assert anomalies(History(owners=owners)) == []
+        wrong = anomalies(History(owners=owners))
+        assert not wrong, "\n".join([*wrong, "what these partitions saw:", *self._evidence(wrong)])
         (last,) = self._database.execute("SELECT max(generation) FROM given").fetchone()
         self.outcome.generations = last or 0  # a share group has none
+
+    def _evidence(self, wrong: list[str]) -> list[str]:
+        """All that was noted of the partitions that lines of the checker name, in the order in which it came."""
+        partitions = {int(line.split(" of ")[0].rsplit("-", 1)[1]) for line in wrong}
+        lines = []
+        for table, columns in (("given", "'held'"), ("results", "first || ' to ' || next")):
+            query = f"SELECT rowid, partition, generation, member, {columns} FROM {table} ORDER BY rowid"
+            for number, partition, generation, member, what in self._database.execute(query):
+                if partition in partitions:
+                    lines.append(f"  {TOPIC}-{partition} {table} {number}: {member} in {generation}: {what}")
+        return lines
 
     def close(self) -> None:
         """End the members and the clients."""

@@ -199,6 +199,21 @@ def test_topics_by_a_regular_expression(loop: Loop) -> None:
     assert described(loop).members[0].subscribed_topic_regex is None
 
 
+def test_topics_by_name_come_before_those_of_a_new_expression(loop: Loop) -> None:
+    """As Kafka answers, and as librdkafka's test 0045 expects; the member is called soon for the rest."""
+    orders, payments = loop.topics.put("orders.eu", 1), loop.topics.put("payments", 1)
+    member = Member(loop, "a", ["payments"], subscribed_topic_regex="orders\\..*")
+    soon_ms = member.join().heartbeat_interval_ms
+    assert member.told == {(payments, 0)}
+    usual_ms = member.beat().heartbeat_interval_ms
+    assert member.told == {(payments, 0), (orders, 0)}
+    assert soon_ms < usual_ms
+    other = Member(loop, "b", ["payments"], subscribed_topic_regex="orders\\..*")
+    other.join()
+    settle(member, other)
+    assert member.told | other.told == {(payments, 0), (orders, 0)}, "the expression is not new"
+
+
 def test_a_static_member_comes_back_to_its_partitions(loop: Loop) -> None:
     first, second = Member(loop, "a", ["t"], instance_id="i"), Member(loop, "b", ["t"])
     first.join(), second.join()

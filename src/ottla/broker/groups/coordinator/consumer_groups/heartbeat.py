@@ -5,8 +5,8 @@ must be the member's own. One that is too old or too new is fenced (FENCED_MEMBE
 all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
 one may be lost.
 
-Each answer says when the next heartbeat is due. A member that waits for partitions of others is called
-sooner, so that it gets them soon after they are free; Kafka's members wait for a whole interval.
+Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
+topics of its expression, is called sooner; Kafka's members wait for a whole interval.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=_interval_ms(member, rules),
+        heartbeat_interval_ms=_interval_ms(draft.group, member, rules),
     )
     if _is_full(request) or member.assigned.keys() != had:
         response.assignment = HeartbeatAssignment(
@@ -102,10 +102,11 @@ def heartbeat(
     return response
 
 
-def _interval_ms(member: ConsumerMember, rules: GroupRules) -> int:
+def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> int:
     """Return the time until the next heartbeat of a member."""
     interval_ms = rules.heartbeat_interval_ms
-    if member.state is ReconcilingState.UNRELEASED_PARTITIONS:
+    has_to_resolve = bool(member.regex) and member.regex not in group.resolved
+    if has_to_resolve or member.state is ReconcilingState.UNRELEASED_PARTITIONS:
         return min(interval_ms, max(interval_ms // WAITING_BEATS, WAITING_MS_MIN))
     return interval_ms
 

@@ -1,7 +1,9 @@
 """What a changed member changes in its group: the group's epoch, the target assignment, the member's own.
 
 All three happen in the decision of the request that brought the change; the other members learn of it with
-their next heartbeats.
+their next heartbeats. One thing comes later, as in Kafka: a member that subscribes to names and to an
+expression that is new in the group gets the topics of the names first, and those of the expression with its
+next heartbeat.
 """
 
 from __future__ import annotations
@@ -34,34 +36,39 @@ def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> N
     if before is None or before.metadata_value() != member.metadata_value():
         draft.put_member(member)
     wants_else = before is None or (before.topics, before.regex) != (member.topics, member.regex)
-    refresh(draft, rules, must_bump=wants_else)
+    has_both = bool(member.topics and member.regex)
+    is_later = wants_else and has_both and member.regex not in draft.group.resolved
+    refresh(draft, rules, must_bump=wants_else, later=member.regex if is_later else None)
     if draft.group.epoch > draft.group.assignment_epoch:
         assign(draft, rules)
 
 
-def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool) -> None:
-    """Look at the topics again, if there is a reason to: a changed member, or topics that have changed."""
+def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool, later: str | None = None) -> None:
+    """Look at the topics again, if there is a reason to: a changed member, or topics that have changed.
+
+    The topics of the expression `later` are left to the next heartbeat of any member.
+    """
     group = draft.group
     if not must_bump and group.seen_topics == rules.topics.version:
         return
-    resolve(draft, rules)
+    resolve(draft, rules, later)
     now = metadata_hash(group.known_topics(rules.topics))
     if must_bump or now != group.metadata_hash:
         draft.put_epoch(group.epoch + 1, now)
-    group.seen_topics = rules.topics.version
+    group.seen_topics = rules.topics.version if later is None else None
 
 
-def resolve(draft: GroupDraft, rules: GroupRules) -> None:
-    """Find the topics of all regular expressions. Raises Refused."""
+def resolve(draft: GroupDraft, rules: GroupRules, later: str | None) -> None:
+    """Find the topics of all regular expressions; of `later` only see whether it is one. Raises Refused."""
     group = draft.group
     draft.remove_unused_regexes()
     for pattern in sorted({member.regex for member in group.members.values()} - {""}):
         try:
-            found = matching(pattern, rules.topics.names())
+            found = matching(pattern, () if pattern == later else rules.topics.names())
         except RegexError as error:
             text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
             raise RequestRefused(Code.INVALID_REGULAR_EXPRESSION, text) from error
-        if group.resolved.get(pattern) != found:
+        if pattern != later and group.resolved.get(pattern) != found:
             stored = records.RegexValue(
                 topics=sorted(found), version=rules.topics.version, timestamp=rules.now_ms
             )
