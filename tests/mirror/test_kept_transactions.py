@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from ottla import EmbeddedBroker, Producer, TopicAndPartition, replay
+from ottla import Admin, EmbeddedBroker, Producer, TopicAndPartition, replay
+from ottla.admin import NewTopic
 from ottla.broker.transactions.brokers import TransactionBrokers
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.mirror import cut_source
@@ -23,6 +24,7 @@ from tests.mirror.clusters import running
 from tests.mirror.conftest import Mirrors
 from tests.scale import seeded, sized
 from tests.waiting import wait_for
+from tools.peers import KAFKA_4, RealKafka
 
 PARTITIONS = 3
 TRANSACTIONS = sized(25, 2_000)
@@ -58,7 +60,7 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut_source, "PATIENCE_INTERVALS", 10_000)
 
 
-def writer(broker: EmbeddedBroker, name: str) -> Producer:
+def writer(broker: EmbeddedBroker | RealKafka, name: str) -> Producer:
     return Producer(bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0)
 
 
@@ -140,18 +142,28 @@ def test_overlapping_transactions_are_copied_after_a_while(
         wait_for(lambda: len(copied(target, topic)) == 2, "all is mirrored")
 
 
+@pytest.fixture(params=["ottla", KAFKA_4])
+def either_source(
+    request: pytest.FixtureRequest, real_kafka: Callable[[str], RealKafka], source: EmbeddedBroker
+) -> EmbeddedBroker | RealKafka:
+    return source if request.param == "ottla" else real_kafka(request.param)
+
+
 @pytest.mark.usefixtures("no_hurry")
 def test_random_transactions_of_old_and_new_producers(
-    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors
+    either_source: EmbeddedBroker | RealKafka, target: EmbeddedBroker, name: str, mirror: Mirrors
 ) -> None:
     """librdkafka's producers keep their epoch, ours change it with each transaction (KIP-890)."""
+    topic, bootstrap = name, either_source.bootstrap
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics(NewTopic(topic, PARTITIONS))
     chance, committed = seeded(topic), dict[str, int]()
     old = ConfluentProducer(
-        {"bootstrap.servers": source.bootstrap, "transactional.id": f"{topic}-old", "linger.ms": 0}
+        {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-old", "linger.ms": 0}
     )
     old.init_transactions(30)
-    one = mirror(exactly_once=True, offset_commit_interval=0.05)
-    with writer(source, f"{topic}-new") as new, running(one) as errors:
+    one = mirror({"bootstrap.servers": bootstrap}, exactly_once=True, offset_commit_interval=0.05)
+    with writer(either_source, f"{topic}-new") as new, running(one) as errors:
         for number in range(TRANSACTIONS):
             names = [kind for kind in ("old", "new") if chance.random() < 0.7]
             partitions = {kind: chance.sample(range(PARTITIONS), chance.randint(1, 3)) for kind in names}
