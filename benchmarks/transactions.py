@@ -40,7 +40,7 @@ TABLE = pa.table({"value": pa.array([VALUE] * ROWS, pa.binary())})
 READ_TARGET = 0.97
 HEAP_MB = 1024
 WAIT_S = 60
-PASSES = 8
+PASSES = 25
 
 
 class Sender(Protocol):
