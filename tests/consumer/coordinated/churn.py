@@ -300,7 +300,7 @@ class Churn(Closing):
         self.outcome.generations = last or 0  # a share group has none
 
     def _evidence(self, wrong: list[str]) -> list[str]:
-        """All that was noted of the partitions that lines of the checker name, in the order in which it came."""
+        """What was noted of the partitions that lines of the checker name, in the order in which it came."""
         partitions = {int(line.split(" of ")[0].rsplit("-", 1)[1]) for line in wrong}
         lines = []
         for table, columns in (("given", "'held'"), ("results", "first || ' to ' || next")):
