@@ -31,7 +31,7 @@ class Driver:
     def kill_worker(self) -> bool:
         """One of the processes that tasks run in, if there is one."""
         tree = below(self.process.pid)
-        daemons = [pid for pid, command in tree.items() if "pyspark.daemon pyspark.worker" in command]
+        daemons = [pid for pid, command in tree.items() if "spark.daemon pyspark.worker" in command]
         workers = [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
         if not workers:
             return False

@@ -9,8 +9,9 @@ Pure, without a broker, a file or Spark: `options`, `source_options`, `offset_js
 `admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `lag`. On the driver:
 `cluster` and `group_offsets` call brokers, `stream_planner` answers Spark.
 Tables: `locations` (directories and stores), `commits`, `iceberg`; without Spark: `lander`, `raw_tables`.
-In the executors: `range_reader`, `landing_files`, `landing_compaction`, and most of `writer`. What Spark and
-users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
+In the executors: `daemon` (forks the workers), `range_reader`, `landing_files`, `landing_compaction`, most
+of `writer`. What Spark and users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a
+package), `session`.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "ottla.spark.daemon",
 }
 
 
@@ -40,10 +41,10 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     """Return the session of this process; create it if there is none.
 
     `settings` are Spark's, with underscores for dots: spark_sql_shuffle_partitions="4". On one machine the
-    workers run this Python, there are as many shuffle partitions as cores, and Spark's web pages are served
-    on 127.0.0.1 (`session.sparkContext.uiWebUrl`; spark_ui_enabled="false" for none). With
-    master="sc://host:15002" it is a session of Spark Connect. Raises ConfigError if PySpark or Java is not
-    installed.
+    workers run this Python and are forked by `ottla.spark.daemon`, there are as many shuffle partitions as
+    cores, and Spark's web pages are served on 127.0.0.1 (`session.sparkContext.uiWebUrl`;
+    spark_ui_enabled="false" for none). With master="sc://host:15002" it is a session of Spark Connect. Raises
+    ConfigError if PySpark or Java is not installed.
     """
     remote = master.startswith("sc://")
     check_installed(needs_java=not remote)
