@@ -46,7 +46,10 @@ _ALONE = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "5",
 }
+_SMALL = {"num.network.threads": "1", "num.io.threads": "2", "background.threads": "2"}
+"""Each thread of Kafka wakes up several times a second: a server that waits took 3 % of a processor."""
 
 
 class _Server:
@@ -147,6 +150,7 @@ class RealKafka(Closing):
         self.bootstrap = f"{HOST}:{self.port}"
         self.listener_ports = dict(zip(listeners, _free_ports(len(listeners)), strict=True))
         self._storage = storage
+        self._is_measured = is_measured
         self.zookeeper: str = f"{HOST}:{self._side_port}" if version in _OLD or with_zookeeper else ""
         self._has_keeper = bool(self.zookeeper) and joins is None
         if joins is not None:
@@ -237,9 +241,18 @@ class RealKafka(Closing):
                 "controller.listener.names": "CONTROLLER",
                 "share.coordinator.state.topic.replication.factor": "1",
                 "share.coordinator.state.topic.min.isr": "1",
+                "share.coordinator.state.topic.num.partitions": "5",
                 **_ALONE,
             }
+            if not self._is_measured:
+                properties |= {
+                    "metadata.max.idle.interval.ms": "0",
+                    "group.coordinator.threads": "1",
+                    "share.coordinator.threads": "1",
+                }
         properties |= {"log.dirs": str(self.data_dir / "data"), "offsets.topic.replication.factor": "1"}
+        if not self._is_measured:
+            properties |= _SMALL
         return properties | self._extra
 
 
