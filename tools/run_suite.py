@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def pytest(*arguments: str) -> int:
-    """Run pytest in Python's development mode, as the processes of `make test` do."""
-    return subprocess.run([sys.executable, "-X", "dev", "-m", "pytest", *arguments], check=False).returncode
+    """Run pytest and return its exit code."""
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
 
 
 def say(*lines: str) -> None:

@@ -24,7 +24,12 @@ from tools.peer_cache import Unavailable
 DRIVER_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The environment variable with the Java options of every driver."""
 _HOME = Path(sys.prefix) / "spark"
-SETTINGS = {"spark.sql.shuffle.partitions": "2"}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    # Spark compiles each query to Java code. That pays for large tables only.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def set_environment() -> None:

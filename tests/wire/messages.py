@@ -69,8 +69,13 @@ def _rows() -> Iterator[Row]:
 
 def build(kind: type, values: dict[str, Any]) -> Any:
     """An object of a declared class from JSON values; goes by the annotations, not by the codecs."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{name: _value(hints[name], value) for name, value in values.items()})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _value(hint: Any, value: Any) -> Any:

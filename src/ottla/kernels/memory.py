@@ -222,9 +222,13 @@ else:
 
 
 @kernel.kernel
-def _copy_one_by_one(out, at, data, start, size):
-    """Rarely needed, and not inlined: LLVM would unroll and vectorise it at every place."""
-    for i in range(size):
+def _copy_exactly(out, at, data, start, size):
+    """Write no byte too much. Rarely needed, and not inlined: LLVM would unroll it at every place."""
+    done = 0
+    while done + BLOCK <= size:
+        _copy_block(out, at + done, data, start + done)
+        done += BLOCK
+    for i in range(done, size):
         put_byte(out, at + i, get_byte(data, start + i))
 
 
@@ -234,7 +238,7 @@ def copy_bytes(out, at, out_end, data, start, data_end, size):
 
     Keys and values are mostly shorter than two hundred bytes, where a call of memcpy or a loop with its
     prologue costs more than the bytes. Whole blocks are copied instead, and what a block writes too much
-    is overwritten by the next value; only near the end of either array is it done byte by byte.
+    is overwritten by the next value; near the end of either array the last ones go byte by byte.
     """
     if start + size + BLOCK <= data_end and at + size + BLOCK <= out_end:
         if size <= SHORT:  # keys, mostly
@@ -245,4 +249,4 @@ def copy_bytes(out, at, out_end, data, start, data_end, size):
             _copy_block(out, at + done, data, start + done)
             done += BLOCK
     else:
-        _copy_one_by_one(out, at, data, start, size)
+        _copy_exactly(out, at, data, start, size)
