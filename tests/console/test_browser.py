@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import pyarrow as pa
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from ottla import Admin, GroupConsumer, Producer
 from ottla.admin import ConfigEntry, ConfigSource
+from ottla.model.closing import Closing
 from ottla.query.scan import Scan
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.blocking_client import BlockingClient
@@ -26,12 +29,16 @@ from tests.console.conftest import ATTACK, Shown, require_chromium
 from tests.scale import sized
 from tests.waiting import wait_for
 
-TAILED = 50_000
+TAILED_A_SECOND, TAILED_AT_ONCE = 50_000, 5_000
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--disable-extensions", "--window-size=1280,860", "--hide-scrollbars"),
 ]
+
+
+PHONE = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+AUDIT = Path(__file__).with_name("audit.js").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -68,32 +75,74 @@ def press(browser: webdriver.Chrome, selector: str) -> None:
     browser.execute_script("document.querySelector(arguments[0]).click()", selector)
 
 
-def test_every_page_is_shown_without_an_error(
+PAGES = {
+    "": "healthy",
+    "/topics": "orders",
+    "/topics/orders": "retention.ms",
+    "/topics/orders/messages": '"item": "coffee"',
+    "/topics/orders/messages?partition=1&offset=7": "offsets 7 to 57 of 0 to 100",
+    "/topics/orders/messages/1/7": "table",
+    "/topics/orders/search?contains=user-2&plain=1": "there may be more",
+    "/groups": "nightly",
+    "/groups/kitchen": "records behind",
+    "/brokers": "127.0.0.1",
+    "/brokers/0": "auto.create.topics.enable",
+    "/transactions": "There are none.",
+    "/acls": "ACLs",
+    "/quotas": "There are none.",
+    "/pipelines": "--pipeline",
+    "/nothing": "There is no page",
+}
+
+
+def test_every_page_is_shown_and_readable_in_light_and_dark_and_on_a_phone(
     shown: Shown, browser: webdriver.Chrome, picture: Callable[[str], None]
 ) -> None:
-    pages = {
-        "": "healthy",
-        "/topics": "orders",
-        "/topics/orders": "retention.ms",
-        "/topics/orders/messages": '"item": "coffee"',
-        "/topics/orders/messages?partition=1&offset=7": "offsets 7 to 57 of 0 to 100",
-        "/topics/orders/messages/1/7": "table",
-        "/groups": "nightly",
-        "/groups/kitchen": "records behind",
-        "/brokers": "127.0.0.1",
-        "/brokers/0": "auto.create.topics.enable",
-        "/transactions": "There are none.",
-        "/acls": "ACLs",
-        "/quotas": "There are none.",
-    }
+    """Contrast by WCAG 2 (4.5; large text 3), names of fields and pictures, nothing wider than a phone."""
+    wrong: dict[str, Any] = {}
     browser.get_log("browser")
-    for path, expected in pages.items():
-        browser.get(shown.url + path)
-        wait_for(lambda wanted=expected: wanted in text_of(browser), f"{path} shows {expected}")
-        assert browser.find_element(By.TAG_NAME, "h1").text
-        if path == "/topics/orders":
-            picture("console-topic")
-    assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    try:
+        for path, expected in PAGES.items():
+            browser.get(shown.url + path)
+            wait_for(lambda wanted=expected: wanted in text_of(browser), f"{path} shows {expected}")
+            for scheme in ("dark", "light"):
+                media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+                wrong[f"{path} in {scheme}"] = browser.execute_script(AUDIT)
+            if path == "/topics/orders":
+                picture("console-topic")
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+            width = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+            wrong[f"{path} on a phone"] = width if width[0] > width[1] else []
+            if path == "/groups/kitchen":
+                picture("console-phone")
+            browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_script("document.querySelector('h1').style.color = '#999'")
+        assert browser.execute_script(AUDIT) == ["2.66 H1 This did not work"], "the audit sees what is wrong"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert not {where: found for where, found in wrong.items() if found}
+    errors = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    assert all("/nothing" in line["message"] for line in errors), errors
+
+
+def test_pages_and_forms_work_without_javascript(shown: Shown, browser: webdriver.Chrome) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        for path, expected in PAGES.items():
+            browser.get(shown.url + path)
+            assert expected in browser.find_element(By.TAG_NAME, "main").text, path
+        browser.get(f"{shown.url}/topics/orders/search?contains=user-3")
+        browser.find_element(By.PARTIAL_LINK_TEXT, "Show the first").click()
+        assert "50 hits; there may be more" in browser.find_element(By.TAG_NAME, "main").text
+        browser.get(f"{shown.url}/topics/live")
+        browser.find_element(By.CSS_SELECTOR, "#produce summary").click()
+        browser.find_element(By.NAME, "value").send_keys("by hand")
+        browser.find_element(By.CSS_SELECTOR, "#produce button").click()
+        assert "by hand" in browser.find_element(By.TAG_NAME, "main").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_hostile_text_is_shown_and_does_nothing(
@@ -190,38 +239,70 @@ def test_a_cancelled_search_ends_on_the_server_too(
 def test_live_tail_shows_the_newest_and_counts_the_rest(
     shown: Shown, browser: webdriver.Chrome, picture: Callable[[str], None]
 ) -> None:
-    """50,000 messages at once, again and again: all are counted, few are shown, and the page answers."""
+    """50,000 messages a second: all are counted, few are shown, and the page answers all the time."""
     browser.get(f"{shown.url}/topics/live/messages")
     press(browser, "[data-tail-start]")
     wait_for(lambda: text_of(browser, "[data-tail-state]").startswith("live"), "the tail has begun")
-    turns = sized(3, 60)
-    with Producer(bootstrap_servers=shown.broker.bootstrap) as producer:
-        for turn in range(turns):
-            numbers = range(turn * TAILED, (turn + 1) * TAILED)
+    count = TAILED_A_SECOND * sized(3, 180)
+    heap = "return performance.memory.usedJSHeapSize"
+    heap_before = browser.execute_script(heap)
+    with SteadyWriter(shown.broker.bootstrap, "live", count) as writer:
+        last = -1
+        while writer.is_writing:
+            wait_for(lambda now=last: counts(browser)[0] > now or not writer.is_writing, "more messages")
+            last, not_shown = counts(browser)
+            rows = browser.execute_script("return document.querySelectorAll('[data-rows] tr').length")
+            assert rows <= 300, "the page keeps a bounded number"
+            assert not_shown <= last
+    wait_for(lambda: counts(browser)[0] == count, lambda: text_of(browser, "[data-tail-state]"))
+    assert count * 0.9 < counts(browser)[1] < count, "few are shown"
+    assert f"event {count - 1}" in text_of(browser, "[data-rows]"), "the newest is there"
+    assert browser.execute_script(heap) - heap_before < 64 << 20
+    assert writer.seconds < sized(10, 1.05) * count / TAILED_A_SECOND, f"{count} in {writer.seconds:.1f} s"
+    picture("console-tail")
+    press(browser, "[data-tail-start]")
+    assert text_of(browser, "[data-tail-start]") == "Live tail"
+    browser.get(shown.url)
+    label = "return document.querySelector('[aria-label^=Throughput]')?.ariaLabel || ''"
+    wait_for(lambda: re.search(r"and [\d.]+k", browser.execute_script(label)), lambda: text_of(browser))
+    picture("console")
+
+
+class SteadyWriter(Closing):
+    """A thread that writes `event 0`, `event 1`, … at a steady rate; `seconds` is how long it took."""
+
+    def __init__(self, bootstrap: str, topic: str, count: int) -> None:
+        self._producer = Producer(bootstrap_servers=bootstrap)
+        self._topic = topic
+        self._count = count
+        self.seconds = 0.0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def is_writing(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        ticks = threading.Event()
+        began = time.monotonic()
+        for first in range(0, self._count, TAILED_AT_ONCE):
+            numbers = range(first, first + TAILED_AT_ONCE)
             table = pa.table(
                 {
                     "key": [f"sensor {number % 9}" for number in numbers],
                     "value": [f"event {number}" for number in numbers],
                 }
             )
-            producer.send_batch("live", table)
-            producer.flush()
-            wait_for(
-                lambda wanted=numbers.stop: counts(browser)[0] == wanted,
-                lambda: text_of(browser, "[data-tail-state]"),
-            )
-        came, not_shown = counts(browser)
-        assert came == turns * TAILED
-        assert came - turns * 2000 < not_shown < came, "few are shown"
-        rows = browser.execute_script("return document.querySelectorAll('[data-rows] tr').length")
-        assert 0 < rows <= 300, "the page keeps a bounded number"
-        assert f"event {came - 1}" in text_of(browser, "[data-rows]"), "the newest is there"
-        picture("console-tail")
-        press(browser, "[data-tail-start]")
-        assert text_of(browser, "[data-tail-start]") == "Live tail"
-        browser.get(shown.url)
-        wait_for(lambda: re.search(r"Throughput [\d.]+k", text_of(browser)), lambda: text_of(browser))
-        picture("console")
+            ticks.wait(max(0.0, began + first / TAILED_A_SECOND - time.monotonic()))
+            self._producer.send_batch(self._topic, table)
+        self._producer.flush()
+        self.seconds = time.monotonic() - began
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        self._thread.join()
+        self._producer.close()
 
 
 def counts(browser: webdriver.Chrome) -> tuple[int, int]:
@@ -270,17 +351,17 @@ def polled(consumer: GroupConsumer) -> GroupConsumer:
     return consumer
 
 
-def test_the_keyboard_and_a_phone(
-    shown: Shown, browser: webdriver.Chrome, picture: Callable[[str], None]
-) -> None:
+def test_the_keyboard(shown: Shown, browser: webdriver.Chrome) -> None:
+    """/ goes to the filter, the first Tab to the link that skips the navigation; the focus is visible."""
     browser.get(f"{shown.url}/topics")
-    browser.find_element(By.TAG_NAME, "body").send_keys("/")
+    body = browser.find_element(By.TAG_NAME, "body")
+    body.send_keys("/")
     assert browser.switch_to.active_element.get_attribute("name") == "q"
-    browser.set_window_size(400, 800)
-    try:
-        browser.get(f"{shown.url}/groups/kitchen")
-        width = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
-        assert width[0] <= width[1], "nothing is wider than the screen"
-        picture("console-phone")
-    finally:
-        browser.set_window_size(1280, 860)
+    browser.switch_to.active_element.send_keys("orders", Keys.ENTER)
+    wait_for(lambda: "q=orders" in browser.current_url, "the filter is sent by Enter")
+    browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    skip = browser.switch_to.active_element
+    assert skip.text == "Skip to content"
+    assert skip.value_of_css_property("outline-style") != "none"
+    skip.send_keys(Keys.ENTER)
+    assert browser.current_url.endswith("#main")

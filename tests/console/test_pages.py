@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,7 +17,7 @@ from ottla.console.charts import chart, sparkline
 from ottla.console.display import moment, seconds, short, shown, size
 from ottla.console.history import POINTS_MAX, SERIES_MAX, History, Series
 from ottla.console.paging import part_of
-from ottla.console.rebalances import PartitionMove, rebalance
+from ottla.console.rebalances import GOES_ON, PartitionMove, RebalanceLog, rebalance
 from ottla.console.server import ConsoleServer
 from tests.console.conftest import Shown
 from tests.console.visitor import Visitor
@@ -33,6 +34,7 @@ def visitor(shown: Shown) -> Visitor:
 PAGES = [
     *("/", "/topics", "/topics/orders", "/topics/orders/messages", "/topics/orders/search", "/groups"),
     *("/groups/kitchen", "/brokers", "/brokers/0", "/transactions", "/topics/orders/messages/0/3"),
+    *("/acls", "/quotas", "/pipelines", "/topics/orders/search?contains=user-2&plain=1"),
 ]
 
 
@@ -54,7 +56,12 @@ def test_what_does_not_exist_is_said(visitor: Visitor) -> None:
     assert status == 400
     assert "has no partition 9" in text
     assert visitor.ask("GET", "/topics/orders/messages?partition=x")[0] == 400
-    assert visitor.ask("GET", "/nothing")[0] == 404
+    status, text, *_ = visitor.ask("GET", "/nothing")
+    assert status == 404
+    assert "There is no page /nothing." in text
+    assert visitor.ask("POST", "/topics", {})[0] == 405
+    assert "--pipeline" in visitor.ask("GET", "/pipelines")[1]
+    assert "no authorizer" in visitor.ask("GET", "/acls")[1]
     assert visitor.ask("GET", "/zookeeper")[0] == 502, "there is none here"
 
 
@@ -104,6 +111,11 @@ def test_messages_by_time_and_as_a_download(visitor: Visitor) -> None:
     lines = [json.loads(line) for line in text.splitlines()]
     assert {line["key"] for line in lines} == {"table 3"}
     assert all("user-2" in line["value"] for line in lines)
+    _, text, *_ = visitor.ask("GET", "/topics/orders/messages?partition=1&offset=97")
+    assert 'href="/topics/orders/download?partition=1&amp;offset=97"' in text
+    _, text, *_ = visitor.ask("GET", "/topics/orders/download?partition=1&offset=97")
+    found = [(line["partition"], line["offset"]) for line in map(json.loads, text.splitlines())]
+    assert found == [(1, 97), (1, 98), (1, 99)]
     status, text, *_ = visitor.ask("GET", "/topics/orders/search?contains=user-2&plain=1")
     assert status == 200
     assert "50 hits; there may be more" in text
@@ -211,6 +223,11 @@ def test_a_history_survives_a_file_and_bad_files() -> None:
     saved = json.loads(json.dumps(history.to_json()))
     assert len(saved) == SERIES_MAX
     assert History.from_json(saved).series("a").points == [(1.0, 2.0)]
+    for number in range(60):
+        history.add(float(1_763_444_000 + number), dict.fromkeys(saved, 123_456_789.0))
+    text = json.dumps(history.to_json(), separators=(",", ":"))
+    assert 1_000_000 < len(text) < 6_500_000, "a small file, however large the cluster"
+    assert json.loads(text)["a"][-1] == [1_763_444_059, 123_456_789], "the newest is there"
     bad: object
     for bad in ([], {"a": 3}, {"a": [[1], [1, "x"], None]}, None):
         assert History.from_json(bad).series("a").points == []
@@ -261,8 +278,21 @@ def test_a_rebalance_says_who_had_what_who_has_it_and_why() -> None:
     assert change.moves == (PartitionMove("t-1", "a-1", "b-1"),)
     gone = rebalance(after, group("Empty"), 2.0)
     assert gone is not None
-    assert gone.reasons == ("a-1 left", "b-1 left")
+    assert gone.reasons == tuple(f"{name}-1 left, or was silent for too long" for name in "ab")
     assert [move.after for move in gone.moves] == ["", ""]
+    grown = rebalance(before, group("Stable", a=(0, 1, 2)), 3.0)
+    assert grown is not None
+    assert grown.reasons == ("t has more partitions",)
+    later = rebalance(before, group("Stable", a=(0,)), 4.0)
+    assert later is not None
+    assert later.reasons == (GOES_ON,)
+
+    log = RebalanceLog()
+    for at, look in ((1.0, before), (3.0, after), (2.0, before), (3.5, after)):
+        log.note(at, [look])  # two browsers and the sampler look; the answer of an earlier look comes late
+    assert log.changes("g") == [replace(change, at=3.0)]
+    log.keep_only([])
+    assert log.changes("g") == []
 
 
 def test_a_console_that_ends_ends_its_live_parts(shown: Shown, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -21,7 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla.console import charts, display
 from ottla.console.cluster_reader import ClusterReader
-from ottla.console.rebalances import Rebalance
 from ottla.console.sampler import Sampler
 from ottla.console.security import HEADERS, Gate, PageRefused, form_fields
 from ottla.model.errors import ConfigError, KafkaError, OttlaError
@@ -41,7 +41,6 @@ class Console:
     sampler: Sampler
     gate: Gate
     pipelines: tuple[str, ...] = ()
-    rebalances: dict[str, list[Rebalance]] = field(default_factory=dict)
     streams: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(STREAMS_MAX)
     )
@@ -161,6 +160,13 @@ async def _failed(request: Request, error: Exception) -> Response:
     )
 
 
+async def _not_served(request: Request, error: Exception) -> Response:
+    """An address that no page has, or a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    text = f"There is no page {request.url.path}." if error.status_code == 404 else error.detail
+    return console_of(request).page(request, "error.html", error.status_code, error=text, kind="")
+
+
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, PageRefused)
     return PlainTextResponse(f"{error}\n", error.status)
@@ -197,7 +203,7 @@ def application(console: Console) -> Starlette:
         *pipelines.ROUTES,
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    handlers: dict[Any, Any] = {OttlaError: _failed, PageRefused: _refused}
+    handlers: dict[Any, Any] = {OttlaError: _failed, PageRefused: _refused, HTTPException: _not_served}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(_Guard)

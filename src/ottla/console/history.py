@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 POINTS_MAX = 240
 SERIES_MAX = 4000
+SAVED_MAX = 200_000
+"""Points in a file, which then has about 6 MB: with many series, fewer of each."""
 Point = tuple[float, float]
 
 
@@ -69,8 +71,12 @@ class History:
         return self._series.get(name, Series())
 
     def to_json(self) -> dict[str, list[Point]]:
-        """For a file."""
-        return {name: series.points for name, series in self._series.items()}
+        """For a file: about `SAVED_MAX` points of all series at most, the newest of each among them."""
+        step = -(-sum(len(series.points) for series in self._series.values()) // SAVED_MAX) or 1
+        return {
+            name: [(round(at, 1), round(value, 1)) for at, value in series.points[::-step][::-1]]
+            for name, series in self._series.items()
+        }
 
     @classmethod
     def from_json(cls, saved: object) -> History:

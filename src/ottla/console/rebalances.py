@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.admin import GroupDescription
 from ottla.model.topic_partition import TopicAndPartition
 
 EVENTS_MAX = 50
+GOES_ON = "no member came, went or changed its topics: partitions move on to their new members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,38 @@ class Rebalance:
     moves: tuple[PartitionMove, ...]
 
 
+class RebalanceLog:
+    """The last changes of each group, whoever looked: the sampler, or a page that is open."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, GroupDescription]] = {}
+        self._changes: dict[str, list[Rebalance]] = {}
+
+    def note(self, at: float, groups: Iterable[GroupDescription]) -> None:
+        """Compare the groups with what was seen before `at`; a look that began earlier says nothing new."""
+        for group in groups:
+            seen_at, before = self._seen.get(group.group_id, (at, group))
+            if at < seen_at:
+                continue
+            self._seen[group.group_id] = (at, group)
+            change = rebalance(before, group, at)
+            if change is not None:
+                changes = self._changes.setdefault(group.group_id, [])
+                changes.insert(0, change)
+                del changes[EVENTS_MAX:]
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Forget all other groups."""
+        gone = self._seen.keys() - set(names)
+        for name in gone:
+            del self._seen[name]
+            self._changes.pop(name, None)
+
+    def changes(self, name: str) -> list[Rebalance]:
+        """The changes of a group, the newest first."""
+        return list(self._changes.get(name, ()))
+
+
 def rebalance(before: GroupDescription, after: GroupDescription, at: float) -> Rebalance | None:
     """What changed; None if nothing did."""
     had, has = _owners(before), _owners(after)
@@ -37,9 +71,11 @@ def rebalance(before: GroupDescription, after: GroupDescription, at: float) -> R
         for part in sorted(had.keys() | has.keys())
         if had.get(part) != has.get(part)
     )
-    reasons = _reasons(before, after)
+    reasons = (*_reasons(before, after), *_new_partitions(had, has))
     if not moves and not reasons and before.state == after.state:
         return None
+    if moves and not reasons:
+        reasons = (GOES_ON,)
     return Rebalance(at, after.state, reasons, moves)
 
 
@@ -51,13 +87,25 @@ def _reasons(before: GroupDescription, after: GroupDescription) -> tuple[str, ..
     old = {member.member_id: member for member in before.members}
     new = {member.member_id: member for member in after.members}
     joined = [f"{_name(new[one].client_id, one)} joined" for one in sorted(new.keys() - old.keys())]
-    left = [f"{_name(old[one].client_id, one)} left" for one in sorted(old.keys() - new.keys())]
+    left = [
+        f"{_name(old[one].client_id, one)} left, or was silent for too long"
+        for one in sorted(old.keys() - new.keys())
+    ]
     changed = [
         f"{_name(new[one].client_id, one)} now subscribes to {', '.join(new[one].subscription) or 'nothing'}"
         for one in sorted(old.keys() & new.keys())
         if old[one].subscription and old[one].subscription != new[one].subscription
     ]
     return (*joined, *left, *changed)
+
+
+def _new_partitions(had: dict[TopicAndPartition, str], has: dict[TopicAndPartition, str]) -> tuple[str, ...]:
+    """Topics that were read before and have partitions now that are beyond the last one of then."""
+    last: dict[str, int] = {}
+    for part in had:
+        last[part.topic] = max(last.get(part.topic, 0), part.partition)
+    grown = {part.topic for part in has if part.topic in last and part.partition > last[part.topic]}
+    return tuple(f"{topic} has more partitions" for topic in sorted(grown))
 
 
 def _name(client_id: str, member_id: str) -> str:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from typing import TypeVar
 from ottla.admin import (
     Admin,
     ClusterDescription,
+    GroupDescription,
     GroupLag,
     GroupListing,
     PartitionDescription,
@@ -22,6 +23,7 @@ from ottla.admin import (
 from ottla.admin.log_dirs import log_dirs
 from ottla.console.cluster_reader import ClusterReader
 from ottla.console.history import History
+from ottla.console.rebalances import Rebalance, RebalanceLog
 from ottla.model.closing import Closing
 from ottla.model.errors import AdminErrors, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
@@ -38,6 +40,7 @@ GROUP = "group lag "
 BEHIND = "group seconds "
 TOPIC = "topic end "
 PART_SERIES_MAX = 1000
+SAVED_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Sampler(Closing):
         self._every_s = every_s
         self._snapshot = ClusterSnapshot()
         self._history = _loaded(file)
+        self._rebalances = RebalanceLog()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._changed = threading.Condition()
@@ -136,6 +140,16 @@ class Sampler(Closing):
             then = self._history.series(f"{TOPIC}{topic_partition}").time_of(committed)
         return None if then is None else max(0.0, self._snapshot.at - then)
 
+    def note_groups(self, asked_at: float, groups: Iterable[GroupDescription]) -> None:
+        """Compare groups with the last look at them; the answer was asked for at this time."""
+        with self._lock:
+            self._rebalances.note(asked_at, groups)
+
+    def rebalances(self, group: str) -> list[Rebalance]:
+        """The changes of a group that were seen, the newest first."""
+        with self._lock:
+            return self._rebalances.changes(group)
+
     def wait(self, after: float, timeout: float) -> ClusterSnapshot:
         """The next snapshot after that time, or the last one after `timeout` seconds."""
         with self._changed:
@@ -166,7 +180,11 @@ class Sampler(Closing):
         end, unknown = _known(lambda: ask(lambda admin: admin.list_offsets(names, "latest")) if names else {})
         groups = ask(_groups)
         ids = sorted({group.group_id for group in groups})
+        asked_at = time.time()
         lags, failed = _known(lambda: ask(lambda admin: admin.group_lag(ids)) if ids else {})
+        self.note_groups(asked_at, [lag.group for lag in lags.values()])
+        with self._lock:
+            self._rebalances.keep_only(ids)
         sizes = self._snapshot.sizes
         if self._looks % SIZES_EVERY == 0:
             directories = self._reader.access(log_dirs)
@@ -207,11 +225,14 @@ class Sampler(Closing):
         self._history.add(at, values)
 
     def _run(self) -> None:
-        wait_s = 0.0
+        wait_s, saved_at = 0.0, time.monotonic()
         while not self._ended.wait(wait_s):
             snapshot = self.look()
             wait_s = max(self._every_s, snapshot.took_s / SHARE_MAX)
-            self._save()
+            if time.monotonic() - saved_at >= SAVED_EVERY_S:
+                saved_at = time.monotonic()
+                self._save()
+        self._save()
 
     def _save(self) -> None:
         if self._file is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -73,7 +74,9 @@ def slowest(console: Console, lag: GroupLag | None) -> float | None:
 
 def values(console: Console, name: str) -> dict[str, Any]:
     """What the page of a group shows. Raises OttlaError."""
+    asked_at = time.time()
     lag = console.reader.ask(lambda admin: admin.group_lag(name))
+    console.sampler.note_groups(asked_at, [lag.group])
     listed = [group for group in console.sampler.snapshot.groups if group.group_id == name]
     rows = sorted(lag.partitions, key=lambda row: -(row.lag or 0))
     return {
@@ -86,7 +89,7 @@ def values(console: Console, name: str) -> dict[str, Any]:
         "points": console.sampler.points(f"{GROUP}{name}"),
         "seconds": console.sampler.points(f"{BEHIND}{name}"),
         "behind": slowest(console, lag),
-        "rebalances": console.rebalances.get(name, []),
+        "rebalances": console.sampler.rebalances(name),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,13 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ottla.admin import GroupDescription
 from ottla.console.app import Console, console_of
 from ottla.console.display import ShownRecord, shown_record
 from ottla.console.messages import Tail
 from ottla.console.pages import groups, overview
 from ottla.console.pages.messages import searched
-from ottla.console.rebalances import EVENTS_MAX, rebalance
 from ottla.console.security import PageRefused
 from ottla.model.errors import OttlaError
 
@@ -138,17 +135,8 @@ async def live_group(request: Request) -> Response:
     name = request.path_params["group"]
 
     async def events() -> AsyncIterator[str]:
-        before: GroupDescription | None = None
         while not console.is_ended:
             values = await run_in_threadpool(groups.values, console, name)
-            after = values["lag"].group
-            change = rebalance(before, after, time.time()) if before is not None else None
-            if change is not None:
-                log = console.rebalances.setdefault(name, [])
-                log.insert(0, change)
-                del log[EVENTS_MAX:]
-            before = after
-            values["rebalances"] = console.rebalances.get(name, [])
             yield event("html", console.part("group_part.html", **values))
             await asyncio.sleep(LOOK_S)
 

@@ -35,7 +35,9 @@ async def messages(request: Request) -> Response:
         return RedirectResponse(f"{request.url.path}?partition={number}&offset={at}", 303)
     offset = _number(given.get("offset", ""), "offset")
     values = await run_in_threadpool(_values, console, topic, number, offset)
-    return console.page(request, "messages.html", topic=topic, partition=number, step=RECORDS, **values)
+    return console.page(
+        request, "messages.html", topic=topic, partition=number, step=RECORDS, limit=DOWNLOADED_MAX, **values
+    )
 
 
 def _values(console: Console, topic: str, number: int | None, offset: int | None) -> dict[str, Any]:
@@ -139,13 +141,16 @@ def _hits(console: Console, topic: str, wanted: dict[str, str]) -> list[ShownRec
 
 
 def searched(reader: ClusterReader, topic: str, wanted: dict[str, str]) -> Scan:
-    """The scan that a form asks for. Raises OttlaError."""
+    """The scan that a form asks for, of a partition from an offset on if it names them. Raises OttlaError."""
     given: dict[str, Any] = search_arguments(wanted)
+    number, offset = (_number(wanted.get(name, ""), name) for name in ("partition", "offset"))
+    if number is not None:
+        given |= {"partitions": [number]} | ({} if offset is None else {"since": offset})
     return scan(topic, headers=True, schemas=reader.schemas, properties=reader.reading, **given)
 
 
 async def download(request: Request) -> Response:
-    """GET /topics/NAME/download?key=&contains=&where=&since=: JSON, a line for each record."""
+    """GET /topics/NAME/download?key=&contains=&where=&since=&partition=&offset=: JSON, a line each."""
     console = console_of(request)
     topic = request.path_params["topic"]
     found = await run_in_threadpool(searched, console.reader, topic, dict(request.query_params))

@@ -12,7 +12,8 @@ from starlette.routing import Route
 from ottla.admin import Acl, Admin, Operation, PatternType, Permission, QuotaEntity, ResourceType
 from ottla.console.app import console_of
 from ottla.console.paging import part_of
-from ottla.model.errors import OttlaError
+from ottla.model.error_codes import Code
+from ottla.model.errors import KafkaError, OttlaError
 
 UNITS = {
     "producer_byte_rate": "bytes a second",
@@ -29,13 +30,17 @@ async def acls(request: Request) -> Response:
     wanted = request.query_params.get("q", "")
     rules: list[dict[str, str]] = []
     error = ""
+    has_authorizer = True
     try:
         found = await run_in_threadpool(console.reader.ask, Admin.describe_acls)
         rules = [rule for rule in map(_shown, found) if wanted.lower() in " ".join(rule.values()).lower()]
     except OttlaError as failure:
+        has_authorizer = not (
+            isinstance(failure, KafkaError) and failure.error.code == Code.SECURITY_DISABLED
+        )
         error = str(failure)
     part = part_of(rules, request.query_params.get("page", ""))
-    return console.page(request, "acls.html", part=part, q=wanted, error=error)
+    return console.page(request, "acls.html", part=part, q=wanted, error=error, has_authorizer=has_authorizer)
 
 
 def _shown(acl: Acl) -> dict[str, str]:

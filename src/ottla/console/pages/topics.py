@@ -46,7 +46,14 @@ async def topics(request: Request) -> Response:
     found.sort(key=keys.get(sort, lambda row: row[0]))
     part = part_of(found, request.query_params.get("page", ""))
     return console.page(
-        request, "topics.html", part=part, q=wanted, sort=sort, sorts=SORTS, has_internal=has_internal
+        request,
+        "topics.html",
+        part=part,
+        q=wanted,
+        sort=sort,
+        sorts=SORTS,
+        has_internal=has_internal,
+        lines={row[0]: console.sampler.rates(f"{TOPIC}{row[0]}") for row in part.rows},
     )
 
 
