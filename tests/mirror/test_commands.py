@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from ottla.consumer.coordinated import RebalanceListener
 from ottla.mirror import MirrorRecord
 from ottla.model.topic_partition import TopicAndPartition
 from tests.mirror.clusters import content, write
+from tests.page_blocks import page_blocks
 from tests.waiting import PATIENCE_S, wait_for
 from tools.java_process import java_command
 from tools.peer_cache import KAFKA_0_9, Unavailable, kafka_libs
@@ -108,9 +110,14 @@ def test_mirror_and_translate(source: EmbeddedBroker, target: EmbeddedBroker, to
 
 
 def test_mirror_exactly_once(source: EmbeddedBroker, target: EmbeddedBroker, topic: str) -> None:
+    """By the command of the migration guide, for this test's topic."""
     write(at(source), topic, 3, range(300))
-    command = ["mirror", "-b", source.bootstrap, "--to", target.bootstrap, "--group", topic]
-    code, _ = until_committed([*command, "--topics", topic, "--exactly-once"], source, topic, 300)
+    (block,) = [one for one in page_blocks("migration.md", "From MirrorMaker 2") if one.language == "sh"]
+    (shown,) = block.commands
+    own = {"here:9092": source.bootstrap, "there:9092": target.bootstrap, "orders.*": topic}
+    program, *command = [own.get(word, word) for word in shlex.split(shown)]
+    assert (program, "--exactly-once" in command) == ("ottla", True)
+    code, _ = until_committed([*command, "--group", topic], source, topic, 300)
     assert code == 0
     assert content({**at(target), "isolation_level": "read_committed"}, topic) == content(at(source), topic)
     assert is_committed(target, f"{topic}.exactly-once", 300)

@@ -18,11 +18,11 @@ import pytest
 import ottla
 from ottla.cli.kafka import flags, tool
 from ottla.cli.main import main
+from tests.page_blocks import page_blocks
 from tests.real_servers import require_zookeeper
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python(?: .*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXCERPT = re.compile(r"^```py (examples/.*)\n((?:.*\n)*?)```", re.MULTILINE)
 PRINTED = re.compile(r"^ *print\(.*?\)\s+# (.*)$", re.MULTILINE)
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,15 +36,17 @@ for number, block in enumerate(json.load(sys.stdin)):
 """
 """Blocks share a process, for its start takes longer than most blocks, and nothing else."""
 HERE = "127.0.0.1:9092"
-WITH_A_BROKER = {"start.md", "migration.md"}
+WITH_A_BROKER = {"migration.md"}
 """Pages whose blocks expect one at `HERE`."""
+FOLLOWED = {"start.md"}
+"""Pages that `test_followed_pages` and `spark/test_pages` run block after block."""
 
 
 @pytest.mark.each_alone
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if BLOCK.search(page.read_text())],
+    [page for page in PAGES if BLOCK.search(page.read_text()) and page.name not in FOLLOWED],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_code_blocks_of_a_page_run(page: Path) -> None:
@@ -70,15 +72,15 @@ def test_code_blocks_of_a_page_run(page: Path) -> None:
             assert not promised or lines.splitlines() == promised
 
 
-def test_excerpts_are_parts_of_examples_that_run() -> None:
-    excerpts = [found for page in PAGES for found in EXCERPT.findall(page.read_text())]
-    assert len(excerpts) >= 4
-    for name, lines in excerpts:
-        assert lines in (ROOT / name).read_text(), f"{name} has no such lines:\n{lines}"
-
-
-def test_readme_has_code_blocks() -> None:
-    assert len(BLOCK.findall(README.read_text())) >= 3
+def test_the_readme_fits_a_page() -> None:
+    """What, one picture, install, four examples of at most 15 lines, a table of parts, what it is not."""
+    text = README.read_text()
+    assert len(text.splitlines()) <= 120
+    assert text.count("![") == 1
+    examples = page_blocks("../README.md", "In 60 seconds")
+    assert [block.language for block in examples] == ["python", "python", "python", "sh", "py"]
+    assert all(len(block.text.splitlines()) <= 15 for block in examples)
+    assert {"What do you want to do?", "What it is not"} <= set(re.findall(r"^## (.*)$", text, re.MULTILINE))
 
 
 @pytest.mark.each_alone

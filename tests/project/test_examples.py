@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,8 @@ pytestmark = pytest.mark.each_alone
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[a-z]*.py"))
-NEED_JAVA = {"classic_group", "spark_read"}
+IN_A_SESSION = {"spark_read"}
+"""`spark/test_pages` runs them in the session that its tests share."""
 
 
 def promised_lines(example: Path) -> list[str]:
@@ -25,12 +25,12 @@ def promised_lines(example: Path) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example", [path for path in EXAMPLES if path.stem not in IN_A_SESSION], ids=lambda path: path.stem
+)
 def test_example_prints_what_it_promises(example: Path) -> None:
-    if example.stem in NEED_JAVA:
+    if example.stem == "classic_group":
         require_zookeeper()
-    if example.stem == "spark_read" and importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed")
     run = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         cwd=ROOT,
