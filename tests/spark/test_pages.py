@@ -43,8 +43,8 @@ def test_the_example_prints_what_it_promises(capsys: pytest.CaptureFixture[str])
 def test_the_readme_reads_a_topic(spark: Any, producer: Producer, shell: PageShell) -> None:
     producer.send("ads", "one coffee", key="table 4").result(60)
     (block,) = [one for one in page_blocks("../README.md") if one.language == "py"]
-    whole = replace(block, text=f"orders = {block.text.replace('orders', 'ads')}")
-    orders: Any = shell.run_python(whole, {"spark": spark})["orders"]
+    own = replace(block, text=block.text.replace('"orders"', '"ads"'))
+    orders: Any = shell.run_python(own, {"spark": spark})["orders"]
     assert orders.count() == 1
 
 
