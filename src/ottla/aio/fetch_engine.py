@@ -1,8 +1,8 @@
 """LoopFetchEngine: partitions in, chunks of Arrow columns out, driven by one event loop.
 
 One task finds leaders, and one for each (broker, fetcher id) that partitions are read from sends fetches. The
-decisions are those of the threads: `Leaderless`, `FetchRounds`, `PartitionTable`. Answers of some size are
-decoded by a thread of this engine, so that the loop serves others meanwhile.
+decisions are those of the threads: `Leaderless`, `FetchRounds`, `PartitionTable`. `Decoders` says where
+answers are decoded.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import cast
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
-from ottla.aio.waiting import DONE_HERE_BYTES, LoopCondition, Tasks, is_set_within
+from ottla.aio.decoding import Decoders, Decoding
+from ottla.aio.waiting import LoopCondition, Tasks, is_set_within
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC
 from ottla.client.lookup_calls import ask_offsets
-from ottla.fetching.collector import Collected
 from ottla.fetching.cursor import Cursor, Departure
 from ottla.fetching.feed import PartitionFeed
 from ottla.fetching.feed_interface import BY_RESET_POLICY
@@ -76,7 +75,7 @@ class LoopFetchEngine(PartitionFeeds):
         self._fetchers: dict[BrokerAndFetcherId, LoopFetcher] = {}
         self._tasks = Tasks()
         self._finder: asyncio.Task[None] | None = None
-        self._decoders = ThreadPoolExecutor(2, thread_name_prefix=f"ottla-decode-{name}")
+        self.decoders = Decoders(name)
 
     @property
     def is_running(self) -> bool:
@@ -175,23 +174,12 @@ class LoopFetchEngine(PartitionFeeds):
         """How long a broker may take, beside the time that it may wait by intention."""
         return self._client_config.request_timeout_ms
 
-    async def decoded(self, decodings: list[Callable[[], Collected]], nbytes: int) -> list[Collected]:
-        """Run these functions: here, or in a thread if they take a while."""
-        if nbytes <= DONE_HERE_BYTES:
-            return [decode() for decode in decodings]
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._decoders, _all, decodings)
-
     async def close(self) -> None:
         """Close all feeds and end all tasks now. May be called twice."""
         for feed in self._close_intake():
             feed.close()
         await self._tasks.cancel()
-        self._decoders.shutdown(wait=True, cancel_futures=True)
-
-
-def _all(decodings: list[Callable[[], Collected]]) -> list[Collected]:
-    return [decode() for decode in decodings]
+        self.decoders.close()
 
 
 class LoopFetcher:
@@ -287,8 +275,11 @@ class LoopFetcher:
         """Decode the records and queue them."""
         table = self._rounds.table
         wanted = [(records, decode) for records in received if (decode := table.decoding(records))]
-        nbytes = sum(len(records.answer.records or b"") for records, _ in wanted)
-        decoded = await self._engine.decoded([decode for _, decode in wanted], nbytes)
+        decodings = [
+            Decoding(records.request.cursor.feed.topic_partition, len(records.answer.records or b""), decode)
+            for records, decode in wanted
+        ]
+        decoded = await self._engine.decoders.decoded(decodings)
         for (records, _), collected in zip(wanted, decoded, strict=True):
             table.queue(records, collected)
 
