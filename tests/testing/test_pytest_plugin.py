@@ -135,6 +135,61 @@ def test_a_secured_broker_for_the_run(pytester: pytest.Pytester, run: Run) -> No
     run("--kafka-bootstrap", "127.0.0.1:1").assert_outcomes(skipped=3)
 
 
+ON_THE_LOOP = """
+    import pytest
+    from ottla import aio
+
+    async def round_trip(broker):
+        await broker.create_topic("orders", 2)
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
+            assert (await (await producer.send("orders", b"tea", partition=1))).offset == 0
+        async with aio.PartitionConsumer(bootstrap_servers=broker.bootstrap) as consumer:
+            reader = await consumer.consume_partition("orders", 1, "earliest")
+            async for message in reader:
+                return message.value
+"""
+
+
+def test_a_broker_on_the_loop_of_pytest_asyncio(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        ON_THE_LOOP
+        + """
+    @pytest.mark.asyncio
+    async def test_on_a_loop_of_its_own(kafka_aio_broker):
+        assert await round_trip(kafka_aio_broker) == b"tea"
+
+    @pytest.mark.asyncio(loop_scope="module")
+    async def test_on_a_loop_for_all(kafka_aio_broker):
+        assert await round_trip(kafka_aio_broker) == b"tea"
+    """
+    )
+    setting = "asyncio_default_fixture_loop_scope=function"
+    run("-p", "pytest_asyncio.plugin", "-o", setting).assert_outcomes(passed=2)
+
+
+def test_a_broker_on_the_loop_of_anyio(pytester: pytest.Pytester, run: Run) -> None:
+    """Beside pytest-asyncio, as with many users: anyio comes with Starlette and httpx."""
+    pytester.makepyfile(
+        ON_THE_LOOP
+        + """
+    @pytest.mark.anyio
+    async def test_on_both(kafka_aio_broker):
+        assert await round_trip(kafka_aio_broker) == b"tea"
+    """
+    )
+    plugins = ("-p", "anyio.pytest_plugin", "-p", "pytest_asyncio.plugin")
+    result = run(*plugins, "-o", "asyncio_default_fixture_loop_scope=function")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*run on asyncio, not on trio*"])
+
+
+def test_a_broker_on_a_loop_that_nobody_runs(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile("def test_nothing(kafka_aio_broker): pass")
+    result = run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*needs pytest-asyncio, or anyio and its marker*"])
+
+
 def test_one_broker_for_the_run_and_a_topic_for_each_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeconftest(ROUND_TRIP)
     pytester.makepyfile(

@@ -4,6 +4,8 @@
 
     def test_login(kafka_secure_broker): ...              a broker with TLS and users: `client_settings()`
 
+    async def test_handlers(kafka_aio_broker): ...        a broker on the loop of the test
+
     @pytest.mark.kafka_topic(partitions=3, config={"cleanup.policy": "compact"})
     def test_latest(kafka_topic): ...
 
@@ -17,17 +19,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from ottla.broker.embedded import EmbeddedBroker
+    from ottla.broker.loop_broker import LoopBroker
     from ottla.testing.real_cluster import RealCluster
 
     Broker = EmbeddedBroker | RealCluster
     AnyBroker = TypeVar("AnyBroker", EmbeddedBroker, Broker)
+
+LOOP_SCOPES = ("function", "class", "module", "package", "session")
+LOOP_BROKER_BY_SCOPE = "_kafka_aio_broker_of_{}"
+"""The name of a fixture that pytest-asyncio runs on the loop of a scope."""
 
 _BROKERS = pytest.StashKey["list[Broker]"]()
 _NAME_LENGTH_MAX = 100  # of the test in its topic's name; Kafka takes 249 characters in all
@@ -46,11 +53,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker, and the fixtures that pytest-asyncio runs."""
     config.addinivalue_line(
         "markers",
         "kafka_topic(partitions=1, replication_factor=..., config={...}): the topic of kafka_topic",
     )
+    if _has_pytest_asyncio(config):
+        config.pluginmanager.import_plugin("ottla.testing.asyncio_fixtures")
 
 
 @pytest.hookimpl(trylast=True)
@@ -76,6 +85,45 @@ def kafka_secure_broker(pytestconfig: pytest.Config) -> Iterator[EmbeddedBroker]
         pytest.skip("needs the embedded broker")
     broker = EmbeddedBroker(brokers=_count(pytestconfig), properties=_properties(pytestconfig), security=True)
     yield from _kept(pytestconfig, broker.start())
+
+
+@pytest.fixture
+def kafka_aio_broker(request: pytest.FixtureRequest) -> LoopBroker:
+    """A broker for the test, on its event loop: that of pytest-asyncio, or of anyio with asyncio."""
+    if "anyio_backend" in request.fixturenames:
+        backend = request.getfixturevalue("anyio_backend")
+        if "trio" in (backend if isinstance(backend, tuple) else [backend]):
+            pytest.skip("ottla.aio and its broker run on asyncio, not on trio")
+        name = "_kafka_aio_broker_of_anyio"
+    elif _has_pytest_asyncio(request.config):
+        marker = request.node.get_closest_marker("asyncio")
+        scope = marker.kwargs.get("loop_scope") if marker is not None else None
+        name = LOOP_BROKER_BY_SCOPE.format(scope or request.config.getini("asyncio_default_test_loop_scope"))
+    else:
+        pytest.fail("kafka_aio_broker needs pytest-asyncio, or anyio and its marker: neither runs this test")
+    broker: LoopBroker = request.getfixturevalue(name)
+    return broker
+
+
+@pytest.fixture
+async def _kafka_aio_broker_of_anyio(pytestconfig: pytest.Config) -> AsyncIterator[LoopBroker]:
+    async with loop_broker(pytestconfig) as broker:
+        yield broker
+
+
+def _has_pytest_asyncio(config: pytest.Config) -> bool:
+    """Whether it is loaded, by its entry point or by `-p`."""
+    names = ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin")
+    return any(config.pluginmanager.hasplugin(name) for name in names)
+
+
+def loop_broker(config: pytest.Config) -> LoopBroker:
+    """A broker for `async with`, as the settings of the run say."""
+    from ottla.broker.embedded import EmbeddedBroker
+
+    if config.getoption("kafka_bootstrap"):
+        pytest.skip("needs the embedded broker")
+    return EmbeddedBroker.aio(brokers=_count(config), properties=_properties(config))
 
 
 @pytest.fixture
