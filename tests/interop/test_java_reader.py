@@ -8,9 +8,6 @@ the last Kafka whose brokers converted to formats 0 and 1.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +30,12 @@ from tests.interop.rows import (
     sample,
     table,
 )
-from tools.java_process import java_command
-from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS, Unavailable, kafka_libs, program
+from tests.kafka_programs import run_program
+from tools.peer_cache import KAFKA_3, KAFKA_CLIENTS
 
 pytestmark = pytest.mark.timeout(20, func_only=True)  # the programs in the fixture have limits of their own
 
 PROGRAM = Path(__file__).with_name("RecordSets.java")
-COMPILE_SECONDS, RUN_SECONDS = 60, 60
-JAVA_MIN = 17
 APPEND_TIME = 1_750_000_000_123  # as in the program
 JAVA_OFFSET = 100  # likewise
 PRODUCER = Stamp(
@@ -57,10 +52,6 @@ MOVED = {
     "common.utils.ByteBufferOutputStream": "common.utils.internals.ByteBufferOutputStream",
 }
 """Where the classes that the program imports are since Kafka 4.3."""
-
-
-class ToolFailed(Exception):
-    """Maven, the compiler or the program ended with an error."""
 
 
 @dataclass(frozen=True)
@@ -110,44 +101,18 @@ def _bytes(text: str | None) -> bytes | None:
 
 @pytest.fixture(scope="module", params=[KAFKA_3, KAFKA_CLIENTS])
 def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Java:
-    try:
-        jars = kafka_libs(request.param)
-        program("javac")
-    except Unavailable as missing:
-        pytest.skip(f"Kafka's Java reader is not asked: {missing}")
-    if _javac_version() < JAVA_MIN:
-        pytest.skip(
-            f"Kafka's Java reader is not asked: the program needs Java {JAVA_MIN}, this is {_javac_version()}"
-        )
     work = tmp_path_factory.mktemp(f"java-{request.param}")
-    classpath = os.pathsep.join([str(work), f"{jars}{os.sep}*"])
     source = PROGRAM.read_text()
     for old, new in MOVED.items() if request.param == KAFKA_CLIENTS else ():
         source = source.replace(old, new)
     (work / PROGRAM.name).write_text(source)
-    _run(["javac", "-nowarn", "-cp", classpath, "-d", str(work), str(work / PROGRAM.name)], COMPILE_SECONDS)
     ours, out = work / "ours", work / "out"
     ours.mkdir()
     out.mkdir()
     (work / "rows.txt").write_text("\n".join(map(_line, sample(2))))
     _write_ours(ours)
-    command = [*java_command(jars, work, heap_mb=256), f"-Djava.io.tmpdir={work}", "RecordSets"]
-    _run([*command, str(work / "rows.txt"), str(ours), str(out)], RUN_SECONDS)
+    run_program(work / PROGRAM.name, work / "rows.txt", ours, out, version=request.param)
     return Java(out)
-
-
-def _javac_version() -> int:
-    told = subprocess.run(
-        ["javac", "-version"], capture_output=True, text=True, timeout=COMPILE_SECONDS, check=True
-    )
-    words = (told.stdout + told.stderr).split()
-    return int(words[1].split(".")[0])
-
-
-def _run(command: Sequence[str], seconds: int) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    if done.returncode:
-        raise ToolFailed(f"{command[0]} failed: {done.stdout.strip()} {done.stderr.strip()}")
 
 
 def _line(row: Row) -> str:
