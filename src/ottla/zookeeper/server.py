@@ -17,7 +17,6 @@ refused. `start` and `stop` are for one thread at a time.
 from __future__ import annotations
 
 import fcntl
-import os
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from typing import IO, Self
 from ottla.model.errors import ConfigError
 from ottla.model.java_hashes import utf16_units
 from ottla.zookeeper import process_guard
-from ottla.zookeeper.java_runtime import java_command, zookeeper_jars
+from ottla.zookeeper.java_runtime import class_path, java_command, zookeeper_jars
 from ottla.zookeeper.zookeeper_errors import ServerFailed
 
 HOST = "127.0.0.1"
@@ -207,7 +206,7 @@ class ZooKeeperServer:
             f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}",
             *_sasl_options(settings.jaas_file),
             "-cp",
-            f"{jars}{os.sep}*",
+            class_path(jars),
             _MAIN_CLASS,
             str(self.data_dir / "zoo.cfg"),
         ]
