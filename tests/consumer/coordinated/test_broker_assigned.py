@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from ottla import Admin, ConfigError, EmbeddedBroker, GroupConsumer, KafkaError
+from ottla.consumer.coordinated.broker_assigned_member import BrokerAssignedMember
+from ottla.consumer.coordinated.member_config import MemberConfig
 from ottla.model.error_codes import Code
 from ottla.model.topic_partition import TopicAndPartition
+from ottla.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
 from tests.naming import new_topic
 from tests.waiting import wait_for
 
@@ -65,6 +73,37 @@ def test_members_share_and_take_over(consumer: Consumers) -> None:
     first.close()
     share(4, second)
     assert "stable" in repr(second)
+
+
+def test_a_partition_that_came_and_went_while_the_application_was_busy() -> None:
+    """The broker waits until the member says that it has not got it, or the group stands still."""
+    topic_id = bytes(16)
+    config = MemberConfig(group_id="g", assignors=(), is_broker_assigned=True)
+    member = BrokerAssignedMember(config, ["t"], lambda _: 0.0, "m")
+    member.set_topic_names({topic_id: "t"})
+    member.polled(0)
+
+    def beat(now_ms: float, *assigned: int) -> list[int] | None:
+        """What a heartbeat says that the member owns; the answer assigns these."""
+        due = member.next_request(now_ms)
+        assert due is not None
+        request = due.build(1)
+        assert isinstance(request, ConsumerGroupHeartbeatRequest)
+        rows = [HeartbeatTopicPartitions(topic_id=topic_id, partitions=list(assigned))] if assigned else None
+        assignment = None if rows is None else HeartbeatAssignment(topic_partitions=rows)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id="m", member_epoch=1, heartbeat_interval_ms=100, assignment=assignment
+        )
+        member.answered(response, now_ms)
+        told = request.topic_partitions
+        return None if told is None else [number for row in told for number in row.partitions]
+
+    assert beat(0, 0) == []
+    assert beat(100, 0, 1) == [0], "the application is about to take it"
+    beat(200, 0)
+    member.change_done()
+    assert beat(201) == [0]
+    assert beat(301) is None, "everything is said"
 
 
 def test_a_static_member_gets_its_partitions_back(consumer: Consumers) -> None:

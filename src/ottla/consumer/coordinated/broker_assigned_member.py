@@ -60,6 +60,8 @@ class BrokerAssignedMember(CoordinatedMember):
         self._telling: tuple[PartitionSet, frozenset[str]] = (NO_PARTITIONS, frozenset())
         # It has told what it owns and has no answer: what it has not claimed may be another's by now.
         self._is_target_open = False
+        # An assignment came: the broker waits for a list of what the member owns, even for the same one.
+        self._must_tell = False
 
     @property
     def membership(self) -> Membership:
@@ -127,11 +129,13 @@ class BrokerAssignedMember(CoordinatedMember):
             return self._requests.join(self._topics)
         if not self._beats or not (self._has_news or self._times.is_heartbeat_due(now_ms)):
             return None
-        self._is_target_open |= self._told_owned != claimed
+        tells_owned = self._must_tell or self._told_owned != claimed
+        self._is_target_open |= tells_owned
+        self._must_tell = False
         return self._requests.heartbeat(
             self._epoch,
             topics=self._topics if self._told_topics != self._topics else None,
-            owned=self._by_id(claimed) if self._told_owned != claimed else None,
+            owned=self._by_id(claimed) if tells_owned else None,
             is_full=self._told_owned is None,
         )
 
@@ -140,7 +144,7 @@ class BrokerAssignedMember(CoordinatedMember):
         """Whether the broker has to know something at once. What a change concerns, it is told afterwards."""
         if self.state is not MemberState.STABLE or self._times.retry_at_ms:
             return False
-        return self._told_owned != self.owned or self._told_topics != self._topics
+        return self._must_tell or self._told_owned != self.owned or self._told_topics != self._topics
 
     @property
     def _claimed(self) -> PartitionSet:
@@ -186,6 +190,7 @@ class BrokerAssignedMember(CoordinatedMember):
         if response.assignment is not None:
             rows = response.assignment.topic_partitions
             self._target = {row.topic_id: tuple(row.partitions) for row in rows}
+            self._must_tell = True
         self._reconcile()
 
     def _failed(self, now_ms: float) -> None:
@@ -214,7 +219,7 @@ class BrokerAssignedMember(CoordinatedMember):
     def _forget_generation(self, *, is_unknown: bool = False) -> None:  # noqa: ARG002  it keeps its id
         self._epoch = NO_GENERATION
         self._target = {}
-        self._is_target_open = False
+        self._is_target_open = self._must_tell = False
 
     def _leave_request(self, leaver: Membership) -> MemberRequest | None:
         """A static member says that it will be back: its partitions wait for it until its session ends."""
