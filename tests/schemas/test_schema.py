@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import json
 import random
+import threading
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -31,11 +32,13 @@ from ottla import (
     Undecodable,
     aio,
 )
+from ottla.broker.loop_broker import LoopBroker
 from ottla.schemas.avro import AvroDecoder
 from ottla.schemas.decoded import decoded_one_by_one
+from ottla.schemas.framing import with_frame
 from ottla.schemas.json_values import JsonDecoder
 from ottla.schemas.protobuf import message_class
-from ottla.schemas.registry import Reference, SchemaText
+from ottla.schemas.registry import Reference, RegistryFailed, Schemas, SchemaText
 from tests.scale import sized
 
 ORDER = {
@@ -208,6 +211,66 @@ def test_the_asyncio_clients_take_schemas_too() -> None:
 
     with EmbeddedBroker() as broker:
         assert asyncio.run(work(broker.bootstrap)) == [TEA]
+
+
+class Noting:
+    """A registry that notes the threads which ask it."""
+
+    def __init__(self, registry: Schemas) -> None:
+        self._registry = registry
+        self.threads: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.threads.add(threading.get_ident())
+        return getattr(self._registry, name)
+
+
+@pytest.mark.parametrize("is_group", [False, True])
+def test_a_registry_does_not_block_the_loop(registry: TheirRegistry, *, is_group: bool) -> None:
+    told = Noting(registry)
+
+    async def work(broker: LoopBroker) -> list[Any]:
+        writer = Schema.avro(ORDER, registry=told, subject="orders-value")
+        reader = Schema.avro(ORDER, registry=told)
+        settings = {"bootstrap_servers": broker.bootstrap}
+        async with aio.Producer(settings, value_serializer=writer) as producer:
+            await asyncio.gather(*[producer.send("orders", TEA) for _ in range(3)])
+        if is_group:
+            async with aio.GroupConsumer(
+                "orders", settings, group_id="g", auto_offset_reset="earliest", value_deserializer=reader
+            ) as group:
+                chunk = await group.poll()
+                assert chunk is not None
+                return chunk.table["value"].to_pylist()
+        async with aio.PartitionConsumer(settings, value_deserializer=reader) as consumer:
+            await consumer.consume_partition("orders", 0, "earliest")
+            async for message in consumer:
+                return [message.value] * 3
+        return []
+
+    async def on_a_loop() -> list[Any]:
+        async with EmbeddedBroker.aio() as broker:
+            return await work(broker)
+
+    assert asyncio.run(on_a_loop()) == [TEA] * 3
+    assert told.threads
+    assert threading.get_ident() not in told.threads
+
+
+def test_a_registry_that_fails_is_not_asked_for_each_value() -> None:
+    class Failing:
+        asked = 0
+
+        def by_id(self, schema_id: int) -> SchemaText:
+            self.asked += 1
+            raise RegistryFailed(f"no {schema_id}")
+
+    failing = Failing()
+    schema = Schema.avro(ORDER, registry=cast("Schemas", failing))
+    values, reasons = schema.decode(pa.array([with_frame(7, b"x")] * 100, pa.binary()))
+    assert values.null_count == 100
+    assert "no 7" in reasons[99].as_py()
+    assert failing.asked == 1
 
 
 def test_a_writer_says_what_is_missing(registry: TheirRegistry) -> None:

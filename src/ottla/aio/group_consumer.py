@@ -14,7 +14,7 @@ from ottla.aio.commits import LoopAutoCommit, LoopCommits
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
 from ottla.aio.membership import LoopMembership
 from ottla.aio.offset_lookup import LoopOffsetLookup
-from ottla.aio.partition_consumer import Message, rows_of
+from ottla.aio.partition_consumer import Message, looked_up, rows_of
 from ottla.aio.pool import LoopPool
 from ottla.aio.rebalancing import LoopRebalancing, RebalanceListener
 from ottla.aio.waiting import ROWS_IN_A_ROW, finishing, uncancelled
@@ -120,8 +120,10 @@ class GroupConsumer(GroupFace):
         while True:
             is_settled = await self._attend(deadline)
             chunk = self._partitions.hold(0)
-            if chunk is not None or deadline.passed:
-                return chunk
+            if chunk is not None:
+                return await looked_up(chunk)
+            if deadline.passed:
+                return None
             await self._inbox.until_news(deadline.capped_ms(self._max_wait_ms) if is_settled else 0)
 
     async def chunks(self, timeout: float | None = None) -> AsyncIterator[FetchedDataChunk]:

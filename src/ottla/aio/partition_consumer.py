@@ -13,7 +13,7 @@ from ottla.aio.cluster import LoopMetadata
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
 from ottla.aio.offset_lookup import LoopOffsetLookup
 from ottla.aio.pool import LoopPool
-from ottla.aio.waiting import ROWS_IN_A_ROW, LoopCondition, finishing
+from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW, LoopCondition, finishing
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.consumer.partition.partition_config import PartitionConfig, checked_partition, wait_ms
 from ottla.consumer.partition.partition_faces import ConsumerFace, ReaderFace
@@ -29,6 +29,15 @@ from ottla.records.rows import Deserializer
 
 Message = MessageAndMetadata[Any, Any]
 NextChunk = Callable[[], Awaitable[HeldChunk | None]]
+
+
+async def looked_up(chunk: HeldChunk) -> HeldChunk:
+    """The chunk, when the schemas of its values are known: a thread asks their registry."""
+    if not chunk.is_looked_up:
+        for lookup in chunk.lookups():
+            await LOOP_WAITS.blocking(lookup)
+        chunk.is_looked_up = True
+    return chunk
 
 
 async def rows_of(next_chunk: NextChunk, most: int = ROWS_IN_A_ROW) -> AsyncIterator[Message]:
@@ -106,8 +115,10 @@ class PartitionReader(ReaderFace):
             deadline = Deadline(MONOTONIC, timeout_ms)
             while True:
                 chunk = self._taken()
-                if chunk is not None or self._has_ended:
-                    return chunk
+                if chunk is not None:
+                    return await looked_up(chunk)
+                if self._has_ended:
+                    return None
                 left_ms = deadline.left_ms()
                 seconds = None if left_ms is None else left_ms / 1000
                 if not await self._changed.until(self._feed.is_ready, seconds):
@@ -234,7 +245,7 @@ class PartitionConsumer(ConsumerFace[PartitionReader]):
             while not self._inbox.is_closed:
                 chunk = self._taken()
                 if chunk is not None:
-                    return chunk
+                    return await looked_up(chunk)
                 if not await self._inbox.until_news(deadline.left_ms()):
                     return None
             return None

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from ottla.aio.sending import LoopProducerEngine, NoRoom, all_settled, watched
-from ottla.aio.waiting import ROWS_IN_A_ROW
+from ottla.aio.waiting import LOOP_WAITS, ROWS_IN_A_ROW
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.fetching.commit_positions import Committable, commit_positions
 from ottla.model.committed_positions import GroupMetadata
@@ -130,6 +130,7 @@ class Producer:
         self._engine = LoopProducerEngine(config, partitioner_choice(partitioner, column_partitioner, config))
         self._inboxes = self._engine.intake.open_inboxes
         self._sent_in_a_row = 0
+        self._registrations = self._serializers.registrations
 
     def __repr__(self) -> str:
         client = self._engine.config.client
@@ -155,6 +156,8 @@ class Producer:
         If it is cancelled while it waits, the record was not accepted. Raises BufferFull after max.block.ms,
         RecordTooLarge, ProducerClosed, ConfigError and what a serializer raises; the same holds then.
         """
+        if self._registrations:
+            await self._register()
         if value is not None and self._value_serializer is not None:
             value = self._value_serializer(value)
         if key is not None and self._key_serializer is not None:
@@ -173,6 +176,13 @@ class Producer:
                 await self._engine.room(need, deadline)
                 self._engine.intake.check_open()
 
+    async def _register(self) -> None:
+        """Store the schemas of keys and values in their registries, which a thread asks. Once."""
+        for register in list(self._registrations):
+            await LOOP_WAITS.blocking(register)
+            with contextlib.suppress(ValueError):  # another task was faster
+                self._registrations.remove(register)
+
     async def send_batch(
         self,
         topic: str,
@@ -187,6 +197,7 @@ class Producer:
         has the delivery of the rows that were accepted. A cancellation leaves the rest out.
         """
         inbox = self._inboxes.get(topic) or self._engine.inbox(topic)
+        await self._register()
         encoded = self._serializers.of_columns(columns)
         steps = self._engine.columns.batch_steps(inbox, encoded, partition, on_delivery)
         return BatchDelivery(await self._engine.hand_in(inbox, steps))
@@ -216,6 +227,7 @@ class Producer:
 
         The lists have the same length; their elements are as for `send`. Waits and raises as `send_batch`.
         """
+        await self._register()
         table = self._serializers.table_of(values, keys, timestamps_ms, headers)
         return await self.send_batch(topic, table, partition=partition, on_delivery=on_delivery)
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.aio.cluster import LoopMetadata
-from ottla.aio.partition_consumer import rows_of
+from ottla.aio.partition_consumer import looked_up, rows_of
 from ottla.aio.pool import LoopPool
 from ottla.aio.waiting import LoopCondition, Tasks, finishing, uncancelled
 from ottla.consumer.reading.held_chunks import HeldChunk
@@ -131,7 +131,7 @@ class ShareConsumer(ShareFace):
         self._check_open()
         chunk = self._first()
         if chunk is not None:
-            return chunk
+            return await looked_up(chunk)
         if self._fetching is None:  # else the answers were sent before it
             self._answer_for_last_poll()
             self._tell_refused(await uncancelled(self._fetcher.acknowledge()))
@@ -140,7 +140,7 @@ class ShareConsumer(ShareFace):
         while True:
             await self._fetched(deadline.capped_ms(self._config.fetch_max_wait_ms))
             if self._queue:
-                return self._queue[0]
+                return await looked_up(self._queue[0])
             if deadline.passed:
                 return None
 

@@ -39,6 +39,11 @@ class Serializers:
         self.value = _function("value_serializer", value)
         given = {"key": key, "value": value}
         self._schemas = {name: one for name, one in given.items() if one is not None and not callable(one)}
+        found = [getattr(schema, "register", None) for schema in self._schemas.values()]
+        self.registrations: list[Callable[[], None]] = [
+            register for register in found if register is not None
+        ]
+        """What stores schemas in their registries; each blocks. Otherwise the first record does it."""
 
     def of_columns(self, columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         """The columns with typed keys and values as bytes, where a Schema says how. Raises as the Schema."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,8 @@ _LOGICAL: dict[str, pa.DataType] = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 NO_ROWS = np.zeros(0, np.int64)
+FAILED_S = 5.0
+"""A schema that could not be had is not asked for again so long: each value of a chunk would wait for it."""
 _UNUSED = {"uuid", "time-millis", "time-micros", "duration"}
 """Logical types that stay what they are stored as."""
 
@@ -56,6 +61,7 @@ class AvroDecoder:
         self._type = arrow_type(self._reader)
         self._columns = column_reader(self._reader)
         self._writers: dict[int, Any] = {}
+        self._failures: dict[int, tuple[float, OttlaError]] = {}  # with the time until which they count
 
     @property
     def type(self) -> pa.DataType:
@@ -92,6 +98,26 @@ class AvroDecoder:
         same = [number for number in np.unique(ids).tolist() if number >= 0 and self._is_own(number)]
         return rows[np.isin(ids, same)]
 
+    def lookup(self, column: pa.Array) -> Callable[[], None] | None:
+        """A function that asks the registry for the schemas of values; None if all are known."""
+        if self._schemas is None:
+            return None
+        ids = np.unique(frame_ids(column.drop_null())).tolist()
+        missing = [number for number in ids if number >= 0 and not self._is_settled(number)]
+        return partial(self._learn, missing) if missing else None
+
+    def _learn(self, schema_ids: Iterable[int]) -> None:
+        for number in schema_ids:
+            with suppress(OttlaError):  # told for each value
+                self._writer(number)
+
+    def _is_settled(self, schema_id: int) -> bool:
+        return schema_id in self._writers or self._failure(schema_id) is not None
+
+    def _failure(self, schema_id: int) -> OttlaError | None:
+        until, error = self._failures.get(schema_id, (0.0, None))
+        return error if time.monotonic() < until else None
+
     def _is_own(self, schema_id: int) -> bool:
         try:
             return bool(self._writer(schema_id) == self._reader)
@@ -122,7 +148,15 @@ class AvroDecoder:
     def _writer(self, schema_id: int) -> Any:
         if schema_id not in self._writers:
             assert self._schemas is not None
-            self._writers[schema_id] = parsed_with_references(self._schemas.by_id(schema_id), self._schemas)
+            failure = self._failure(schema_id)
+            if failure is not None:
+                raise failure
+            try:
+                found = parsed_with_references(self._schemas.by_id(schema_id), self._schemas)
+            except OttlaError as error:
+                self._failures[schema_id] = time.monotonic() + FAILED_S, error
+                raise
+            self._writers[schema_id] = found
         return self._writers[schema_id]
 
 

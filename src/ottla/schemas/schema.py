@@ -66,6 +66,7 @@ class Schema:
         self._registry = registry
         self._subject = subject
         self._make = row_maker(rows)
+        self._id: int | None = None  # in the registry, for writers
 
     def __repr__(self) -> str:
         subject = f" {self._subject!r}" if self._subject else ""
@@ -157,7 +158,18 @@ class Schema:
         """A column of bytes as a column of values, null where they cannot be decoded, and the reasons."""
         return self._decoder.decode(column)
 
+    def lookup(self, column: pa.Array) -> Callable[[], None] | None:
+        """A function that asks the registry for what `decode` and `row` need; None if all of it is known."""
+        found: Callable[[pa.Array], Callable[[], None] | None] | None
+        found = getattr(self._decoder, "lookup", None)
+        return found(column) if found is not None else None
+
     # --- writing
+
+    def register(self) -> None:
+        """Store the schema in the registry, if there is one; otherwise the first `value` does it."""
+        if self._registry is not None:
+            self._schema_id()
 
     def value(self, row: Any) -> bytes:
         """The bytes of a row, framed if there is a registry. Raises Undecodable if it does not fit.
@@ -175,7 +187,9 @@ class Schema:
         assert self._registry is not None
         if not self._subject:
             raise ConfigError("a writer's schema has a subject in the registry: subject='orders-value'")
-        return self._registry.register(self._subject, self._text)
+        if self._id is None:
+            self._id = self._registry.register(self._subject, self._text)
+        return self._id
 
 
 def _registry(registry: str | Schemas) -> Schemas | None:

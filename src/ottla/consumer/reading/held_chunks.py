@@ -19,16 +19,18 @@ from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.feed import PartitionFeed
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import RowMaker, Rows
+from ottla.records.typed_records import NO_SCHEMAS
 
 
 class HeldChunk:
     """A chunk of which rows are left. Only `rows` refers to its batch, and frees rows once handed out."""
 
-    __slots__ = ("_chunk", "rows")
+    __slots__ = ("_chunk", "is_looked_up", "rows")
 
     def __init__(self, chunk: FetchedDataChunk, maker: RowMaker) -> None:
         self._chunk = replace(chunk, batch=None, schemas=maker.schemas)
         self.rows: Rows = maker.rows(chunk.batch)
+        self.is_looked_up = maker.schemas == NO_SCHEMAS
 
     @property
     def topic_partition(self) -> TopicAndPartition:
@@ -45,6 +47,15 @@ class HeldChunk:
         """The offset of the next row; `next_offset` when none is left."""
         rest = self.rows.rest()
         return rest.column("offset")[0].as_py() if rest.num_rows else self.next_offset
+
+    def lookups(self) -> list[Callable[[], None]]:
+        """Functions that ask a registry for the schemas of the rows that are left. They block."""
+        rest = self.rows.rest()
+        pairs = [
+            (name, schema) for name, schema in self._chunk.schemas._asdict().items() if schema is not None
+        ]
+        found = [schema.lookup(rest.column(name)) for name, schema in pairs if hasattr(schema, "lookup")]
+        return [lookup for lookup in found if lookup is not None]
 
     @property
     def is_finished(self) -> bool:
