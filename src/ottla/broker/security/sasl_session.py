@@ -26,7 +26,7 @@ from ottla.wire.transitions import advance
 
 HANDSHAKE_KEY, VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 AGAIN_AFTER_S = 1.0
-"""A client may log in again at most once in this time, as in Kafka."""
+"""A client may log in again at most once in this time, as in Kafka; the first login does not count."""
 STEPS_MAX = 10
 """Tokens of one login; SCRAM needs two."""
 
@@ -102,7 +102,7 @@ class SaslSession:
         self._mechanism = ""
         self._login: Login | None = None
         self._steps = 0
-        self._begun_s = float("-inf")
+        self._again_s = float("-inf")
         self._ends_s: float | None = None
 
     @property
@@ -123,7 +123,7 @@ class SaslSession:
     def handshake(self, mechanism: str, version: int, now_s: float) -> Code:
         """Choose a mechanism. After an error the connection is closed, except for ILLEGAL_SASL_STATE."""
         is_again = self.state is SaslState.OPEN
-        if is_again and (self._ends_s is None or now_s - self._begun_s < AGAIN_AFTER_S or version == 0):
+        if is_again and (self._ends_s is None or now_s - self._again_s < AGAIN_AFTER_S or version == 0):
             return Code.ILLEGAL_SASL_STATE
         if mechanism not in self._logins.settings.mechanisms:
             self._advance(SaslInput.REFUSE)
@@ -133,7 +133,9 @@ class SaslSession:
         else:
             self._login = self._logins.login(mechanism)
             self._mechanism = mechanism
-        self._begun_s, self._steps = now_s, 0
+        if is_again:
+            self._again_s = now_s
+        self._steps = 0
         self._advance(SaslInput.HANDSHAKE if version else SaslInput.BARE_HANDSHAKE)
         return Code.NONE
 

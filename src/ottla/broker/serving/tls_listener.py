@@ -2,8 +2,8 @@
 
 A thread computes the handshakes, a step at a time, so that clients who are logged in do not wait for the
 signatures of strangers. Steps are taken from the peers' hosts in turn, and while some wait the thread rests
-as long as it works: strangers get at most half of a processor. A peer that is silent costs a descriptor; the
-number of handshakes is limited, and the greediest host loses its oldest one first.
+twice as long as it works: strangers get at most a third of a processor. A peer that is silent costs a
+descriptor; the number of handshakes is limited, and the greediest host loses its oldest one first.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import errno
 import logging
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from queue import SimpleQueue
 
 from ottla.broker.serving.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
-ACCEPTED_AT_ONCE = 16
 ACCEPT_AGAIN_S = 1.0
 """How long a listener waits when the process has no descriptor left."""
+REST = 2.0
+"""How long the thread rests while steps wait, for each second of work. The loop's part comes on top."""
 HANDSHAKE_S = 30.0
 """How long a peer may take for its handshake."""
 HANDSHAKES_MAX = 1_000
@@ -82,7 +83,8 @@ class Handshakes:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = ThreadPoolExecutor(1, "ottla-handshakes")
+        self._steps: SimpleQueue[Handshake | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None  # begins with the first handshake
         self._open: dict[Handshake, None] = {}  # the oldest first
         self._ready: dict[str, deque[Handshake]] = {}  # by host; the host whose turn is next is first
         self._is_busy = False
@@ -93,6 +95,9 @@ class Handshakes:
 
     def begin(self, handshake: Handshake) -> None:
         """Shake hands with a peer as soon as it says something."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ottla-handshakes", daemon=True)
+            self._thread.start()
         if len(self._open) >= HANDSHAKES_MAX:
             self._drop_one()
         self._open[handshake] = None
@@ -102,7 +107,9 @@ class Handshakes:
     def close(self) -> None:
         """Drop all, and end the thread."""
         self._is_closed = True
-        self._thread.shutdown()
+        if self._thread is not None:
+            self._steps.put(None)
+            self._thread.join()
         for handshake in list(self._open):
             self._forget(handshake)
             handshake.connection.close()
@@ -140,14 +147,21 @@ class Handshakes:
                 handshake.connection.close()
             else:
                 self._is_busy = True
-                step = self._loop.run_in_executor(self._thread, handshake.step)
-                step.add_done_callback(partial(self._stepped, handshake))
+                self._steps.put(handshake)
                 return
 
-    def _stepped(self, handshake: Handshake, done: asyncio.Future[tuple[OSError | None, float]]) -> None:
-        error, took_s = done.result()
+    def _run(self) -> None:
+        """The thread. A future for each step would cost the loop as much as all the rest of a handshake."""
+        while (handshake := self._steps.get()) is not None:
+            error, took_s = handshake.step()
+            self._loop.call_soon_threadsafe(self._stepped, handshake, error, took_s)
+
+    def _stepped(self, handshake: Handshake, error: OSError | None, took_s: float) -> None:
+        if self._is_closed:
+            handshake.connection.close()
+            return
         if self._ready:
-            self._loop.call_later(took_s, self._next)
+            self._loop.call_later(took_s * REST, self._next)
         else:
             self._is_busy = False
         if handshake.is_over:
@@ -175,10 +189,13 @@ class Handshakes:
     # --- the end
 
     def _refuse(self, handshake: Handshake, error: OSError) -> None:
-        """OpenSSL has sent an alert with the reason: leave the peer the time to read it."""
+        """OpenSSL has sent an alert with the reason: leave a peer that is there the time to read it."""
         log.info("no TLS with %s: %s", handshake.host, error)
         self._remove(handshake)
-        Farewell(self._loop, handshake.connection)
+        if isinstance(error, ssl.SSLEOFError | ConnectionError):  # it has left
+            handshake.connection.close()
+        else:
+            Farewell(self._loop, handshake.connection)
 
     def _too_late(self, handshake: Handshake) -> None:
         log.info("no TLS with %s: it took longer than %.0f s", handshake.host, HANDSHAKE_S)
@@ -272,20 +289,20 @@ class TlsListener:
             listening.close()
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                plain, peer = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.error("no connection is accepted for a while: %s", error)
-                self._loop.remove_reader(listening.fileno())
-                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
-                return
-            plain.settimeout(0)
-            with suppress(OSError):
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._handshakes.begin(Handshake(plain, str(peer[0]), self._context, self._make_protocol))
+        """Accept one connection: before the next one, those who are served have their turn."""
+        try:
+            plain, peer = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            log.error("no connection is accepted for a while: %s", error)
+            self._loop.remove_reader(listening.fileno())
+            self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening)
+            return
+        plain.settimeout(0)
+        with suppress(OSError):
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._handshakes.begin(Handshake(plain, str(peer[0]), self._context, self._make_protocol))
 
     def _accept_again(self, listening: socket.socket) -> None:
         if not self._is_closed:
