@@ -193,7 +193,7 @@ def test_a_connection_that_ends_while_nobody_asks_is_no_silence(caplog: pytest.L
     """Brokers close idle connections after ten minutes; an hour later that must not be the news."""
     caplog.set_level(logging.INFO)
     with (
-        EmbeddedBroker(properties={"connections.max.idle.ms": 1000}) as cluster,
+        EmbeddedBroker(properties={"connections.max.idle.ms": 4000}) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap) as producer,
     ):
         producer.send("orders", b"v").result(60)
