@@ -16,6 +16,8 @@ import pytest
 from ottla.cli.main import main
 
 ROOT = Path(__file__).parents[1]
+SPARK_PAGES = ("pipeline.md", "spark.md")
+"""Their blocks run in the Spark session that tests share."""
 KAFKA, ZOOKEEPER = "127.0.0.1:9092", "127.0.0.1:2181"
 _FENCE = re.compile(r"^```(\w*) ?(.*)\n((?:.*\n)*?)```$|^## (.*)$", re.MULTILINE)
 

@@ -18,7 +18,7 @@ import pytest
 import ottla
 from ottla.cli.kafka import flags, tool
 from ottla.cli.main import main
-from tests.page_blocks import page_blocks
+from tests.page_blocks import SPARK_PAGES, page_blocks
 from tests.real_servers import require_zookeeper
 
 ROOT = Path(__file__).parents[2]
@@ -38,8 +38,8 @@ for number, block in enumerate(json.load(sys.stdin)):
 HERE = "127.0.0.1:9092"
 WITH_A_BROKER = {"migration.md"}
 """Pages whose blocks expect one at `HERE`."""
-FOLLOWED = {"start.md"}
-"""Pages that `test_followed_pages` and `spark/test_pages` run block after block."""
+FOLLOWED = {"start.md", *SPARK_PAGES}
+"""Pages that `test_followed_pages` and `spark/test_pages` run."""
 
 
 @pytest.mark.each_alone

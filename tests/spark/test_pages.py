@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla import EmbeddedBroker, Producer
-from tests.page_blocks import ROOT, PageShell, page_blocks
+from tests.page_blocks import ROOT, SPARK_PAGES, PageShell, page_blocks
 from tests.spark.conftest import connector_jars
 
 
@@ -30,6 +30,14 @@ def test_who_uses_spark_follows_the_start_page(
     assert '{"item": "tea", "price": 2}' in capsys.readouterr().out
     (row,) = pq.read_table(tmp_path / "teas").to_pylist()
     assert row["value"] == {"item": "tea", "price": 2}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("page", SPARK_PAGES)
+def test_code_blocks_run(shell: PageShell, page: str) -> None:
+    for block in page_blocks(page):
+        if block.language == "python":
+            shell.run_python(block)
 
 
 @pytest.mark.usefixtures("spark", "shell")

@@ -52,6 +52,8 @@ SETTINGS = {
 RECORDS = 210
 DEADLINE_S = 500
 
+nightly = pytest.mark.skipif(not SOAK, reason="a nightly size: OTTLA_SOAK=1")
+
 
 class Cluster:
     """A master, two workers with a core each, and what is submitted to them."""
@@ -141,6 +143,7 @@ path = "{place}/table"
 """
 
 
+@nightly
 @pytest.mark.timeout(DEADLINE_S + 40)
 def test_a_pipeline_is_submitted_as_the_page_says(
     cluster: Cluster, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
@@ -172,7 +175,7 @@ path = "{url}/iceberg"
 """
 
 
-@pytest.mark.skipif(not SOAK, reason="a nightly size: OTTLA_SOAK=1")
+@nightly
 @pytest.mark.timeout(DEADLINE_S + 40)
 def test_workers_that_share_no_directory_write_to_a_store(
     cluster: Cluster, s3: S3Server, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
