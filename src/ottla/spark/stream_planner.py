@@ -12,6 +12,9 @@ the first batch is empty, and its end is the query's start; Spark's own connecto
 where a Python source cannot write.
 `latest_offset` commits `start` to the group: Spark's own commit call comes one batch late, and never after
 the last batch. Brokers are asked for new records at most every LATEST_TTL_MS.
+
+Where logs begin and end is asked at most every BOUNDS_TTL_MS to plan tasks: a record waits for each question.
+What was deleted since is noticed by the task that reads.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from ottla.model.errors import ConfigError, DataLost, KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.admission import backlog, is_held_back, limited
 from ottla.spark.cluster import SparkCluster
-from ottla.spark.data_loss import ranges_between
+from ottla.spark.data_loss import Bounds, ranges_between
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offset_json import Offsets, SparkOffset, from_spark, start_in, to_spark
 from ottla.spark.positions import AtOffsets, Edge
@@ -34,7 +37,8 @@ from ottla.spark.source_options import SourceOptions
 
 log = logging.getLogger(__name__)
 
-LATEST_TTL_MS = 50
+LATEST_TTL_MS = 5
+BOUNDS_TTL_MS = 1000
 
 
 class StreamPlanner:
@@ -52,6 +56,8 @@ class StreamPlanner:
         self._partitions_at_ms: float | None = None
         self._latest: Offsets = {}
         self._latest_at_ms: float | None = None
+        self._known_bounds = Bounds({}, {})
+        self._bounds_at_ms = 0.0
         self._last_batch_at_ms: float | None = None
 
     # --- where it begins
@@ -152,7 +158,19 @@ class StreamPlanner:
                     return []
                 # A partition that came later belongs to the next batch.
                 begin = {where: offset for where, offset in begin.items() if where in until}
-        return planned(self._options, self._cluster, begin, until)
+        return planned(self._options, self._cluster, begin, until, self._bounds(until))
+
+    def _bounds(self, end: Offsets) -> Bounds:
+        """Where the logs of a batch begin and end, as known or as asked."""
+        now_ms = self._clock.now_ms()
+        if (
+            now_ms - self._bounds_at_ms >= BOUNDS_TTL_MS
+            or not end.keys() <= self._known_bounds.earliest.keys()
+        ):
+            self._known_bounds = self._cluster.bounds(end.keys())
+            self._bounds_at_ms = now_ms
+        earliest, latest = self._known_bounds
+        return Bounds(earliest, {where: max(latest[where], self._latest.get(where, 0)) for where in latest})
 
     def close(self) -> None:
         """Close all connections."""
@@ -170,9 +188,10 @@ def starting_offsets(
     return {**cluster.earliest(partitions - committed.keys()), **committed}
 
 
-def planned(options: SourceOptions, cluster: SparkCluster, begin: Offsets, end: Offsets) -> list[Task]:
+def planned(
+    options: SourceOptions, cluster: SparkCluster, begin: Offsets, end: Offsets, bounds: Bounds
+) -> list[Task]:
     """The tasks that read from `begin` to `end`. Lost records raise DataLost, or are logged."""
-    bounds = cluster.bounds(end.keys())
     batch = ranges_between(begin, end, bounds)
     if batch.losses:
         losses = "; ".join(batch.losses)
@@ -205,7 +224,7 @@ def batch_tasks(options: SourceOptions) -> list[Task]:
         begin = starting_offsets(options, cluster, group, partitions)
         end = cluster.resolve("endingOffsets", options.ending, partitions)
         check_order(options, begin, end)
-        return planned(options, cluster, begin, end)
+        return planned(options, cluster, begin, end, cluster.bounds(end.keys()))
     finally:
         cluster.close()
         group.close()
