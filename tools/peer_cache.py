@@ -40,6 +40,7 @@ LIBRDKAFKA = "@confluentinc/kafka-javascript@1.10.1"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 """An S3-compatible server whose conditional puts are atomic."""
 AZURITE = "azurite@3.37.0"
+FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
 HADOOP = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.2",
     "org.apache.hadoop:hadoop-client-runtime:3.4.2",

@@ -12,13 +12,16 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+import sys
 import urllib.request
 from email.utils import formatdate
 from pathlib import Path
 
+from tools import gcs_front
 from tools.guarded_server import GuardedServer, free_address
 from tools.peer_cache import (
     AZURITE,
+    FAKE_GCS,
     HADOOP,
     ICEBERG_REST,
     VERSITYGW,
@@ -109,6 +112,41 @@ class AzureServer(GuardedServer):
         url = f"http://{address}/{account}/{BUCKET}?restype=container"
         request = urllib.request.Request(url, method="PUT", headers={**headers, "Content-Length": "0"})
         urllib.request.urlopen(request, timeout=10).close()
+
+
+class GcsServer(GuardedServer):
+    """fake-gcs-server, built by Go, with the interface of XML in front. The bucket BUCKET is there."""
+
+    def __init__(self, directory: Path) -> None:
+        server, address = free_address(), free_address()
+        (directory / "data" / BUCKET).mkdir(parents=True)
+        command = [
+            str(go_installed(FAKE_GCS)),
+            "-scheme",
+            "http",
+            "-host",
+            "127.0.0.1",
+            "-port",
+            _port(server),
+        ]
+        command += [
+            "-backend",
+            "memory",
+            "-data",
+            str(directory / "data"),
+            "-external-url",
+            f"http://{address}",
+        ]
+        self.environment = {"STORAGE_EMULATOR_HOST": f"http://{address}"}
+        log = directory / "fake-gcs-server.log"
+        self._objects = GuardedServer([*command, "-log-level", "error"], server, log)
+        front = [sys.executable, "-I", gcs_front.__file__, _port(address), server]
+        super().__init__(front, address, directory / "gcs-front.log")
+
+    def close(self) -> None:
+        """Stop both."""
+        super().close()
+        self._objects.close()
 
 
 class IcebergCatalogServer(GuardedServer):

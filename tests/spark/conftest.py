@@ -16,7 +16,7 @@ from ottla.spark.writer import close_producer
 from tests.naming import name_after_test
 from tools.guarded_server import GuardedServer
 from tools.peer_cache import Unavailable, spark_kafka_jars
-from tools.store_servers import AzureServer, HdfsServer, IcebergCatalogServer, S3Server
+from tools.store_servers import AzureServer, GcsServer, HdfsServer, IcebergCatalogServer, S3Server
 
 Server = TypeVar("Server", bound=GuardedServer)
 Filled = Callable[..., None]
@@ -68,6 +68,12 @@ def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServ
 
 
 @pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    with started(GcsServer, tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """A name node and a data node of Hadoop."""
     with started(HdfsServer, tmp_path_factory.mktemp("hdfs")) as server:
@@ -94,6 +100,13 @@ def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureSe
     for name, value in azure_server.environment.items():
         monkeypatch.setenv(name, value)
     return azure_server
+
+
+@pytest.fixture
+def gcs(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
+    for name, value in gcs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return gcs_server
 
 
 @pytest.fixture(scope="module")

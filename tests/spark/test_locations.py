@@ -31,7 +31,7 @@ from tests.spark.conftest import Filled
 from tools.store_servers import BUCKET, HdfsServer
 
 ORDERS = TopicAndPartition("orders", 0)
-KINDS = sized(["directory", "s3"], ["directory", "s3", "hdfs", "azure"])
+KINDS = sized(["directory", "s3"], ["directory", "s3", "hdfs", "azure", "gcs"])
 
 
 @pytest.fixture(params=KINDS)
@@ -42,7 +42,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     server = request.getfixturevalue(request.param)
     if request.param == "hdfs":
         return f"{server.url}/{tmp_path.name}/table"
-    scheme = {"s3": "s3", "azure": "abfs"}[request.param]
+    scheme = {"s3": "s3", "azure": "abfs", "gcs": "gs"}[request.param]
     return f"{scheme}://{BUCKET}/{tmp_path.name}/table"
 
 

@@ -5,6 +5,7 @@ Credentials come as each store's own tools take them: from the environment, and 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from ottla.model.errors import ConfigError, StorageError
 from ottla.spark.locations import S3, Stored, StoreEntry, scheme_of, temporary_file
 
+_NEVER_MS = "4102444800000"
 _S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -119,6 +121,9 @@ class ObjectStore:
 def _client_settings(url: str) -> dict[str, Any]:
     """What obstore does not take from the environment by itself."""
     settings: dict[str, Any] = {}
+    if emulator := _gcs_emulator(url):
+        settings["config"] = {"service_account_key": _emulated_account(emulator)}
+        settings["client_options"] = {"allow_http": True}
     endpoint = _s3_endpoint(url)
     if endpoint:
         settings["config"] = {"endpoint": endpoint}
@@ -135,16 +140,35 @@ def _client_settings(url: str) -> dict[str, Any]:
 
 def delta_settings(url: str) -> dict[str, str] | None:
     """The same for delta-rs."""
+    if emulator := _gcs_emulator(url):
+        return {"google_service_account_key": _emulated_account(emulator), "allow_http": "true"}
     endpoint = _s3_endpoint(url)
     return {"allow_http": "true"} if endpoint.startswith("http:") else None
 
 
 def iceberg_settings(url: str) -> dict[str, str]:
     """The same for pyiceberg, which reads through pyarrow."""
+    if emulator := _gcs_emulator(url):
+        return {
+            "gcs.service.host": emulator,
+            "gcs.oauth2.token": "none",
+            "gcs.oauth2.token-expires-at": _NEVER_MS,
+        }
     endpoint = _s3_endpoint(url)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
     settings = {"s3.endpoint": endpoint, "s3.region": region}
     return {name: value for name, value in settings.items() if value} if endpoint else {}
+
+
+def _gcs_emulator(url: str) -> str:
+    """The emulator of Google Cloud Storage that the environment names, as for Google's own clients."""
+    return os.environ.get("STORAGE_EMULATOR_HOST", "") if scheme_of(url) == "gs" else ""
+
+
+def _emulated_account(emulator: str) -> str:
+    """An account that needs no log-in, as Rust's stores take it."""
+    nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    return json.dumps({"gcs_base_url": emulator, "disable_oauth": True, **nobody})
 
 
 def _s3_endpoint(url: str) -> str:
