@@ -46,7 +46,6 @@ _ALONE = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "5",
 }
 _SMALL = {"num.network.threads": "1", "num.io.threads": "2", "background.threads": "2"}
 """Each thread of Kafka wakes up several times a second: a server that waits took 3 % of a processor."""
@@ -241,7 +240,6 @@ class RealKafka(Closing):
                 "controller.listener.names": "CONTROLLER",
                 "share.coordinator.state.topic.replication.factor": "1",
                 "share.coordinator.state.topic.min.isr": "1",
-                "share.coordinator.state.topic.num.partitions": "5",
                 **_ALONE,
             }
             if not self._is_measured:

@@ -125,17 +125,20 @@ def test_offsets_before_a_time(kafka: RealKafka, consumer: SimpleConsumer) -> No
         assert consumer.get_offsets_before(place, before_ms + HOUR_MS) == ()
 
 
-def is_committed(
-    coordinator: SimpleConsumer, group: str, offsets: dict[TopicAndPartition, OffsetAndMetadata]
-) -> bool:
-    """Whether the coordinator took it. One that still loads what it keeps refuses for a while."""
-    try:
-        coordinator.commit_offsets(group, offsets)
-    except KafkaError as error:
-        if not error.retriable:
-            raise
-        return False
-    return True
+def answered(call: Callable[[], object]) -> object:
+    """Return what the coordinator answers. One that still loads what it keeps refuses for a while."""
+    answers: list[object] = []
+
+    def is_answered() -> bool:
+        try:
+            answers.append(call())
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        return bool(answers)
+
+    wait_for(is_answered)
+    return answers[0]
 
 
 def test_offsets_of_a_group_in_kafka(kafka: RealKafka) -> None:
@@ -143,9 +146,9 @@ def test_offsets_of_a_group_in_kafka(kafka: RealKafka) -> None:
     place, other = TopicAndPartition("grouped", 0), TopicAndPartition("grouped", 9)
     node = find_coordinator(kafka.bootstrap, "g", timeout=PATIENCE_S, **pin(kafka))
     with SimpleConsumer(*node.address, **pin(kafka)) as coordinator:
-        wait_for(lambda: is_committed(coordinator, "g", {place: OffsetAndMetadata(1, "noted")}))
+        answered(lambda: coordinator.commit_offsets("g", {place: OffsetAndMetadata(1, "noted")}))
         assert coordinator.fetch_offsets("g", [place, other]) == {place: OffsetAndMetadata(1, "noted")}
-        assert coordinator.fetch_offsets("nobody", [place]) == {}
+        assert answered(lambda: coordinator.fetch_offsets("nobody", [place])) == {}
 
 
 def test_offsets_of_a_group_in_zookeeper(kafka: RealKafka, consumer: SimpleConsumer) -> None:
