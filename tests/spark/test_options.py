@@ -100,6 +100,9 @@ EXAMPLES = {
     "sasl.mechanism": "SCRAM-SHA-512",
     "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
     "sasl.oauthbearer.token.endpoint.url": "https://tokens",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.secured."
+    "OAuthBearerLoginCallbackHandler",
     "sasl.oauth.token.provider": "my.tokens:token",
     "sasl.aws.msk.iam.signer": "my.tokens:signed",
     "client.dns.lookup": "use_all_dns_ips",

@@ -138,8 +138,6 @@ CLIENT_PROPERTIES: tuple[Property, ...] = (
 FOREIGN_PROPERTIES: Mapping[str, str] = {
     "ssl.cafile": "give ssl.ca.location",
     "sasl.client.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider",
-    "sasl.login.callback.handler.class": "Java classes cannot run here; give sasl.oauth.token.provider, or "
-    "sasl.oauthbearer.token.endpoint.url",
     "metrics.recording.level": "clients here have `metrics` and no levels",
     "api.version": "for a broker before 0.10 set broker.version; later brokers are asked for their versions",
 }

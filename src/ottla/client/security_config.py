@@ -147,6 +147,20 @@ def _callable(value: object) -> Callable[..., Any]:
     raise ValueError
 
 
+def _login_handler(name: str) -> str:
+    if name and name not in TOKEN_HANDLERS:
+        raise ConfigError(
+            "Java classes cannot run here; give sasl.oauth.token.provider, or "
+            "sasl.oauthbearer.token.endpoint.url"
+        )
+    return name
+
+
+TOKEN_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
+)
+"""Kafka's own classes that get tokens from an endpoint, which is built in here."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 CALLABLE = Kind("class", _callable, "a function, or its name as MODULE:FUNCTION")
 
@@ -226,6 +240,20 @@ SECURITY_PROPERTIES: tuple[Property, ...] = (
         synonyms=("sasl.oauthbearer.client.secret",),
     ),
     Property("sasl.oauthbearer.scope", TEXT, "", "The scope of the token."),
+    Property(
+        "sasl.oauthbearer.method",
+        TEXT,
+        "",
+        "As in librdkafka's settings. It says nothing new: with an endpoint, tokens are got there.",
+        choices=("", "default", "oidc", "OIDC"),
+    ),
+    Property(
+        "sasl.login.callback.handler.class",
+        TEXT,
+        "",
+        "As in Java's settings. Kafka's class that gets tokens from an endpoint is built in; no other is.",
+        check=_login_handler,
+    ),
     Property("sasl.kerberos.service.name", TEXT, "", "The brokers' Kerberos user, for GSSAPI: often kafka."),
     Property("sasl.kerberos.principal", TEXT, "", "Our own Kerberos user; by default that of `kinit`."),
     Property("sasl.kerberos.keytab", TEXT, "", "A file with its key, so that no `kinit` is needed."),

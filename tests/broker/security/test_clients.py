@@ -108,6 +108,7 @@ def test_tokens_of_an_endpoint(secured: EmbeddedBroker, token_endpoint: str) -> 
             {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://x"},
             "needs the client's id and secret",
         ),
+        ({"sasl.login.callback.handler.class": "com.example.Tokens"}, "Java classes cannot run here"),
         ({"sasl.mechanism": "GSSAPI"}, "needs sasl.kerberos.service.name"),
         ({"client.dns.lookup": "resolve"}, "client.dns.lookup=resolve: it must be use_all_dns_ips"),
     ],

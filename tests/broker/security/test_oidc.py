@@ -97,6 +97,28 @@ def test_librdkafka_gets_a_token_by_its_own_means(settings: dict[str, Any]) -> N
         consumer.close()
 
 
+def javas(settings: dict[str, Any], certificates: Certificates, package: str) -> dict[str, str]:
+    """The same settings as Java's clients take them; its class that gets tokens is in this package."""
+    names = "org.apache.kafka.common.security.oauthbearer"
+    own = ("bootstrap.servers", "security.protocol", "sasl.mechanism", f"{OPTION}token.endpoint.url")
+    return {
+        **{name: settings[name] for name in own},
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.authority),
+        "sasl.login.callback.handler.class": f"{names}.{package}OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f'{names}.OAuthBearerLoginModule required clientId="{ID}" '
+        f'clientSecret="{SECRET}" scope="kafka.write";',
+    }
+
+
+@pytest.mark.parametrize("package", ["", "secured."])
+def test_our_clients_take_javas_settings(
+    settings: dict[str, Any], certificates: Certificates, package: str
+) -> None:
+    with Producer(javas(settings, certificates, package)) as producer:
+        producer.check_brokers()
+
+
 @pytest.mark.skipif(not SOAK, reason="in nightly runs: Java takes seconds to start")
 @pytest.mark.parametrize("version", [KAFKA_3, KAFKA_CLIENTS])
 def test_java_gets_a_token_by_its_own_means(
@@ -106,18 +128,10 @@ def test_java_gets_a_token_by_its_own_means(
         java, *rest = java_program("SecuredSteps", version, maven_jar(JOSE4J))()
     except Unavailable as error:
         pytest.skip(f"Java's client {version}: {error}")
-    package = "org.apache.kafka.common.security.oauthbearer"
-    handler = f"{package}.{'secured.' if version == KAFKA_3 else ''}OAuthBearerLoginCallbackHandler"
     topic = f"java-{version}"
     text = properties_text(
         {
-            **{name: settings[name] for name in ("bootstrap.servers", "security.protocol", "sasl.mechanism")},
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(certificates.authority),
-            f"{OPTION}token.endpoint.url": settings[f"{OPTION}token.endpoint.url"],
-            "sasl.login.callback.handler.class": handler,
-            "sasl.jaas.config": f'{package}.OAuthBearerLoginModule required clientId="{ID}" '
-            f'clientSecret="{SECRET}" scope="kafka.write";',
+            **javas(settings, certificates, "secured." if version == KAFKA_3 else ""),
             **{"step": "oidc", "wrong": "false", "topic": topic, "group": topic, "value": "by a token"},
         }
     )
