@@ -7,18 +7,24 @@ that a browser loads for it, and when Chromium paints first, by the browser's ow
 from __future__ import annotations
 
 import http.client
+import json
+import random
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.harness import FULL, Better, Case, Effort, Peer, benchmark
 from ottla import Admin, EmbeddedBroker, TopicAndPartition
 from ottla.admin import NewTopic
+from ottla.console.history import POINTS_MAX
+from ottla.console.sampler import GROUP, TOPIC
 from ottla.console.server import ConsoleServer
 
 TOPICS, PARTITIONS, GROUPS = 1000, 20, 500
@@ -55,7 +61,7 @@ def _case(name: str, unit: str, target: float, measure: Callable[[], float], eff
 
 @contextmanager
 def _shown(topics: int, groups: int) -> Iterator[str]:
-    """The address of a console that has looked at such a cluster once, and looks no more."""
+    """The address of a console with full charts that has looked at such a cluster once, and looks no more."""
     with EmbeddedBroker() as broker:
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             names = [f"topic-{number:04d}" for number in range(topics)]
@@ -64,13 +70,34 @@ def _shown(topics: int, groups: int) -> Iterator[str]:
                 topic = names[number % topics]
                 parts = [TopicAndPartition(topic, part) for part in range(PARTITIONS)]
                 admin.alter_group_offsets(f"group-{number:03d}", dict.fromkeys(parts, 0))
-        with ConsoleServer({"bootstrap.servers": broker.bootstrap}, every_s=3600) as server:
+        with (
+            tempfile.NamedTemporaryFile("w", suffix=".json") as history,
+            ConsoleServer(
+                {"bootstrap.servers": broker.bootstrap},
+                history=_written_history(Path(history.name), names, groups),
+                every_s=3600,
+            ) as server,
+        ):
             server.start()
             while not server.snapshot.at:
                 threading.Event().wait(0.05)
             if server.snapshot.error:
                 raise AssertionError(server.snapshot.error)
             yield server.url.rstrip("/")
+
+
+def _written_history(file: Path, topics: Sequence[str], groups: int) -> Path:
+    """A file with full series for all charts, as after hours."""
+    lines = [f"{GROUP}group-{number:03d}" for number in range(groups)]
+    lines += ["records", "lag", *(f"{TOPIC}{name}" for name in topics)]
+    times = [int(time.time()) - 5 * back for back in range(POINTS_MAX, 0, -1)]
+    numbers = random.Random(19)
+    series = {
+        name: list(zip(times, accumulate(numbers.choices(range(5000), k=POINTS_MAX)), strict=True))
+        for name in lines
+    }
+    file.write_text(json.dumps(series))
+    return file
 
 
 def _cpu_s(url: str, path: str) -> float:

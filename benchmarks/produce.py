@@ -18,7 +18,7 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -97,70 +97,83 @@ class Shape:
 @benchmark("produce-arrow")
 def produce_arrow(effort: Effort) -> Iterator[Case]:
     """From Arrow columns, beside clients that take rows."""
-    with _broker() as server:
-        for value_bytes, partitions, clock in product(ARROW_TARGETS, PARTITIONS, CLOCKS):
-            shape = Shape(value_bytes, partitions)
-            with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
-                yield Case(
-                    f"produce from Arrow, {shape}, {clock}",
-                    "records/s",
-                    contenders.columns(),
-                    [*contenders.peers(ARROW_TARGETS[value_bytes]), contenders.bare_peer()],
-                    effort.server_rounds,
-                )
+    shapes = [
+        (Shape(value_bytes, partitions), clock)
+        for value_bytes, partitions, clock in product(ARROW_TARGETS, PARTITIONS, CLOCKS)
+    ]
+    return _cases(
+        "produce from Arrow",
+        effort,
+        shapes,
+        _Contenders.columns,
+        lambda contenders, shape: [
+            *contenders.peers(ARROW_TARGETS[shape.value_bytes]),
+            contenders.bare_peer(),
+        ],
+    )
 
 
 @benchmark("produce-rows")
 def produce_rows(effort: Effort) -> Iterator[Case]:
     """Row by row, as the others."""
-    with _broker() as server:
-        for value_bytes, clock in product(ARROW_TARGETS, CLOCKS):
-            shape = Shape(value_bytes, 1)
-            with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
-                yield Case(
-                    f"produce row by row, {shape}, {clock}",
-                    "records/s",
-                    contenders.rows(),
-                    contenders.peers(ROW_TARGET),
-                    effort.server_rounds,
-                )
+    return _cases(
+        "produce row by row",
+        effort,
+        _one_partition(),
+        _Contenders.rows,
+        lambda contenders, _: contenders.peers(ROW_TARGET),
+    )
 
 
 @benchmark("produce-lists")
 def produce_lists(effort: Effort) -> Iterator[Case]:
     """From lists of Python objects, beside clients that take them one by one."""
-    with _broker() as server:
-        for value_bytes, clock in product(ARROW_TARGETS, CLOCKS):
-            shape = Shape(value_bytes, 1)
-            with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life, CLOCKS[clock])
-                yield Case(
-                    f"produce from lists, {shape}, {clock}",
-                    "records/s",
-                    contenders.lists(),
-                    [
-                        contenders.peer("confluent-kafka", contenders.confluent, LIST_TARGET),
-                        contenders.bare_peer(),
-                    ],
-                    effort.server_rounds,
-                )
+    return _cases(
+        "produce from lists",
+        effort,
+        _one_partition(),
+        _Contenders.lists,
+        lambda contenders, _: [
+            contenders.peer("confluent-kafka", contenders.confluent, LIST_TARGET),
+            contenders.bare_peer(),
+        ],
+    )
 
 
 @benchmark("produce-growth")
 def produce_growth(effort: Effort) -> Iterator[Case]:
     """From Arrow columns with keys, over more and more partitions."""
+    return _cases(
+        "produce from Arrow",
+        effort,
+        [(Shape(100, partitions), "") for partitions in GROWTH],
+        _Contenders.columns,
+        lambda contenders, _: [contenders.peer("confluent-kafka", contenders.confluent, None)],
+    )
+
+
+def _one_partition() -> list[tuple[Shape, str]]:
+    return [(Shape(value_bytes, 1), clock) for value_bytes, clock in product(ARROW_TARGETS, CLOCKS)]
+
+
+def _cases(
+    name: str,
+    effort: Effort,
+    shapes: Iterable[tuple[Shape, str]],
+    ours: Callable[[_Contenders], Measure],
+    peers: Callable[[_Contenders, Shape], list[Peer]],
+) -> Iterator[Case]:
+    """A case for each shape and clock, which is the wall's if it has no name; all on one broker."""
     with _broker() as server:
-        for partitions in GROWTH:
-            shape = Shape(100, partitions)
+        for shape, clock in shapes:
             with contextlib.ExitStack() as life:
-                contenders = _Contenders(server, shape, effort, life, time.perf_counter)
+                read_clock = CLOCKS.get(clock, time.perf_counter)
+                contenders = _Contenders(server, shape, effort, life, read_clock)
                 yield Case(
-                    f"produce from Arrow, {shape}",
+                    ", ".join(filter(None, (name, str(shape), clock))),
                     "records/s",
-                    contenders.columns(),
-                    [contenders.peer("confluent-kafka", contenders.confluent, None)],
+                    ours(contenders),
+                    peers(contenders, shape),
                     effort.server_rounds,
                 )
 

@@ -19,7 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from ottla import Admin, GroupConsumer, Producer
+from ottla import Admin, GroupConsumer, Producer, TopicAndPartition
 from ottla.admin import ConfigEntry, ConfigSource
 from ottla.model.closing import Closing
 from ottla.query.scan import Scan
@@ -143,59 +143,6 @@ def test_pages_and_forms_work_without_javascript(shown: Shown, browser: webdrive
         assert "by hand" in browser.find_element(By.TAG_NAME, "main").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def test_hostile_text_is_shown_and_does_nothing(
-    shown: Shown, browser: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As message, key, header, topic setting, group, member and client id; on pages and in live parts."""
-    described = Admin.describe_configs
-
-    def hostile_settings(admin: Admin, resource: Any) -> Any:
-        """Brokers refuse such values: this is one that does not."""
-        hostile = ConfigEntry(ATTACK, ATTACK, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        return {**described(admin, resource), ATTACK: hostile}
-
-    monkeypatch.setattr(Admin, "describe_configs", hostile_settings)
-    host, port = shown.broker.bootstrap.split(":")
-    with (
-        GroupConsumer(
-            "hostile",
-            group_id="guests",
-            client_id=ATTACK,
-            bootstrap_servers=shown.broker.bootstrap,
-            auto_offset_reset="earliest",
-        ) as member,
-        BlockingClient(host, int(port), client_id="thief") as thief,
-    ):
-        assert member.poll(60) is not None
-        joined = thief.call(
-            ConsumerGroupHeartbeatRequest(
-                group_id="thieves",
-                member_id=ATTACK,
-                member_epoch=0,
-                rebalance_timeout_ms=60_000,
-                subscribed_topic_names=["hostile"],
-                topic_partitions=[],
-            )
-        )
-        assert joined.error_code == 0, joined
-        groups = {"guests", "thieves"}
-        wait_for(lambda: groups <= shown.console.snapshot.lags.keys(), "the groups are seen")
-        for path, selector in (
-            ("/topics/hostile", "main table td code"),
-            ("/topics/hostile/messages", ".records"),
-            ("/topics/hostile/messages/0/0", ".record"),
-            ("/topics/hostile/search?contains=onerror", ".records"),
-            ("/groups", "main"),
-            ("/groups/guests", "main"),
-            ("/groups/thieves", "main"),
-            ("", "main"),
-        ):
-            browser.get(shown.url + path)
-            wait_for(lambda at=selector: ATTACK in text_of(browser, at), f"{path} shows the text")
-            assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script")
-            assert "hacked" not in browser.title
 
 
 def test_a_search_streams_its_hits(
@@ -365,3 +312,58 @@ def test_the_keyboard(shown: Shown, browser: webdriver.Chrome) -> None:
     assert skip.value_of_css_property("outline-style") != "none"
     skip.send_keys(Keys.ENTER)
     assert browser.current_url.endswith("#main")
+
+
+def test_hostile_text_is_shown_and_does_nothing(
+    shown: Shown, browser: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As message, key, header, topic setting, group, member and client id; on pages and in live parts."""
+    described = Admin.describe_configs
+
+    def hostile_settings(admin: Admin, resource: Any) -> Any:
+        """Brokers refuse such values: this is one that does not."""
+        hostile = ConfigEntry(ATTACK, ATTACK, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        return {**described(admin, resource), ATTACK: hostile}
+
+    monkeypatch.setattr(Admin, "describe_configs", hostile_settings)
+    host, port = shown.broker.bootstrap.split(":")
+    with Admin(bootstrap_servers=shown.broker.bootstrap) as admin:
+        admin.alter_group_offsets(ATTACK, {TopicAndPartition("hostile", 0): 0})
+    with (
+        GroupConsumer(
+            "hostile",
+            group_id="guests",
+            client_id=ATTACK,
+            bootstrap_servers=shown.broker.bootstrap,
+            auto_offset_reset="earliest",
+        ) as member,
+        BlockingClient(host, int(port), client_id="thief") as thief,
+    ):
+        assert member.poll(60) is not None
+        joined = thief.call(
+            ConsumerGroupHeartbeatRequest(
+                group_id="thieves",
+                member_id=ATTACK,
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=["hostile"],
+                topic_partitions=[],
+            )
+        )
+        assert joined.error_code == 0, joined
+        groups = {ATTACK, "guests", "thieves"}
+        wait_for(lambda: groups <= shown.console.snapshot.lags.keys(), "the groups are seen")
+        for path, selector in (
+            ("/topics/hostile", "main table td code"),
+            ("/topics/hostile/messages", ".records"),
+            ("/topics/hostile/messages/0/0", ".record"),
+            ("/topics/hostile/search?contains=onerror", ".records"),
+            ("/groups", "main"),
+            ("/groups/guests", "main"),
+            ("/groups/thieves", "main"),
+            ("", "main"),
+        ):
+            browser.get(shown.url + path)
+            wait_for(lambda at=selector: ATTACK in text_of(browser, at), f"{path} shows the text")
+            assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script")
+            assert "hacked" not in browser.title

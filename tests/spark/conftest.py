@@ -54,59 +54,38 @@ def started(server: Callable[[Path], Server], directory: Path) -> Server:
         pytest.skip(f"{server} cannot be run here: {error}")
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A real S3-compatible server, which all tests of this process share."""
-    with started(S3Server, tmp_path_factory.mktemp("s3")) as server:
-        yield server
+def server_fixture(name: str, server: Callable[[Path], GuardedServer]) -> Any:
+    """A fixture: a real server, which all tests of this process share."""
+
+    @pytest.fixture(scope="session", name=name)
+    def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
+        with started(server, tmp_path_factory.mktemp(name)) as ours:
+            yield ours
+
+    return running
 
 
-@pytest.fixture(scope="session")
-def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
-    with started(AzureServer, tmp_path_factory.mktemp("azure")) as server:
-        yield server
+s3_server = server_fixture("s3_server", S3Server)
+azure_server = server_fixture("azure_server", AzureServer)
+gcs_server = server_fixture("gcs_server", GcsServer)
+hdfs = server_fixture("hdfs", HdfsServer)  # a name node and a data node of Hadoop
+rest_catalog = server_fixture("rest_catalog", IcebergCatalogServer)
 
 
-@pytest.fixture(scope="session")
-def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
-    with started(GcsServer, tmp_path_factory.mktemp("gcs")) as server:
-        yield server
+def environment_fixture(name: str) -> Any:
+    """A fixture: the same server, and the environment names it to this process and to those that it starts."""
+
+    @pytest.fixture(name=name)
+    def named(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+        server = request.getfixturevalue(f"{name}_server")
+        for variable, value in server.environment.items():
+            monkeypatch.setenv(variable, value)
+        return server
+
+    return named
 
 
-@pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """A name node and a data node of Hadoop."""
-    with started(HdfsServer, tmp_path_factory.mktemp("hdfs")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergCatalogServer]:
-    """Iceberg's own server of its REST protocol."""
-    with started(IcebergCatalogServer, tmp_path_factory.mktemp("iceberg")) as server:
-        yield server
-
-
-@pytest.fixture
-def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The same, and the environment names it to this process and to those that it starts."""
-    for name, value in s3_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return s3_server
-
-
-@pytest.fixture
-def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureServer:
-    for name, value in azure_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return azure_server
-
-
-@pytest.fixture
-def gcs(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
-    for name, value in gcs_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return gcs_server
+s3, azure, gcs = map(environment_fixture, ("s3", "azure", "gcs"))
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 POINTS_MAX = 240
 SERIES_MAX = 4000
@@ -39,10 +40,10 @@ class Series:
             before = (at, found)
         return None
 
-    def rates(self) -> list[Point]:
-        """The growth a second between neighbours; 0 where it fell."""
-        pairs = zip(self.points, self.points[1:], strict=False)
-        return [(at, max(0.0, value - last) / (at - then)) for (then, last), (at, value) in pairs]
+    def rates(self, count: int = POINTS_MAX) -> list[Point]:
+        """The growth a second between the last `count` neighbours; 0 where it fell."""
+        points = self.points[-count - 1 :]
+        return [(at, max(0.0, value - last) / (at - then)) for (then, last), (at, value) in pairwise(points)]
 
 
 class History:

@@ -19,7 +19,7 @@ from ottla.query.scan import scan
 
 RECORDS = 50
 PARTITIONS_MAX = 25
-TAIL_KEPT = 100
+TAIL_KEPT = 50
 
 
 def records_from(

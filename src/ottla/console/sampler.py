@@ -129,6 +129,12 @@ class Sampler(Closing):
         with self._lock:
             return self._history.series(name).rates()
 
+    def rate(self, name: str) -> float | None:
+        """The last growth a second of a series; None until it was measured twice."""
+        with self._lock:
+            last = self._history.series(name).rates(1)
+        return last[-1][1] if last else None
+
     def behind_s(self, topic_partition: TopicAndPartition, committed: int | None) -> float | None:
         """How long ago the log's end was at this offset: 0 at the end; None if it was not seen there."""
         end = self._snapshot.end.get(topic_partition)

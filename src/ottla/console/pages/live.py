@@ -76,7 +76,7 @@ async def live_tail(request: Request) -> Response:
             while not (tail.error or console.is_ended):
                 records, seen, dropped = await run_in_threadpool(tail.take)
                 html = console.part("record_rows.html", records=list(reversed(records)), topic=topic)
-                yield event("rows", {"html": html, "seen": seen, "dropped": dropped})
+                yield event("rows", {"html": html, "rows": len(records), "seen": seen, "dropped": dropped})
                 await asyncio.sleep(TICK_S)
             if tail.error:
                 yield event("failed", tail.error)

@@ -20,7 +20,7 @@ def values(console: Console) -> dict[str, Any]:
     snapshot = sampler.snapshot
     lags = sorted(((lag.total, name) for name, lag in snapshot.lags.items()), reverse=True)[:SHOWN]
     growing = sorted(
-        ((rate[-1][1], name) for name in snapshot.topics if (rate := sampler.rates(f"{TOPIC}{name}"))),
+        ((rate, name) for name in snapshot.topics if (rate := sampler.rate(f"{TOPIC}{name}")) is not None),
         reverse=True,
     )
     return {

@@ -32,7 +32,7 @@ async def topics(request: Request) -> Response:
             topic,
             snapshot.records(name),
             snapshot.bytes(name),
-            (console.sampler.rates(f"{TOPIC}{name}") or [(0, 0.0)])[-1][1],
+            console.sampler.rate(f"{TOPIC}{name}") or 0.0,
         )
         for name, topic in snapshot.topics.items()
         if wanted.lower() in name.lower() and (has_internal or not topic.is_internal)

@@ -26,6 +26,18 @@
     const contains = tail.querySelector("[data-tail-contains]");
     const rows = document.querySelector("[data-rows]");
     let events = null;
+    let pending = [];
+    let skipped = 0;
+    // As often as the browser can: what came in the meantime is drawn at once, and what is too much is only counted.
+    const draw = () => {
+      if (!events) pending = [];
+      if (!pending.length) return;
+      const { seen, dropped } = pending.at(-1);
+      const html = pending.reverse().map((news) => news.html).join("");
+      pending = [];
+      if (html.trim()) prepend(rows, html, ROWS_MAX);
+      state.textContent = `live · ${number.format(seen)} came · ${number.format(dropped + skipped)} not shown`;
+    };
     const stop = () => {
       events.close();
       events = null;
@@ -36,13 +48,15 @@
       if (events) return stop();
       button.textContent = "Stop";
       state.textContent = "waiting for messages…";
+      skipped = 0;
       rows.replaceChildren();
       events = new EventSource(`${tail.dataset.tail}?contains=${encodeURIComponent(contains.value)}`);
       events.addEventListener("ready", () => (state.textContent = "live"));
       events.addEventListener("rows", (event) => {
-        const news = JSON.parse(event.data);
-        if (news.html.trim()) prepend(rows, news.html, ROWS_MAX);
-        state.textContent = `live · ${number.format(news.seen)} came · ${number.format(news.dropped)} not shown`;
+        pending.push(JSON.parse(event.data));
+        if (pending.length === 1) requestAnimationFrame(draw);
+        const count = () => pending.reduce((sum, news) => sum + news.rows, 0);
+        while (pending.length > 1 && (!pending[0].rows || count() > ROWS_MAX)) skipped += pending.shift().rows;
       });
       events.addEventListener("failed", (event) => {
         stop();
