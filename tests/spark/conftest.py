@@ -73,7 +73,7 @@ rest_catalog = server_fixture("rest_catalog", IcebergCatalogServer)
 
 
 def environment_fixture(name: str) -> Any:
-    """A fixture: the same server, and the environment names it to this process and to those that it starts."""
+    """A fixture: the same server, which the environment names to this process and to those that it starts."""
 
     @pytest.fixture(name=name)
     def named(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
