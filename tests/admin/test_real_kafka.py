@@ -24,9 +24,11 @@ from ottla.admin import (
     client_resource,
     topic_resource,
 )
+from ottla.console.server import ConsoleServer
 from ottla.model.error_codes import Code
 from ottla.model.errors import AdminErrors, KafkaError, Unsupported
 from tests.broker.registration.kafka_commands import run
+from tests.console.visitor import Visitor
 from tests.waiting import wait_for
 from tools.java_process import java_command
 from tools.peers import KAFKA_0_9, KAFKA_3, KAFKA_4, RealKafka, kafka_libs
@@ -170,6 +172,13 @@ def member(kafka: RealKafka, group: str, topic: str, **more: object) -> Iterator
         consumer.close()
 
 
+@SINCE_3_9
+def test_a_group_that_does_not_exist(admin: Admin, name: str) -> None:
+    """3.9 knows the calls for newer groups, and answers that they are off."""
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        admin.group_lag(name)
+
+
 def test_a_group_with_a_member(
     kafka: RealKafka, admin: Admin, places: list[TopicAndPartition], name: str
 ) -> None:
@@ -251,6 +260,34 @@ def test_zookeeper_alone_finds_the_brokers(kafka: RealKafka) -> None:
         cluster = admin.describe_cluster()
         assert [str(node.address) for node in cluster.brokers] == [kafka.bootstrap]
         assert cluster.controller_id == 1
+
+
+@ONLY_0_9
+def test_the_console_shows_an_old_cluster(
+    kafka: RealKafka, admin: Admin, places: list[TopicAndPartition], name: str
+) -> None:
+    """Every page; what the broker has no call for is said."""
+    admin.reset_group_offsets(name, places, "earliest", kind=GroupKind.ZOOKEEPER)
+    settings = {"bootstrap.servers": kafka.bootstrap, "zookeeper.connect": kafka.zookeeper, **pin(kafka)}
+    with ConsoleServer(settings, every_s=0.5) as console:
+        console.start()
+        wait_for(lambda: name in console.snapshot.lags, lambda: console.snapshot)
+        visitor = Visitor(console.url)
+        pages = {
+            "/": "healthy",
+            f"/topics/{name}": "All settings",
+            f"/topics/{name}/messages?partition=1": "offsets 0 to 10 of 0 to 10",
+            f"/topics/{name}/search?contains=x&plain=1": "30 hits",
+            "/groups": "<td>ZooKeeper</td>",
+            f"/groups/{name}": "records behind",
+            "/brokers": "controller",
+            "/transactions": "the broker 0.9 has no ListTransactions call",
+            "/acls": "the broker 0.9 has no DescribeAcls call",
+            f"/zookeeper?path=/consumers/{name}/offsets": f">{name}</a>",
+        }
+        for path, expected in pages.items():
+            status, text, *_ = visitor.ask("GET", path)
+            assert (status, expected in text) == (200, True), text
 
 
 @ONLY_0_9

@@ -42,6 +42,7 @@ V = TypeVar("V")
 Outcomes = dict[str, V | OttlaError]
 
 DEAD = "Dead"
+_NO_SUCH_GROUP = {Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION}
 
 
 def _is_classic_name(group: str) -> bool:
@@ -214,8 +215,11 @@ class GroupCalls:
     def _is_known(
         self, group: str, response: DescribedGroup | DescribedConsumerGroup | DescribedShareGroup
     ) -> bool:
-        """Whether the group exists and is of the requested kind. Raises any other error."""
-        if response.error_code and response.error_code != Code.GROUP_ID_NOT_FOUND:
+        """Whether the group exists and is of the requested kind. Raises any other error.
+
+        A broker whose new protocols are off knows the call, and answers that it is not supported.
+        """
+        if response.error_code and response.error_code not in _NO_SUCH_GROUP:
             self._forget_if_moved(group, response.error_code)
             raise response_error(response.error_code, response.error_message, f"group {group!r}")
         return not response.error_code
