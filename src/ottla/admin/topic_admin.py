@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from ottla.admin.access import ClusterAccess
 from ottla.admin.admin_errors import each, response_error
@@ -37,6 +37,7 @@ from ottla.wire.api.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.wire.api.delete_topics import DeleteTopic, DeleteTopicsRequest
+from ottla.wire.schema import Request
 
 log = logging.getLogger(__name__)
 
@@ -63,22 +64,13 @@ class TopicCalls:
         wanted = {topic.name: topic for topic in topics}
         _check_once(wanted, topics)
         deadline = self._access.deadline()
-        if await self._access.has(CreateTopicsRequest.API):
-            outcomes = await self._access.settle(
-                wanted,
-                lambda names: self._create_once(
-                    [wanted[name] for name in names], validate_only=validate_only
-                ),
-                is_repeatable=False,
-            )
-        else:
-            zookeeper = await self._zookeeper("creating topics", CreateTopicsRequest)
-            outcomes = await each(
-                wanted,
-                lambda name: self._access.blocking(
-                    lambda: zookeeper.create(wanted[name], validate_only=validate_only)
-                ),
-            )
+        outcomes = await self._carried_out(
+            wanted,
+            CreateTopicsRequest,
+            "creating topics",
+            lambda names: self._create_once([wanted[name] for name in names], validate_only=validate_only),
+            lambda zookeeper, name: zookeeper.create(wanted[name], validate_only=validate_only),
+        )
         if validate_only:
             return outcomes
         made = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, TopicCreation)}
@@ -118,23 +110,15 @@ class TopicCalls:
         by_topic = {grown.topic: grown for grown in wanted}
         _check_once(by_topic, wanted)
         deadline = self._access.deadline()
-        outcomes: Outcomes[int]
-        if await self._access.has(CreatePartitionsRequest.API):
-            outcomes = await self._access.settle(
-                by_topic,
-                lambda names: self._add_partitions_once(
-                    [by_topic[name] for name in names], validate_only=validate_only
-                ),
-                is_repeatable=False,
-            )
-        else:
-            zookeeper = await self._zookeeper("adding partitions", CreatePartitionsRequest)
-            outcomes = await each(
-                by_topic,
-                lambda name: self._access.blocking(
-                    lambda: zookeeper.add_partitions(by_topic[name], validate_only=validate_only)
-                ),
-            )
+        outcomes = await self._carried_out(
+            by_topic,
+            CreatePartitionsRequest,
+            "adding partitions",
+            lambda names: self._add_partitions_once(
+                [by_topic[name] for name in names], validate_only=validate_only
+            ),
+            lambda zookeeper, name: zookeeper.add_partitions(by_topic[name], validate_only=validate_only),
+        )
         if validate_only:
             return outcomes
         grown = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, int)}
@@ -171,6 +155,20 @@ class TopicCalls:
             for result in answer.results
         }
 
+    async def _carried_out(
+        self,
+        names: Iterable[str],
+        kind: type[Request[Any]],
+        what: str,
+        once: Callable[[list[str]], Awaitable[Outcomes[V]]],
+        by_zookeeper: Callable[[ZooKeeperTopics, str], V],
+    ) -> Outcomes[V]:
+        """Change topics with requests of a kind, or in ZooKeeper if the brokers do not know them."""
+        if await self._access.has(kind.API):
+            return await self._access.settle(names, once, is_repeatable=False)
+        zookeeper = await self._zookeeper(what, kind)
+        return await each(names, lambda name: self._access.blocking(lambda: by_zookeeper(zookeeper, name)))
+
     async def _when_led(
         self, made: Mapping[str, V], counts: Mapping[str, int | None], deadline: Deadline
     ) -> Outcomes[V]:
@@ -200,11 +198,9 @@ class TopicCalls:
     async def delete(self, names: Iterable[str]) -> Outcomes[None]:
         """Delete topics. Through ZooKeeper they are only marked, and the controller deletes them soon
         after."""
-        if await self._access.has(DeleteTopicsRequest.API):
-            outcomes = await self._access.settle(names, self._delete_once, is_repeatable=False)
-        else:
-            zookeeper = await self._zookeeper("deleting topics", DeleteTopicsRequest)
-            outcomes = await each(names, lambda name: self._access.blocking(lambda: zookeeper.delete(name)))
+        outcomes = await self._carried_out(
+            names, DeleteTopicsRequest, "deleting topics", self._delete_once, ZooKeeperTopics.delete
+        )
         for name, outcome in outcomes.items():
             if outcome is None:
                 log.info("topic %s deleted, or marked for it", name)
@@ -254,10 +250,8 @@ class TopicCalls:
         zookeeper = await self._zookeeper("describing topics", DeleteTopicsRequest)
         return await self._access.blocking(zookeeper.marked_for_deletion)
 
-    async def _zookeeper(
-        self, purpose: str, call: type[CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest]
-    ) -> ZooKeeperTopics:
-        reason = await self._access.no_such_call(call.API)
+    async def _zookeeper(self, purpose: str, kind: type[Request[Any]]) -> ZooKeeperTopics:
+        reason = await self._access.no_such_call(kind.API)
         return ZooKeeperTopics(await self._access.zookeeper(purpose, reason))
 
 
