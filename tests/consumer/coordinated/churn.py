@@ -3,14 +3,16 @@
 python -m tests.consumer.coordinated.churn [--strategy range] [--offsets kafka] [--seed 7] [--events 30] …
 
 The proof at its full size: 50 members in 10 processes, 64 partitions, 1,000,000 messages. With offsets in
-Kafka, processes with members by librdkafka, Java and franz-go alternate with ours (--clients). It prints what
-happened and ends with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s
-after the last fault. `test_churn` runs it in the suite, where nothing is said about seconds.
+Kafka, processes with members by librdkafka, Java and franz-go alternate with ours (--clients); in a group in
+ZooKeeper (--strategy zookeeper) those by Kafka 0.9's high-level consumer. It prints what happened and ends
+with 1 if a check fails, or if the group was not stable within session.timeout.ms + 5 s after the last fault.
+`test_churn` runs it in the suite, where nothing is said about seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import signal
 import sqlite3
@@ -20,8 +22,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +35,11 @@ from ottla.model.closing import Closing
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.offsets import OffsetLedger
+from ottla.zookeeper import paths
+from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
+from ottla.zookeeper.recipes import children_if_present
 from tests.broker.share_groups.share_member import configure_group
+from tests.consumer.classic.reading import owners
 from tests.consumer.coordinated.foreign_members import PROGRAMS, ProgramLine
 from tests.consumer.coordinated.member_process import (
     GROUP,
@@ -40,16 +47,19 @@ from tests.consumer.coordinated.member_process import (
     SHARE,
     TABLES,
     TOPIC,
+    ZOOKEEPER,
     Settings,
     connected,
 )
 from tests.forked_processes import ForkedProcesses
 from tests.proof.checker import History, Ownership, anomalies
+from tests.real_servers import fast_zookeeper
 from tests.waiting import wait_for
 from tools.peers import RealKafka
 
 OURS = "ours"
-CLIENTS = (OURS, LIBRDKAFKA, *PROGRAMS)
+CLIENTS = (OURS, LIBRDKAFKA, "java", "franz-go")
+ZOOKEEPER_CLIENTS = (OURS, "scala")
 SETTLES_WITHIN_S = 5.0
 PATIENCE_S = 180.0
 """Far above what anything takes: who waits so long has failed."""
@@ -119,7 +129,7 @@ class MemberProgram:
 
     def __init__(self, command: Callable[..., list[str]], name: str, settings: Settings) -> None:
         numbers = f"{settings.members_each}", f"{settings.session_timeout_ms}"
-        arguments = settings.bootstrap, GROUP, TOPIC, settings.strategy, *numbers
+        arguments = settings.zookeeper or settings.bootstrap, GROUP, TOPIC, settings.strategy, *numbers
         self._process = subprocess.Popen(
             command(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -131,23 +141,37 @@ class MemberProgram:
 
     def _keep(self) -> None:
         """A last line that is cut was not committed: others read the records again."""
-        assert self._process.stdout is not None
+        pipe = self._process.stdout
+        assert isinstance(pipe, io.BufferedReader)
+        rest = b""
         with closing(connected(self._database)) as database:
-            for text in self._process.stdout:
-                if text.endswith(b"\n"):
-                    self._insert(database, ProgramLine.of(text))
+            while text := pipe.read1(READ_BYTES):
+                *lines, rest = (rest + text).split(b"\n")
+                self._insert(database, [ProgramLine.of(line) for line in lines])
 
-    def _insert(self, database: sqlite3.Connection, line: ProgramLine) -> None:
-        member = f"{self._name}-{line.member}"
+    def _insert(self, database: sqlite3.Connection, lines: list[ProgramLine]) -> None:
+        """Lines of messages that follow each other become one row."""
+        spans: list[ProgramLine] = []
+        for line in lines:
+            if line.held is None and spans and spans[-1][:4] == line[:4] and spans[-1].next == line.first:
+                spans[-1] = spans[-1]._replace(next=line.next)
+            elif line.held is None:
+                spans.append(line)
+        read = [
+            (one.partition, one.first, one.next, one.next - one.first, 0, one.generation, self._member(one))
+            for one in spans
+        ]
+        given = [
+            (line.generation, partition, self._member(line))
+            for line in lines
+            for partition in line.held or ()
+        ]
         with database:
-            if line.held is None:
-                span = (line.partition, line.first, line.next, line.next - line.first, 0)
-                database.execute(
-                    "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", (*span, line.generation, member)
-                )
-            else:
-                rows = [(line.generation, partition, member) for partition in line.held]
-                database.executemany("INSERT INTO given VALUES (?, ?, ?)", rows)
+            database.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", read)
+            database.executemany("INSERT INTO given VALUES (?, ?, ?)", given)
+
+    def _member(self, line: ProgramLine) -> str:
+        return f"{self._name}-{line.member}"
 
     def close(self) -> None:
         """Wait for its end: it was killed."""
@@ -158,6 +182,7 @@ class MemberProgram:
             pipe.close()
 
 
+READ_BYTES = 1 << 16
 FAULTS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
@@ -171,6 +196,7 @@ class Churn(Closing):
         self._chance = chance
         self._own_offsets = settings.own_offsets
         self._is_share = settings.strategy == SHARE
+        self._zookeeper = settings.zookeeper
         self._producer = Producer(bootstrap_servers=settings.bootstrap)
         self._admin = Admin(bootstrap_servers=settings.bootstrap)
         self._admin.create_topics(NewTopic(TOPIC, scale.partitions))
@@ -249,6 +275,8 @@ class Churn(Closing):
 
         In a share group it may have several.
         """
+        if self._zookeeper:
+            return self._is_stable_in_zookeeper()
         members = self._stable_members()
         given = sorted(place.partition for member in members for place in member.assignment)
         if self._is_share:
@@ -256,8 +284,19 @@ class Churn(Closing):
         expected = len(self.processes.running) * self._scale.members_each
         return len(members) == expected and given == list(range(self._scale.partitions))
 
+    def _is_stable_in_zookeeper(self) -> bool:
+        with KazooZooKeeperSession(KazooSettings(self._zookeeper)) as session:
+            members = children_if_present(session, paths.consumer_ids(GROUP))
+            found = owners(session, GROUP, TOPIC)
+        expected = len(self.processes.running) * self._scale.members_each
+        # An owner is a member and the number of its stream.
+        is_owned = {owner.rpartition("-")[0] for owner in found.values()} <= set(members)
+        return is_owned and len(members) == expected and len(found) == self._scale.partitions
+
     def _stable_members(self) -> tuple[GroupMember, ...]:
-        """None while the group rebalances."""
+        """None while the group rebalances, and none of a group in ZooKeeper."""
+        if self._zookeeper:
+            return ()
         try:
             told = self._admin.describe_groups(GROUP)
         except KafkaError as error:
@@ -290,11 +329,16 @@ class Churn(Closing):
         # Who was given a partition in a generation, and who read it, is one member.
         columns = "SELECT DISTINCT generation, partition, member FROM"
         rows = self._database.execute(f"{columns} given UNION {columns} results").fetchall()
-        owners = [
+        owned = [
             Ownership(GROUP, TopicAndPartition(TOPIC, partition), str(member), generation)
             for generation, partition, member in rows
         ]
-        wrong = anomalies(History(owners=owners))
+        times = "SELECT partition, member, since, max(until) FROM held GROUP BY partition, member, since"
+        owned += [
+            Ownership(GROUP, TopicAndPartition(TOPIC, partition), member, -1, since, until)
+            for partition, member, since, until in self._database.execute(times)
+        ]
+        wrong = anomalies(History(owners=owned))
         assert not wrong, "\n".join([*wrong, "what these partitions saw:", *self._evidence(wrong)])
         (last,) = self._database.execute("SELECT max(generation) FROM given").fetchone()
         self.outcome.generations = last or 0  # a share group has none
@@ -346,12 +390,16 @@ def churn(
         "group.share.delivery.count.limit": "10",
     }
     try:
-        with (
-            RealKafka(kafka, properties=properties)
-            if kafka
-            else EmbeddedBroker(properties=properties) as broker,
-            tempfile.TemporaryDirectory() as directory,
-        ):
+        with ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            zookeeper = ""
+            if strategy == ZOOKEEPER:
+                zookeeper = stack.enter_context(fast_zookeeper(Path(directory, "zookeeper"))).connect
+                properties |= {"zookeeper.connect": zookeeper}
+            server = (
+                RealKafka(kafka, properties=properties) if kafka else EmbeddedBroker(properties=properties)
+            )
+            broker = stack.enter_context(server)
             settings = Settings(
                 broker.bootstrap,
                 f"{directory}/results.db",
@@ -359,6 +407,7 @@ def churn(
                 own_offsets,
                 scale.members_each,
                 scale.session_timeout_ms,
+                zookeeper,
             )
             if strategy == SHARE:
                 configure_group(broker.bootstrap, GROUP)  # from the earliest records on
@@ -376,7 +425,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--kafka", default="", metavar="VERSION")
     parser.add_argument(
-        "--clients", default="", help=f"some of {', '.join(CLIENTS)}; all if Kafka has offsets"
+        "--clients", default="", help=f"some of {', '.join(CLIENTS)}; all if Kafka has offsets; or scala"
     )
     for field in fields(Scale):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=field.default)
@@ -385,8 +434,9 @@ def main() -> int:
     chosen = {name: given[name] for name in ("strategy", "seed", "kafka")}
     sys.stdout.write(f"{chosen}, offsets: {given['offsets']}, {scale}\n")
     sys.stdout.flush()
-    own_offsets = given["offsets"] == "own"
-    clients = given["clients"].split(",") if given["clients"] else [OURS] if own_offsets else CLIENTS
+    own_offsets = given["offsets"] == "own" and given["strategy"] != ZOOKEEPER
+    usual = ZOOKEEPER_CLIENTS if given["strategy"] == ZOOKEEPER else [OURS] if own_offsets else CLIENTS
+    clients = given["clients"].split(",") if given["clients"] else usual
     if given["strategy"] == SHARE:
         clients = [client for client in clients if client != "franz-go"]  # its program has no share groups
     outcome = churn(scale, own_offsets=own_offsets, clients=clients, **chosen)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import confluent_kafka
 
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
+from tests.consumer.coordinated.member_process import CONSUMER, SHARE
 from tests.kafka_python import KafkaConsumer
 from tests.waiting import PATIENCE_S
 from tools.java_process import java_command
@@ -33,6 +34,7 @@ Rows = list[tuple[int, int]]
 
 GO_MODULE = Path(__file__).parents[2] / "compatibility" / "clients" / "golang"
 JAVA_MEMBER = Path(__file__).with_name("GroupMember.java")
+SCALA_MEMBER = Path(__file__).parents[1] / "classic" / "ScalaMember.java"
 JAVA_NAMES = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
@@ -45,9 +47,6 @@ KAFKA_PYTHON_ASSIGNORS = {
     "sticky": StickyPartitionAssignor,
 }
 
-
-CONSUMER, SHARE = "consumer", "share"
-"""Strategies of members whose broker assigns: the consumer protocol, and share groups."""
 
 NOTHING_TO_COMMIT = {
     confluent_kafka.KafkaError._NO_OFFSET,  # it has read nothing new
@@ -240,11 +239,21 @@ def java_program(
     return [*command, bootstrap, group, topic, names, *more]
 
 
+def scala_program(*arguments: str) -> list[str]:
+    """The command that starts members of Kafka 0.9's high-level consumer. Raises Unavailable."""
+    command = java_command(kafka_libs(KAFKA_0_9), java_classes(SCALA_MEMBER, KAFKA_0_9), heap_mb=128)
+    return [*command, SCALA_MEMBER.stem, *arguments]
+
+
 PROGRAMS: dict[str, Callable[..., list[str]]] = {
     "java": partial(java_program, KAFKA_CLIENTS),
     "franz-go": partial(go_program, "franzmember"),
+    "scala": scala_program,
 }
-"""Commands of programs with several members, by client: bootstrap, group, topic, strategy, count, session."""
+"""Commands of programs with several members, by client: bootstrap, group, topic, strategy, count, session.
+
+Those of "scala" have groups in ZooKeeper, and get its address instead.
+"""
 
 
 def go_member(name: str) -> Callable[..., ProcessMember]:

@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Self
@@ -22,11 +23,13 @@ from typing import Any, Self
 import confluent_kafka
 import numpy as np
 
+from ottla.consumer.classic import ConsumerConnector
 from ottla.consumer.coordinated import GroupConsumer, RebalanceListener
 from ottla.consumer.coordinated.member_state import PartitionSet
 from ottla.consumer.share import ShareConsumer
 from ottla.model.errors import OwnershipLost, PartitionsLost
 from ottla.offsets import OffsetLedger
+from ottla.zookeeper.zookeeper_errors import SessionLost, ZooKeeperConnectionLost
 from tests.forked_processes import fork_for_each_line
 
 TOPIC, GROUP = "t", "g"
@@ -38,16 +41,20 @@ TABLES = (
     "CREATE TABLE results "
     "(partition INT, first INT, next INT, rows INT, total INT, generation INT, member TEXT)",
     "CREATE TABLE given (generation INT, partition INT, member TEXT)",
+    "CREATE TABLE held (partition INT, member TEXT, since REAL, until REAL)",
 )
 
 
-CONSUMER, SHARE = "consumer", "share"
-"""The strategies of members whose broker assigns (KIP-848), and of members of a share group (KIP-932)."""
+CONSUMER, SHARE, ZOOKEEPER = "consumer", "share", "zookeeper"
+"""Instead of a strategy: the consumer protocol (KIP-848), share groups (KIP-932), and groups in ZooKeeper."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all members have in common. `own_offsets`: with the results, and not in Kafka."""
+    """What all members have in common. `own_offsets`: with the results, and not in Kafka.
+
+    `zookeeper` is where a group in ZooKeeper is.
+    """
 
     bootstrap: str
     database: str
@@ -55,6 +62,7 @@ class Settings:
     own_offsets: bool
     members_each: int
     session_timeout_ms: int
+    zookeeper: str = ""
 
     def json(self) -> str:
         return json.dumps(asdict(self))
@@ -221,10 +229,68 @@ class ShareWorker:
             cursor.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def worker(settings: Settings, name: str) -> ForeignWorker | Worker | ShareWorker:
+class ZooKeeperWorker:
+    """A member of a group in ZooKeeper. It notes when it surely had a partition: between two chunks."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._name = name
+        self._ledger = OffsetLedger(connected(settings.database), group_id=GROUP)
+        self._since: dict[int, float] = {}
+        self._sessions = 0
+        self._connector = ConsumerConnector(
+            group_id=GROUP,
+            consumer_id=name,
+            zookeeper_connect=settings.zookeeper,
+            zookeeper_session_timeout_ms=settings.session_timeout_ms,
+            zookeeper_connection_timeout_ms=60_000,
+            rebalance_backoff_ms=500,
+            rebalance_max_retries=100,
+            auto_offset_reset="smallest",
+            auto_commit_enable=False,
+            fetch_wait_max_ms=50,
+        )
+        self._connector.set_consumer_rebalance_listener(self)
+
+    def before_releasing_partitions(self, partition_ownership: dict[str, set[int]]) -> None:
+        for partition in partition_ownership.get(TOPIC, ()):
+            self._since.pop(partition, None)
+
+    def before_starting_fetchers(self, *_: object) -> None:
+        pass
+
+    def run(self, leaving: threading.Event) -> None:
+        with self._connector:
+            (stream,) = self._connector.create_message_streams({TOPIC: 1})[TOPIC]
+            while not leaving.is_set():
+                before = time.monotonic()
+                chunk = next(stream.chunks(timeout=0.2), None)
+                if chunk is not None:
+                    self._keep(chunk, before, time.monotonic())
+
+    def _keep(self, chunk: Any, before: float, after: float) -> None:
+        """The results, and then the position in ZooKeeper."""
+        if self._connector.lost_sessions != self._sessions:
+            self._sessions = self._connector.lost_sessions
+            self._since.clear()
+        partition, offsets = chunk.topic_partition.partition, chunk.batch["offset"]
+        since = self._since.setdefault(partition, after)
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        assert last - first + 1 == len(offsets), "out of order"
+        row = (partition, first, last + 1, len(offsets), 0, NO_GENERATION, self._name)
+        with self._ledger.transaction() as cursor:
+            cursor.execute("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            if since < before:
+                cursor.execute("INSERT INTO held VALUES (?, ?, ?, ?)", (partition, self._name, since, before))
+        with contextlib.suppress(ZooKeeperConnectionLost, SessionLost):  # others may have it by now
+            self._connector.commit(chunk)
+
+
+def worker(settings: Settings, name: str) -> ForeignWorker | Worker | ShareWorker | ZooKeeperWorker:
     """A member by the client that the name of its process begins with."""
     if settings.strategy == SHARE:
         return ShareWorker(settings, name)
+    if settings.strategy == ZOOKEEPER:
+        return ZooKeeperWorker(settings, name)
     return (ForeignWorker if name.startswith(LIBRDKAFKA) else Worker)(settings, name)
 
 

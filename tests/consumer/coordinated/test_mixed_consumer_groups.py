@@ -15,7 +15,8 @@ from ottla import Admin, EmbeddedBroker
 from ottla.admin import NewTopic
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.broker.wire_client import Client
-from tests.consumer.coordinated.foreign_members import CONSUMER, FOREIGN, Confluent, ForeignMember, Ours
+from tests.consumer.coordinated.foreign_members import FOREIGN, Confluent, ForeignMember, Ours
+from tests.consumer.coordinated.member_process import CONSUMER
 from tests.consumer.coordinated.mixed_group import PARTITIONS, MixedGroup
 from tests.waiting import wait_for
 from tools.peers import KAFKA_4, RealKafka

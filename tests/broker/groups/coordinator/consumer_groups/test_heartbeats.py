@@ -199,6 +199,33 @@ def test_topics_by_a_regular_expression(loop: Loop) -> None:
     assert described(loop).members[0].subscribed_topic_regex is None
 
 
+def test_a_member_confirms_an_assignment_before_it_gets_the_next(loop: Loop) -> None:
+    """librdkafka says nothing of a partition that comes and goes while its application is busy."""
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join()
+    second.join()
+    for _ in range(3):
+        assert first.ask().assignment is None
+        second.beat()
+    assert (first.numbers, second.numbers) == ([0, 1, 2, 3], [])
+    first.beat(keep=True)
+    assert len(first.numbers) == 2, "it has said what it owns"
+    settle(first, second)
+    assert sorted(first.numbers + second.numbers) == [0, 1, 2, 3]
+
+
+def test_a_member_that_confirms_nothing_gets_the_next_assignment_after_a_while(loop: Loop) -> None:
+    first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
+    first.join()
+    second.join()
+    answers = []
+    for _ in range(3):
+        loop.advance(10_000)
+        second.beat()
+        answers.append(first.ask().assignment)
+    assert [answer is not None for answer in answers] == [False, False, True]
+
+
 def test_topics_by_name_come_before_those_of_a_new_expression(loop: Loop) -> None:
     """As Kafka answers, and as librdkafka's test 0045 expects; the member is called soon for the rest."""
     orders, payments = loop.topics.put("orders.eu", 1), loop.topics.put("payments", 1)

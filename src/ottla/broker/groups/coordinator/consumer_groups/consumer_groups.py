@@ -117,7 +117,7 @@ class ConsumerGroups:
                 self._classic.upgraded(request.group_id, step)
                 self.start_sessions(request.group_id, step)
             group = self.groups[request.group_id]
-            group.seen_topics = draft.group.seen_topics
+            group.seen_topics, group.unconfirmed = draft.group.seen_topics, draft.group.unconfirmed
             self.settle(group, response.member_id or "", step)
             step.reply(caller, response)
 

@@ -29,7 +29,8 @@ class ConsumerGroup(TimedGroup):
     """A group whose members speak the consumer protocol; some may speak the classic one.
 
     `targets` are the target assignments by member, `resolved` the topics by regular expression. `seen_topics`
-    is the version of the topics that the group's epoch takes into account; None after a load.
+    is the version of the topics that the group's epoch takes into account; None after a load. `unconfirmed`
+    has when members were given an assignment about which they have said nothing yet.
     """
 
     epoch: int = 0
@@ -40,6 +41,7 @@ class ConsumerGroup(TimedGroup):
     resolved: dict[str, frozenset[str]] = field(default_factory=dict)
     has_partition_metadata: bool = False
     seen_topics: int | None = None
+    unconfirmed: dict[str, int] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -135,6 +137,7 @@ class ConsumerGroup(TimedGroup):
             members=dict(self.members),
             targets=dict(self.targets),
             resolved=dict(self.resolved),
+            unconfirmed={each: at for each, at in self.unconfirmed.items() if each in self.members},
             deadlines={},
             armed={},
         )

@@ -5,6 +5,10 @@ must be the member's own. One that is too old or too new is fenced (FENCED_MEMBE
 all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
 one may be lost.
 
+A member that was given an assignment gets the next one when it has said what it owns. Otherwise it may be
+given a partition and lose it again while its application is busy; librdkafka sees no change then and says
+nothing, and the group would wait for it until the rebalance timeout. Kafka does not wait, and hangs so.
+
 Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
 topics of its expression, is called sooner; Kafka's members wait for a whole interval.
 """
@@ -41,6 +45,8 @@ from ottla.wire.api.consumer_group_heartbeat import (
 
 WAITING_BEATS, WAITING_MS_MIN = 5, 100
 """A member that waits sends so many heartbeats in an interval, but none sooner than after so many ms."""
+PATIENCE_MS = 30_000
+"""How long a member may say nothing about an assignment before it is given the next one all the same."""
 _OWN_ID_SINCE = 1
 _NO_TIMEOUT = -1
 
@@ -86,7 +92,12 @@ def heartbeat(
     member = _member(draft, request, owned, rules)
     had = member.assigned.keys()
     subscribe(draft, _updated(member, request, caller), rules)
-    member = reconcile(draft, member.member_id, owned, rules)
+    member = draft.group.members[member.member_id]
+    if owned is not None or _has_waited(draft.group, member, rules):
+        draft.group.unconfirmed.pop(member.member_id, None)
+        member = reconcile(draft, member.member_id, owned, rules)
+    if member.assigned.keys() != had:
+        draft.group.unconfirmed[member.member_id] = rules.now_ms
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -100,6 +111,12 @@ def heartbeat(
             ]
         )
     return response
+
+
+def _has_waited(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> bool:
+    """Whether a member that says nothing of its partitions may get another assignment."""
+    given_ms = group.unconfirmed.get(member.member_id)
+    return given_ms is None or rules.now_ms - given_ms >= PATIENCE_MS
 
 
 def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> int:
