@@ -16,7 +16,8 @@ from ottla.consumer.classic import ConsumerConnector
 from ottla.zookeeper.server import ZooKeeperServer
 from tests.cli.kafka.conftest import ours
 from tests.consumer.classic.conftest import QUICK, registered_at
-from tests.consumer.coordinated.foreign_members import CONSUMER, Confluent, ForeignMember, Ours, Rows
+from tests.consumer.coordinated.foreign_members import Confluent, ForeignMember, Ours, Rows
+from tests.consumer.coordinated.member_process import CONSUMER
 from tests.consumer.coordinated.mixed_group import PARTITIONS, MixedGroup
 
 TOPIC = "moved"

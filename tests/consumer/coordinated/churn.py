@@ -396,10 +396,11 @@ def churn(
             if strategy == ZOOKEEPER:
                 zookeeper = stack.enter_context(fast_zookeeper(Path(directory, "zookeeper"))).connect
                 properties |= {"zookeeper.connect": zookeeper}
-            server = (
-                RealKafka(kafka, properties=properties) if kafka else EmbeddedBroker(properties=properties)
-            )
-            broker = stack.enter_context(server)
+            broker: RealKafka | EmbeddedBroker
+            if kafka:
+                broker = stack.enter_context(RealKafka(kafka, properties=properties))
+            else:
+                broker = stack.enter_context(EmbeddedBroker(properties=properties))
             settings = Settings(
                 broker.bootstrap,
                 f"{directory}/results.db",
