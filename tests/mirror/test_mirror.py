@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla import Admin, EmbeddedBroker, Producer
+from ottla import Admin, EmbeddedBroker, Producer, Schema
 from ottla.admin import NewPartitions, NewTopic, topic_resource
 from ottla.consumer.classic import Blacklist, Whitelist
 from ottla.consumer.coordinated import RebalanceListener
@@ -15,9 +17,17 @@ from ottla.mirror import MirrorRecord, same_partition
 from ottla.model.errors import ConfigError, MirrorFailed
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.hashes import key_partition
+from ottla.schemas.framing import with_frame
+from ottla.schemas.json_texts import json_texts_of
 from tests.mirror.clusters import content, end_of, running, write
 from tests.mirror.conftest import Mirrors
 from tests.waiting import wait_for
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "item", "type": "string"}, {"name": "count", "type": "int"}],
+}
 
 
 def at(broker: EmbeddedBroker) -> dict[str, Any]:
@@ -131,6 +141,43 @@ def test_a_handler_makes_records_of_records(
         for partition, rows in content(at(source), topic).items()
     }
     assert content(at(target), topic) == expected
+
+
+def test_a_handler_gets_values_as_their_schema_says(
+    source: EmbeddedBroker, target: EmbeddedBroker, topic: str, mirror: Mirrors, tmp_path: Path
+) -> None:
+    """As the command line decodes them: by the schema that each value's frame names."""
+    (tmp_path / "7.avsc").write_text(json.dumps(ORDER))
+    texts = json_texts_of(str(tmp_path))
+    assert texts is not None
+    tea = with_frame(7, Schema.avro(ORDER).value({"item": "tea", "count": 2}))
+    plain = b"no frame"
+
+    def handler(message: Any) -> list[MirrorRecord]:
+        first = same_partition(message)[0]
+        is_order = isinstance(message.value, dict)
+        return [first._replace(headers=(("item", message.value["item"].encode()),))] if is_order else [first]
+
+    with Producer(bootstrap_servers=source.bootstrap) as producer:
+        for value in (tea, plain):
+            producer.send(topic, value, partition=0)
+    with running(mirror(handler=handler, value_deserializer=texts.row)) as errors:
+        wait_for(lambda: committed(source, f"group-of-{topic}") == 2, "all is committed")
+    assert not errors
+    copied = [(value, headers) for _, _, value, headers in content(at(target), topic)[0]]
+    assert copied == [(tea, (("item", b"tea"),)), (plain, ())]
+
+
+def test_a_value_that_a_handler_cannot_have_names_its_frame(
+    source: EmbeddedBroker, topic: str, mirror: Mirrors, tmp_path: Path
+) -> None:
+    texts = json_texts_of(str(tmp_path))
+    assert texts is not None
+    with Producer(bootstrap_servers=source.bootstrap) as producer:
+        producer.send(topic, with_frame(9, b"?"), partition=0)
+    with running(mirror(handler=lambda message: [message.value], value_deserializer=texts.row)) as errors:
+        wait_for(lambda: errors, "the mirror ends")
+    assert "framed with schema 9" in str(errors[0])
 
 
 def test_a_handler_that_makes_something_else_ends_the_mirror(

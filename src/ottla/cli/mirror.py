@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ottla.cli.connection_options import named_values, properties_of
+from ottla.cli.connection_options import add_schemas_option, named_values, properties_of
 from ottla.cli.output import OutputRows, Parser, log_to_stderr, new_parser, run_command
 from ottla.cli.progress import ProgressLine
 
@@ -36,6 +36,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--handler", metavar="MODULE:NAME", help="a function that turns a record into any number of records"
     )
+    add_schemas_option(parser)
     parser.add_argument(
         "--exactly-once", action="store_true", help="copy in transactions of the other cluster: nothing twice"
     )
@@ -66,9 +67,12 @@ def _mirrored(options: argparse.Namespace) -> OutputRows:
     from ottla.cli.kafka.mirror_maker import named, stopped_by_signals
     from ottla.consumer.classic import Blacklist, Whitelist
     from ottla.mirror import Mirror
+    from ottla.schemas.json_texts import json_texts_of
 
     if bool(options.topics) == bool(options.left_out):
         parser().error("which topics? Give --topics or --except")
+    texts = json_texts_of(options.schemas)
+    decode = None if texts is None else texts.row
     mirror = Mirror(
         {**properties_of(options), "group.id": options.group},
         _target(options),
@@ -76,6 +80,8 @@ def _mirrored(options: argparse.Namespace) -> OutputRows:
         streams=options.streams,
         placement=options.partitions,
         handler=named(options.handler) if options.handler else None,
+        key_deserializer=decode,
+        value_deserializer=decode,
         offset_commit_interval=_interval_ms(options) / 1000,
         aborts_on_failure=not options.drop_failures,
         follows_topics=not options.no_topics,

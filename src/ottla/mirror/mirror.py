@@ -45,6 +45,7 @@ from ottla.mirror.topic_follower import TopicFollower
 from ottla.mirror.translation import RUNS_TOPIC, RunNotes, create_runs_topic
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.producer import Producer
+from ottla.records.rows import Deserializer
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class Mirror:
     group. `listener` must fit the kind of the group. `offset_commit_interval` is in seconds: 60 by default,
     with `exactly_once` 1. `exactly_once` sends in transactions of the target, which hold the positions too,
     and keeps transactions of the source whole; `run` raises Unsupported if the target has none.
+    The deserializers, functions or `Schema`, are for the `handler`: records are copied as they are.
     `follows_topics` creates topics, partitions and settings in the target as in the source. With
     `waits_for_each` every chunk is acknowledged before the next one is read, as with producer.type=sync.
     """
@@ -108,6 +110,8 @@ class Mirror:
         streams: int = 1,
         placement: MirrorPlacement | str = MirrorPlacement.SAME,
         handler: Handler | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
         listener: Listener | None = None,
         offset_commit_interval: float | None = None,
         aborts_on_failure: bool = True,
@@ -123,6 +127,7 @@ class Mirror:
         self._streams = streams
         self._placement = MirrorPlacement(placement)
         self._handler = handler
+        self._deserializers = (key_deserializer, value_deserializer)
         self._group_listener = listener if isinstance(listener, RebalanceListener) else None
         self._classic_listener = None if isinstance(listener, RebalanceListener) else listener
         if (self._group_listener if is_classic(consumer) else self._classic_listener) is not None:
@@ -170,6 +175,7 @@ class Mirror:
             rules = SendingRules(
                 placement=self._placement,
                 handler=self._handler,
+                deserializers=self._deserializers,
                 aborts_on_failure=self._aborts_on_failure,
                 prepare=follower.prepare if follower is not None else lambda topic_partition: None,  # noqa: ARG005
             )

@@ -23,7 +23,7 @@ from ottla.mirror.records import Handler, columns_by_topic
 from ottla.model.errors import ConfigError, MirrorFailed, OttlaError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.producer import BatchDelivery, Producer
-from ottla.records.rows import RowMaker
+from ottla.records.rows import Deserializer, RowMaker
 from ottla.records.whole_batches import is_whole
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,12 @@ class MirrorPlacement(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SendingRules:
-    """How records are sent. A `handler` chooses topics and partitions itself; `prepare` is called before each
-    chunk."""
+    """How records are sent. A `handler` chooses topics and partitions itself, and gets keys and values as the
+    `deserializers` make them; `prepare` is called before each chunk."""
 
     placement: MirrorPlacement = MirrorPlacement.SAME
     handler: Handler | None = None
+    deserializers: tuple[Deserializer | None, Deserializer | None] = (None, None)
     aborts_on_failure: bool = True
     prepare: Callable[[TopicAndPartition], None] = lambda topic_partition: None  # noqa: ARG005
 
@@ -127,7 +128,7 @@ class Outbox:
 
     def _send_handled(self, chunk: FetchedDataChunk, handler: Handler) -> None:
         source = chunk.topic_partition
-        rows = RowMaker(*source).rows(chunk.batch)
+        rows = RowMaker(*source, *self._rules.deserializers).rows(chunk.batch)
         for topic, columns in columns_by_topic(record for row in rows for record in handler(row)):
             delivery = self._producer.send_batch(topic, columns)
             self._unsettled.append(_Sent(source, delivery, range(0)))

@@ -23,7 +23,7 @@ from ottla.model.errors import ConfigError, OttlaError
 from ottla.schemas.avro_columns import column_reader, read_column
 from ottla.schemas.decoded import DecodedValues, Undecodable, decoded_one_by_one, spread
 from ottla.schemas.framing import HEADER_BYTES, frame_ids, framed
-from ottla.schemas.registry import Schemas, SchemaText
+from ottla.schemas.registry import Kept, Schemas, SchemaText
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -43,8 +43,6 @@ _LOGICAL: dict[str, pa.DataType] = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 NO_ROWS = np.zeros(0, np.int64)
-FAILED_S = 5.0
-"""A schema that could not be had is not asked for again so long: each value of a chunk would wait for it."""
 _UNUSED = {"uuid", "time-millis", "time-micros", "duration"}
 """Logical types that stay what they are stored as."""
 
@@ -60,8 +58,7 @@ class AvroDecoder:
         self._reader = parsed(schema)
         self._type = arrow_type(self._reader)
         self._columns = column_reader(self._reader)
-        self._writers: dict[int, Any] = {}
-        self._failures: dict[int, tuple[float, OttlaError]] = {}  # with the time until which they count
+        self._writers: Kept[Any] = Kept(time.monotonic)
 
     @property
     def type(self) -> pa.DataType:
@@ -103,20 +100,13 @@ class AvroDecoder:
         if self._schemas is None:
             return None
         ids = np.unique(frame_ids(column.drop_null())).tolist()
-        missing = [number for number in ids if number >= 0 and not self._is_settled(number)]
+        missing = [number for number in ids if number >= 0 and number not in self._writers]
         return partial(self._learn, missing) if missing else None
 
     def _learn(self, schema_ids: Iterable[int]) -> None:
         for number in schema_ids:
             with suppress(OttlaError):  # told for each value
                 self._writer(number)
-
-    def _is_settled(self, schema_id: int) -> bool:
-        return schema_id in self._writers or self._failure(schema_id) is not None
-
-    def _failure(self, schema_id: int) -> OttlaError | None:
-        until, error = self._failures.get(schema_id, (0.0, None))
-        return error if time.monotonic() < until else None
 
     def _is_own(self, schema_id: int) -> bool:
         try:
@@ -146,18 +136,9 @@ class AvroDecoder:
         return row_of(payload, writer, self._reader)
 
     def _writer(self, schema_id: int) -> Any:
-        if schema_id not in self._writers:
-            assert self._schemas is not None
-            failure = self._failure(schema_id)
-            if failure is not None:
-                raise failure
-            try:
-                found = parsed_with_references(self._schemas.by_id(schema_id), self._schemas)
-            except OttlaError as error:
-                self._failures[schema_id] = time.monotonic() + FAILED_S, error
-                raise
-            self._writers[schema_id] = found
-        return self._writers[schema_id]
+        schemas = self._schemas
+        assert schemas is not None
+        return self._writers.get(schema_id, lambda: parsed_with_references(schemas.by_id(schema_id), schemas))
 
 
 def _remade(schema: str, schemas: Schemas | None, skip_bytes: int) -> AvroDecoder:

@@ -11,23 +11,20 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.schemas import avro, protobuf
 from ottla.schemas.decoded import Undecodable
-from ottla.schemas.framing import framed, message_indexes
-from ottla.schemas.registry import SchemaNotFound, Schemas, SchemaText, schemas_at
+from ottla.schemas.framing import frame_id, framed, message_indexes
+from ottla.schemas.registry import Kept, Schemas, SchemaText, schemas_at
 
 T = TypeVar("T")
-ASKED_AGAIN_S = 30.0
-"""How long a schema that was not found, or a registry that failed, is not asked for again."""
-
 FieldTypes = Mapping[str, pa.DataType | None]
 """The type of each field; None where it has no column type, such as a union of several types."""
 
@@ -63,8 +60,8 @@ class JsonTexts:
 
     def __init__(self, schemas: Schemas, clock: Callable[[], float] = time.monotonic) -> None:
         self._schemas = schemas
-        self._texts: _Kept[SchemaText] = _Kept(clock)
-        self._readers: _Kept[_Reader] = _Kept(clock)
+        self._texts: Kept[SchemaText] = Kept(clock)
+        self._readers: Kept[_Reader] = Kept(clock)
 
     def text(self, value: bytes, subject: str = "") -> JsonText:
         """The value as JSON. Raises Undecodable, or RegistryFailed."""
@@ -90,6 +87,21 @@ class JsonTexts:
         except Undecodable:
             return value
 
+    def row(self, value: bytes) -> Any:
+        """A framed value as its schema says: objects as dicts. One without a frame as it is.
+
+        Raises Undecodable, which names the frame, or RegistryFailed.
+        """
+        schema_id = frame_id(value)
+        if schema_id is None:
+            return value
+        try:
+            return json.loads(self.text(value).text)
+        except Undecodable as error:
+            raise Undecodable(f"a value framed with schema {schema_id}: {error}") from None
+        except ValueError:
+            return self.text(value).text  # a string of Avro alone
+
     def _reader_of_frame(self, schema_id: int, payload: bytes) -> tuple[_Reader, bytes]:
         schema = self._texts.get(schema_id, lambda: self._schemas.by_id(schema_id))
         indexes: tuple[int, ...] = ()
@@ -107,31 +119,6 @@ def json_texts_of(schemas: str | Schemas | None) -> JsonTexts | None:
     if not schemas:
         return None
     return JsonTexts(schemas_at(schemas) if isinstance(schemas, str) else schemas)
-
-
-class _Kept(Generic[T]):
-    """Results by key, each found once; a failure is raised again for `ASKED_AGAIN_S` seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._results: dict[Hashable, T] = {}
-        self._failures: dict[Hashable, tuple[float, OttlaError]] = {}
-
-    def get(self, key: Hashable, find: Callable[[], T]) -> T:
-        """What `find` returns. Raises Undecodable where there is no schema that can be used."""
-        if key in self._results:
-            return self._results[key]
-        until, failure = self._failures.get(key, (0.0, None))
-        if failure is not None and self._clock() < until:
-            raise failure
-        try:
-            return self._results.setdefault(key, find())
-        except (SchemaNotFound, ConfigError) as error:
-            failure = Undecodable(str(error))
-        except OttlaError as error:
-            failure = error
-        self._failures[key] = (self._clock() + ASKED_AGAIN_S, failure)
-        raise failure
 
 
 # --- readers

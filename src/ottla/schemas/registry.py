@@ -8,19 +8,24 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from ottla.model.errors import ConfigError, OttlaError
+from ottla.schemas.decoded import Undecodable
+
+T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 TRIES = 3
 RETRY_S = 0.2
 ANSWER_BYTES_MAX = 16 << 20
+ASKED_AGAIN_S = 30.0
+"""How long a schema that was not found, or a registry that failed, is not asked for again."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json"
 _SUFFIXES = {".avsc": "AVRO", ".json": "JSON", ".desc": "PROTOBUF"}
 
@@ -67,6 +72,35 @@ class RegistryFailed(OttlaError):
 
 class SchemaNotFound(OttlaError):
     """There is no such schema."""
+
+
+class Kept(Generic[T]):
+    """Results by key, each found once; a failure is raised again for `ASKED_AGAIN_S` seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._results: dict[Hashable, T] = {}
+        self._failures: dict[Hashable, tuple[float, OttlaError]] = {}
+
+    def get(self, key: Hashable, find: Callable[[], T]) -> T:
+        """What `find` returns. Raises Undecodable where there is no schema that can be used."""
+        if key in self._results:
+            return self._results[key]
+        until, failure = self._failures.get(key, (0.0, None))
+        if failure is not None and self._clock() < until:
+            raise failure
+        try:
+            return self._results.setdefault(key, find())
+        except (SchemaNotFound, ConfigError) as error:
+            failure = Undecodable(str(error))
+        except OttlaError as error:
+            failure = error
+        self._failures[key] = (self._clock() + ASKED_AGAIN_S, failure)
+        raise failure
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether `get` asks nobody: there is a result, or a failure that still counts."""
+        return key in self._results or self._clock() < self._failures.get(key, (0.0, None))[0]
 
 
 class SchemaRegistry:
