@@ -386,6 +386,7 @@ def test_serializers_have_the_same_names_everywhere() -> None:
         "ConsumerConnector.create_message_streams",
         "ConsumerConnector.create_message_streams_by_filter",
         "GroupConsumer",
+        "Mirror",
         "PartitionConsumer",
         "PartitionConsumer.consume_partition",
         "ShareConsumer",
