@@ -262,6 +262,20 @@ def test_varints_of_every_length() -> None:
             read(batch([varint(len(body)) + body, good], count=2))
 
 
+def test_fields_of_many_values_at_a_time() -> None:
+    """As Avro reads them: varints and pieces at positions of any bytes, also past their ends."""
+    chance = np.random.default_rng(SEED)
+    data = chance.integers(0, 256, 4_000).astype(np.uint8)
+    data[chance.integers(0, data.size, 300)] = 0xFF
+    data.setflags(write=False)
+    stop = np.sort(chance.integers(0, data.size + 1, 2_000))
+    at = np.minimum(stop + 1, chance.integers(0, data.size + 2, stop.size))
+    BOTH["varint_column"](data, at, stop, np.empty_like(at), np.empty_like(at))
+    starts = stop[:-1]
+    sizes = np.minimum(chance.integers(0, 40, starts.size), np.diff(stop))
+    BOTH["piece_column"](data, starts, sizes, np.empty(int(sizes.sum()), np.uint8))
+
+
 def test_header_counts_and_sizes_that_lie() -> None:
     def with_headers(tail: bytes) -> bytes:
         body = b"\0\0\0\x01\x01" + tail

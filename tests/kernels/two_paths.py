@@ -187,6 +187,23 @@ def ends_ascend(ends: npt.NDArray[np.int32]) -> bool:
     return answer
 
 
+def varint_column(data: Array, at: Array, stop: Array, values: Array, after: Array) -> None:
+    compiled.varint_column(data, at, stop, values, after)
+    others, others_after = np.empty_like(values), np.empty_like(after)
+    numpy_path.varint_column(data, at, stop, others, others_after)
+    failed = after > stop
+    same(failed, others_after > stop, "failures")
+    same(values[~failed], others[~failed], "values")
+    same(after[~failed], others_after[~failed], "positions")
+
+
+def piece_column(data: Array, starts: Array, sizes: Array, out: Array) -> None:
+    compiled.piece_column(data, starts, sizes, out)
+    other = np.empty_like(out)
+    numpy_path.piece_column(data, starts, sizes, other)
+    same(out, other, "pieces")
+
+
 BOTH: dict[str, Callable[..., Any]] = {
     "ends_ascend": ends_ascend,
     "scan_entries": scan_entries,
@@ -200,6 +217,8 @@ BOTH: dict[str, Callable[..., Any]] = {
     "java_hash_column": hashing("java_hash_column"),
     "key_partitions": key_partitions,
     "rows_by_partition": rows_by_partition,
+    "varint_column": varint_column,
+    "piece_column": piece_column,
 }
 
 

@@ -299,6 +299,9 @@ RANDOM = {
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["a", "b"]}},
         {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 3}},
         {"name": "data", "type": "bytes"},
+        {"name": "words", "type": {"type": "array", "items": "string"}},
+        {"name": "lists", "type": ["null", {"type": "array", "items": {"type": "array", "items": "int"}}]},
+        {"name": "counts", "type": {"type": "map", "values": ["null", "long"]}},
     ],
 }
 
@@ -317,6 +320,9 @@ def random_row(chance: random.Random) -> dict[str, Any]:
         "kind": chance.choice("ab"),
         "hash": chance.randbytes(3),
         "data": chance.randbytes(chance.randrange(4)),
+        "words": [text] * chance.randrange(3),
+        "lists": chance.choice([None, [[1] * chance.randrange(4), [], [-2]]]),
+        "counts": {f"k{number}": chance.choice([None, number]) for number in range(chance.randrange(4))},
     }
 
 

@@ -2,6 +2,7 @@
 
 from ottla.kernels.crc32c import IN_KERNEL
 from ottla.kernels.entry_scan import scan_entries, summarize_entries
+from ottla.kernels.field_columns import piece_column, varint_column
 from ottla.kernels.hashes import java_hash_column, murmur2_column
 from ottla.kernels.header_decode import decode_headers
 from ottla.kernels.layout import VERIFY_HERE, VERIFY_LATER
@@ -23,7 +24,9 @@ __all__ = [
     "java_hash_column",
     "key_partitions",
     "murmur2_column",
+    "piece_column",
     "rows_by_partition",
     "scan_entries",
     "summarize_entries",
+    "varint_column",
 ]

@@ -76,6 +76,16 @@ def _read_rest(data: U8Array, value: I64Array, after: I64Array, stop: I64Array, 
     after[rest] = stop[rest] + 1
 
 
+def varint_column(data: U8Array, at: I64Array, stop: I64Array, values: I64Array, after: I64Array) -> None:
+    """`read_varints`, as the compiled kernel has it."""
+    values[:], after[:] = read_varints(data, at, stop)
+
+
+def piece_column(data: U8Array, starts: I64Array, sizes: I64Array, out: U8Array) -> None:
+    """`gather`, as the compiled kernel has it."""
+    gather(out, 0, data, starts, sizes)
+
+
 def varint_sizes(values: I64Array) -> I64Array:
     """How many bytes each takes as a zig-zag varint."""
     zigzag = zigzag_encoded(values)

@@ -23,6 +23,7 @@ CRC-32C is never computed here: `VERIFY` says so, and callers use the library.
 from __future__ import annotations
 
 from ottla.kernels.layout import VERIFY_LATER
+from ottla.kernels.numpy_bytes import piece_column, varint_column
 from ottla.kernels.numpy_decode import decode_batches
 from ottla.kernels.numpy_encode import encode_batches, encode_messages
 from ottla.kernels.numpy_hashes import (
@@ -49,7 +50,9 @@ __all__ = [
     "java_hash_column",
     "key_partitions",
     "murmur2_column",
+    "piece_column",
     "rows_by_partition",
     "scan_entries",
     "summarize_entries",
+    "varint_column",
 ]

@@ -44,6 +44,8 @@ SIGNATURES: dict[str, list[tuple[Any, ...]]] = {
     ],
     "encode_messages": [(int64, *_COLUMN, *_COLUMN, _TIMES, int64, int64, _OUT_BYTES, _OUT_64)],
     "ends_ascend": [(_ENDS,)],
+    "varint_column": [(_BYTES, _OUT_64, _OUT_64, _OUT_64, _OUT_64)],
+    "piece_column": [(_BYTES, _OUT_64, _OUT_64, _OUT_BYTES)],
     "murmur2_column": [(_ENDS, _BYTES, _OUT_32)],
     "java_hash_column": [(_ENDS, _BYTES, _OUT_32)],
     "key_partitions": [(*_COLUMN, int64, _OUT_32)],

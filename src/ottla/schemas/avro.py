@@ -87,11 +87,15 @@ class AvroDecoder:
 
     def _columnar_rows(self, column: pa.Array) -> npt.NDArray[np.int64]:
         """The rows that were written with the reader's schema, as far as their frames say."""
-        is_null = column.is_null().to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(~is_null)
+        if column.null_count:
+            rows = np.flatnonzero(~column.is_null().to_numpy(zero_copy_only=False))
+        else:
+            rows = np.arange(len(column))
         if self._schemas is None or not rows.size:
             return rows
         ids = frame_ids(column if rows.size == len(column) else column.take(pa.array(rows)))
+        if (ids == ids[0]).all():  # nearly always
+            return rows if ids[0] >= 0 and self._is_own(int(ids[0])) else NO_ROWS
         same = [number for number in np.unique(ids).tolist() if number >= 0 and self._is_own(number)]
         return rows[np.isin(ids, same)]
 

@@ -1,7 +1,7 @@
-"""Avro to Arrow, column by column: one field of all values at a time, by NumPy.
+"""Avro to Arrow, column by column: one field of all values at a time.
 
 A value that does not fit its bytes is only marked: whoever calls decodes it alone, and finds the reason.
-Arrays, maps, decimals and unions of several types are not done here.
+Decimals and unions of several types are not done here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.kernels.numpy_bytes import I64Array, U8Array, gather, numbers_at, read_varints
+from ottla.kernels import path
+from ottla.kernels.numpy_bytes import I64Array, U8Array, numbers_at
 from ottla.schemas.decoded import spread
 
 Flags = npt.NDArray[np.bool_]
+ITEMS_MAX = 1000
+"""Values with longer arrays or maps are decoded alone: items are read one of all values at a time."""
 
 
 class Span(NamedTuple):
@@ -34,8 +37,11 @@ class Span(NamedTuple):
 
     def of(self, rows: I64Array) -> Span:
         """Some of the values."""
-        return Span(self.data, self.at[rows], self.stop[rows])
+        return Span(self.data, self.at.take(rows), self.stop.take(rows))
 
+
+_NO_BYTES = np.zeros(8, np.uint8)
+_NO_BYTES.setflags(write=False)
 
 Field = tuple[pa.Array, Span]
 ColumnReader = Callable[[Span], Field]
@@ -62,7 +68,15 @@ def _pieces(column: pa.Array) -> tuple[I64Array, I64Array, U8Array]:
     data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
     if data.size < 8:
         data = np.concatenate([data, np.zeros(8, np.uint8)])  # a number can be read at any clipped position
+    data = data.view()
+    data.setflags(write=False)  # as the kernels are compiled for
     return offsets[:-1], offsets[1:], data
+
+
+def _varints(span: Span) -> tuple[I64Array, I64Array]:
+    values, after = np.empty_like(span.at), np.empty_like(span.at)
+    path().varint_column(span.data, span.at, span.stop, values, after)
+    return values, after
 
 
 # --- readers
@@ -87,7 +101,7 @@ def _reader(schema: Any, named: dict[str, ColumnReader]) -> ColumnReader | None:
     elif kind == "fixed":
         made = _fixed(schema["size"])
     else:
-        return None if kind in {"array", "map"} else _reader(kind, named)
+        return _repeated(schema, named) if kind in {"array", "map"} else _reader(kind, named)
     if made is not None:
         named[schema["name"]] = made
     return made
@@ -103,12 +117,12 @@ def _boolean(span: Span) -> Field:
 
 
 def _long(span: Span) -> Field:
-    values, after = read_varints(span.data, span.at, span.stop)
+    values, after = _varints(span)
     return pa.array(values), span.moved(after)
 
 
 def _int(span: Span) -> Field:
-    values, after = read_varints(span.data, span.at, span.stop)
+    values, after = _varints(span)
     return pa.array(values.astype(np.int32)), span.moved(after, (values < -(1 << 31)) | (values >= 1 << 31))
 
 
@@ -129,7 +143,7 @@ def _sized(span: Span, starts: I64Array, sizes: I64Array) -> Field:
     np.cumsum(sizes, out=ends[1:])
     content = np.empty(int(ends[-1]), np.uint8)
     if content.size:
-        gather(content, 0, span.data, np.minimum(starts, span.stop), sizes)
+        path().piece_column(span.data, np.minimum(starts, span.stop), sizes, content)
     values = pa.BinaryArray.from_buffers(
         pa.binary(), sizes.size, [None, pa.py_buffer(ends), pa.py_buffer(content)]
     )
@@ -137,7 +151,7 @@ def _sized(span: Span, starts: I64Array, sizes: I64Array) -> Field:
 
 
 def _bytes(span: Span) -> Field:
-    sizes, starts = read_varints(span.data, span.at, span.stop)
+    sizes, starts = _varints(span)
     return _sized(span, starts, sizes)
 
 
@@ -154,7 +168,7 @@ def _enum(symbols: list[str]) -> ColumnReader:
     names = pa.array(symbols, pa.string())
 
     def read(span: Span) -> Field:
-        values, after = read_varints(span.data, span.at, span.stop)
+        values, after = _varints(span)
         failed = (values < 0) | (values >= len(symbols))
         return names.take(pa.array(np.where(failed, 0, values))), span.moved(after, failed)
 
@@ -199,6 +213,85 @@ def _record(schema: dict[str, Any], named: dict[str, ColumnReader]) -> ColumnRea
     return read
 
 
+def _repeated(schema: dict[str, Any], named: dict[str, ColumnReader]) -> ColumnReader | None:
+    """Arrays and maps: blocks, each with the number of its items, and 0 at the end."""
+    is_map = schema["type"] == "map"
+    inner = _reader(schema["values" if is_map else "items"], named)
+    if inner is None:
+        return None
+    item = _pair(inner) if is_map else inner
+
+    def read(span: Span) -> Field:
+        parts: list[pa.Array] = []
+        owners: list[I64Array] = []
+        ends = np.empty_like(span.at)
+        rows, inside, left = np.arange(span.at.size), span, np.zeros_like(span.at)
+        for _ in range(ITEMS_MAX):
+            inside, left = _in_blocks(inside, left)
+            more = (left > 0) & (inside.at <= inside.stop)
+            if not more.all():
+                ends[rows] = inside.at  # right for those that end here
+                kept = np.flatnonzero(more)
+                rows, inside, left = rows.take(kept), inside.of(kept), left.take(kept)
+            if not rows.size:
+                break
+            values, inside = item(inside)
+            parts.append(values)
+            owners.append(rows)
+            left = left - 1
+        ends[rows] = inside.stop + 1  # too many
+        return _lists(parts, owners, span.at.size, is_map=is_map, empty=item), span._replace(at=ends)
+
+    return read
+
+
+def _in_blocks(span: Span, left: I64Array) -> tuple[Span, I64Array]:
+    """Read the numbers of items of blocks that begin: where none are left of the one before."""
+    begin = np.flatnonzero(left == 0)
+    if not begin.size:
+        return span, left
+    blocks = span if begin.size == left.size else span.of(begin)
+    counts, after = _varints(blocks)
+    sized = np.flatnonzero(counts < 0)  # the number is negative, and the size of the block follows
+    if sized.size:
+        _, after[sized] = _varints(Span(span.data, after[sized], blocks.stop[sized]))
+        counts = np.abs(counts)
+    if blocks is span:
+        return span._replace(at=after), counts
+    at, left = span.at.copy(), left.copy()
+    at[begin], left[begin] = after, counts
+    return span._replace(at=at), left
+
+
+def _pair(inner: ColumnReader) -> ColumnReader:
+    def read(span: Span) -> Field:
+        keys, span = _string(span)
+        values, span = inner(span)
+        return pa.StructArray.from_arrays([keys, values], names=["key", "value"]), span
+
+    return read
+
+
+def _lists(
+    parts: list[pa.Array], owners: list[I64Array], count: int, *, is_map: bool, empty: ColumnReader
+) -> pa.Array:
+    """Lists of the items that were read in turns, one of each row at a time."""
+    if parts:
+        owner, items = owners[0], parts[0]
+        if len(parts) > 1:
+            owner = np.concatenate(owners)
+            items = pa.concat_arrays(parts).take(pa.array(np.argsort(owner, kind="stable")))
+    else:
+        owner = np.zeros(0, np.int64)
+        nothing = np.zeros(0, np.int64)
+        items, _ = empty(Span(_NO_BYTES, nothing, nothing))
+    ends = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=count), out=ends[1:])
+    if is_map:
+        return pa.MapArray.from_arrays(pa.array(ends), items.field("key"), items.field("value"))
+    return pa.ListArray.from_arrays(pa.array(ends), items)
+
+
 def _optional(union: list[Any], named: dict[str, ColumnReader]) -> ColumnReader | None:
     if len(union) != 2 or "null" not in union:
         return None
@@ -208,7 +301,7 @@ def _optional(union: list[Any], named: dict[str, ColumnReader]) -> ColumnReader 
         return None
 
     def read(span: Span) -> Field:
-        branch, after = read_varints(span.data, span.at, span.stop)
+        branch, after = _varints(span)
         span = span.moved(after, (branch < 0) | (branch > 1))
         rows = np.flatnonzero(branch == nullable)
         if rows.size == branch.size:
