@@ -1,0 +1,171 @@
+"""Cancelled at each await in turn: nothing is lost, nothing comes twice, nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import Code, EmbeddedBroker, KafkaError, ProducerClosed, aio
+from ottla.admin import NewTopic
+from tests.aio.conftest import run, values
+from tests.naming import name_after_test
+
+RECORDS = 5
+AWAITS_MAX = 400
+
+
+@types.coroutine
+def _cancelled_at(work: Coroutine[Any, Any, Any], number: int) -> Generator[Any, Any, bool]:
+    """Run it; when it waits for the `number`th time, its task is cancelled. Whether it came that far."""
+    waits = 0
+    sent: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            awaited = work.send(sent) if error is None else work.throw(error)
+        except StopIteration:
+            return waits >= number
+        waits += 1
+        if waits == number:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        sent, error = None, None
+        try:
+            sent = yield awaited
+        except BaseException as thrown:  # noqa: BLE001 - handed to the work
+            error = thrown
+
+
+async def _cancelled(work: Coroutine[Any, Any, Any], number: int) -> bool:
+    """Whether the work waited for the `number`th time; then it was cancelled there."""
+    task = asyncio.create_task(_as_coroutine(work, number))
+    with contextlib.suppress(asyncio.CancelledError):
+        return await task
+    return True
+
+
+async def _as_coroutine(work: Coroutine[Any, Any, Any], number: int) -> bool:
+    return await _cancelled_at(work, number)
+
+
+def at_each_await(attempt: Callable[[int], Coroutine[Any, Any, bool]], least: int) -> None:
+    """Call `attempt` with 1, 2, 3, … until it is not cancelled any more; it must have been, `least` times."""
+    for number in range(1, AWAITS_MAX):
+        if not run(lambda number=number: attempt(number)):  # type: ignore[misc]
+            assert number > least
+            return
+    pytest.fail(f"there are more than {AWAITS_MAX} awaits")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": 0}) as one:
+        yield one
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return name_after_test(request)
+
+
+def test_a_producer(broker: EmbeddedBroker, name: str) -> None:
+    """What was accepted is written once, in order, and so is what a cancelled flush was to wait for."""
+
+    async def attempt(number: int) -> bool:
+        accepted: list[bytes] = []
+        topic = f"{name}-{number}"
+
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
+
+            async def send() -> None:
+                for record in range(RECORDS):
+                    delivery = await producer.send(topic, b"%d" % record, partition=0)
+                    accepted.append(b"%d" % record)
+                    if record == 2:
+                        await delivery
+                await producer.flush()
+
+            was_cancelled = await _cancelled(send(), number)
+        written = values(broker, topic, 0)
+        assert written == accepted or (not accepted and not written)
+        return was_cancelled
+
+    at_each_await(attempt, least=2)
+
+
+def test_a_producer_that_is_closed(broker: EmbeddedBroker, name: str) -> None:
+    """A record is acknowledged, or given up and its delivery says so; no task is left."""
+    broker.create_topic(name)
+
+    async def attempt(number: int) -> bool:
+        before = len(values(broker, name, 0))
+        producer = aio.Producer(bootstrap_servers=broker.bootstrap)
+        delivery = await producer.send(name, b"v", partition=0)
+        was_cancelled = await _cancelled(producer.close(), number)
+        with contextlib.suppress(ProducerClosed):
+            assert (await delivery).offset == before
+            assert len(values(broker, name, 0)) == before + 1
+        await producer.close()
+        return was_cancelled
+
+    at_each_await(attempt, least=1)
+
+
+def test_an_admin(broker: EmbeddedBroker, name: str) -> None:
+    """A call that is cancelled may have been carried out; the next ones work on the same connections."""
+
+    async def attempt(number: int) -> bool:
+        topic = f"{name}-{number}"
+        async with aio.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            was_cancelled = await _cancelled(admin.create_topics(NewTopic(topic, partitions=2)), number)
+            try:
+                await admin.create_topics(NewTopic(topic, partitions=2))
+            except KafkaError as error:
+                assert error.code == Code.TOPIC_ALREADY_EXISTS
+            assert len((await admin.describe_topics(topic)).partitions) == 2
+        return was_cancelled
+
+    at_each_await(attempt, least=4)
+
+
+def test_a_group(broker: EmbeddedBroker, name: str) -> None:
+    """Each record is handed out once, and what was committed is where the next member goes on."""
+    broker.create_topic(name)
+
+    async def fill() -> None:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
+            for record in range(RECORDS):
+                await producer.send(name, b"%d" % record, partition=0)
+
+    run(fill)
+
+    async def attempt(number: int) -> bool:
+        seen: list[bytes] = []
+        settings = {"bootstrap.servers": broker.bootstrap, "auto.offset.reset": "earliest"}
+        async with aio.GroupConsumer(
+            name, settings, group_id=f"{name}-{number}", enable_auto_commit=False, max_poll_records=2
+        ) as consumer:
+
+            async def read() -> None:
+                async for message in consumer:
+                    seen.append(message.value)
+                    await consumer.commit(message)
+                    if len(seen) == RECORDS:
+                        return
+
+            was_cancelled = await _cancelled(read(), number)
+            if len(seen) < RECORDS:
+                await read()
+            assert seen == [b"%d" % record for record in range(RECORDS)]
+            await consumer.commit()  # a commit that was cancelled may be under way
+            committed = await consumer.committed()
+            assert [position.offset for position in committed.values() if position] == [RECORDS]
+        return was_cancelled
+
+    at_each_await(attempt, least=4)
