@@ -35,6 +35,15 @@ def writer(broker: EmbeddedBroker) -> Iterator[Writer]:
         yield one
 
 
+def configs_of(
+    bootstrap: str, client: dict[str, object] | None, fetch: dict[str, object]
+) -> tuple[ClientConfig, FetchConfig]:
+    """Of engines that do not wait long for brokers."""
+    given = {"bootstrap.servers": bootstrap, **(client or {})}
+    settings = {"fetch_wait_max_ms": 50, "refresh_leader_backoff_ms": 20, **fetch}
+    return ClientConfig.from_properties(given), FetchConfig.from_properties(settings)
+
+
 @pytest.fixture
 def engine(broker: EmbeddedBroker) -> Iterator[Engines]:
     """Makes engines: settings of fetching by name, those of the client as a dictionary."""
@@ -43,9 +52,7 @@ def engine(broker: EmbeddedBroker) -> Iterator[Engines]:
         def make(
             client: dict[str, object] | None = None, *, bootstrap: str = "", **fetch: object
         ) -> FetchEngine:
-            given = {"bootstrap.servers": bootstrap or broker.bootstrap, **(client or {})}
-            settings = {"fetch_wait_max_ms": 50, "refresh_leader_backoff_ms": 20, **fetch}
-            made = FetchEngine(ClientConfig.from_properties(given), FetchConfig.from_properties(settings))
-            return stack.enter_context(made)
+            configs = configs_of(bootstrap or broker.bootstrap, client, fetch)
+            return stack.enter_context(FetchEngine(*configs))
 
         yield make

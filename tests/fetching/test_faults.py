@@ -7,6 +7,8 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,9 @@ from ottla.fetching.inbox import Inbox
 from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TopicAndPartition
-from tests.fetching.conftest import Engines
+from tests.both_faces import FACES, Loop
+from tests.fetching.conftest import Engines, configs_of
+from tests.fetching.loop_engine import LoopEngine
 from tests.fetching.proxy import Proxy
 from tests.fetching.traffic import Ledger, Writer
 from tests.waiting import PATIENCE_S, wait_for
@@ -36,6 +40,27 @@ def three() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(brokers=3) as cluster:
         cluster.create_topic("t", PARTITIONS, replication_factor=3)
         yield cluster
+
+
+@pytest.fixture(params=FACES)
+def engine(engine: Engines, broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[Engines]:
+    """Makes engines of both faces."""
+    if request.param == "threads":
+        yield engine
+        return
+    with ExitStack() as stack:
+        loop = stack.enter_context(closing(Loop()))
+
+        def make(client: dict[str, object] | None = None, *, bootstrap: str = "", **fetch: object) -> Any:
+            configs = configs_of(bootstrap or broker.bootstrap, client, fetch)
+            return stack.enter_context(closing(LoopEngine(*configs, loop)))
+
+        yield make
+
+
+def inbox_for(reader: FetchEngine | LoopEngine) -> Any:
+    """An inbox for several feeds of an engine."""
+    return reader.new_inbox() if isinstance(reader, LoopEngine) else Inbox()
 
 
 def places(count: int = PARTITIONS) -> list[TopicAndPartition]:
@@ -58,7 +83,8 @@ def while_reading(
 ) -> FetchEngine:
     """Write and read all partitions while something happens again and again; then all must be there."""
     chance = random.Random(seed)
-    reader, inbox, ledger = make(bootstrap=cluster.bootstrap, **settings), Inbox(), Ledger()
+    reader, ledger = make(bootstrap=cluster.bootstrap, **settings), Ledger()
+    inbox = inbox_for(reader)
     for place in places():
         reader.add(place, 0, inbox=inbox)
     with Writer(cluster.bootstrap) as writer:
@@ -190,8 +216,8 @@ def test_connections_are_cut_in_the_middle_of_answers(
     with Writer(bootstrap) as writer:
         for place in places():
             writer.write(place, 5000, size=100, at_once=500)
-        inbox, ledger = Inbox(), Ledger()
-        reader = engine(bootstrap=bootstrap, fetch_message_max_bytes=20_000)
+        reader, ledger = engine(bootstrap=bootstrap, fetch_message_max_bytes=20_000), Ledger()
+        inbox = inbox_for(reader)
         for place in places():
             reader.add(place, 0, inbox=inbox)
         for _ in range(10):
@@ -327,6 +353,7 @@ def test_many_partitions_without_a_broker_ask_together_and_are_told_of_once(
     assert all(feed.errors.poll(0) is not None for feed in feeds)
 
 
+@pytest.mark.parametrize("engine", ["threads"], indirect=True)
 def test_a_machine_without_descriptors_for_another_fetcher_is_told_and_tried_again(
     broker: EmbeddedBroker, topic: str, writer: Writer, engine: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
