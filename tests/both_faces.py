@@ -31,7 +31,12 @@ class Loop:
         """Await it on the loop. A listener, which runs there, gets what it has to return to be awaited."""
         if threading.current_thread() is self._thread:
             return work
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call it on the loop; await what it returns, if it can be awaited."""
