@@ -87,10 +87,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._pass_on(answer, content)
             return
         found = json.loads(content)
+        after = query.get("start-after", [""])[0]
         objects = "".join(
             f"<Contents><Key>{escape(one['name'])}</Key><Size>{one['size']}</Size><ETag>{escape(one['etag'])}</ETag>"
             f"<LastModified>{one['updated']}</LastModified></Contents>"
             for one in found.get("items", ())
+            if one["name"] > after
         )
         prefixes = "".join(
             f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>"

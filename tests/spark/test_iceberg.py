@@ -30,7 +30,7 @@ ORDERS, OTHER = TopicAndPartition("orders", 0), TopicAndPartition("orders", 1)
 Options = tuple[str, dict[str, str]]
 
 
-@pytest.fixture(params=["files", "files in s3", "sql", *sized([], ["files in hdfs", "rest"])])
+@pytest.fixture(params=["files", "files in s3", "sql", *sized([], ["files in hdfs", "files in gcs", "rest"])])
 def named(request: pytest.FixtureRequest, tmp_path: Path) -> Options:
     """A URL and options: no catalog, in a directory, a store and HDFS; a catalog in SQLite; Iceberg's own."""
     if request.param == "files":
@@ -38,6 +38,9 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> Options:
     if request.param == "files in s3":
         request.getfixturevalue("s3")
         return f"s3://{BUCKET}/{tmp_path.name}/table", {}
+    if request.param == "files in gcs":
+        request.getfixturevalue("gcs")
+        return f"gs://{BUCKET}/{tmp_path.name}/table", {}
     if request.param == "files in hdfs":
         return f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}/table", {}
     if request.param == "rest":

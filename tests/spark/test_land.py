@@ -102,7 +102,7 @@ def test_a_stream_of_spark_begins_where_the_files_end(
     assert begun_after_files(options, where, state) == options
 
 
-@pytest.mark.parametrize("store", sized(["s3"], ["s3", "hdfs"]))
+@pytest.mark.parametrize("store", sized(["s3"], ["s3", "gcs", "hdfs"]))
 def test_a_topic_lands_in_a_store(
     store: str,
     broker: EmbeddedBroker,
@@ -112,9 +112,9 @@ def test_a_topic_lands_in_a_store(
     request: pytest.FixtureRequest,
 ) -> None:
     server = request.getfixturevalue(store)
-    root = server.url if store == "hdfs" else f"s3://{BUCKET}"
+    root = server.url if store == "hdfs" else f"{'gs' if store == 'gcs' else store}://{BUCKET}"
     fill(topic, range(60))
-    for kind in KINDS if store == "hdfs" else ("parquet", "iceberg"):
+    for kind in ("parquet", "iceberg") if store == "s3" else KINDS:
         url = f"{root}/{tmp_path.name}/{kind}"
         landed = sum(batch.records for batch in lander(broker, topic, kind, url, batch_bytes=500).batches())
         assert landed == 60

@@ -301,7 +301,7 @@ def cases() -> list[Case]:
 REASONS: dict[str, str] = {
     "maxOffsetsPerTrigger: 0": "The connector accepts it and never reads a record. Ours refuses it.",
     "minPartitions: fewer than there are": (
-        "Small partitions share a task, up to `minRecordsPerTask` (50,000) records; 0 turns that off."
+        "Small partitions share a task, up to `minRecordsPerTask` (100,000) records; 0 turns that off."
     ),
     "maxRecordsPerPartition: 30: 12 tasks": (
         "The connector ignores it in batch queries, and keeps it in streams. Ours keeps it in both."

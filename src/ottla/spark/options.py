@@ -79,7 +79,7 @@ SOURCE_OPTIONS: tuple[Property, ...] = (
     _count("minPartitions", "How many tasks there are at least."),
     _count("maxRecordsPerPartition", "How many offsets a task has at most."),
     _count("maxBytesPerTask", "How many bytes of the log a task reads, about, at most."),
-    Property("minRecordsPerTask", INT, 50_000, "Smaller ranges are put together into one task.", minimum=0),
+    Property("minRecordsPerTask", INT, 100_000, "Smaller ranges are put together into one task.", minimum=0),
     Property("failOnDataLoss", BOOLEAN, default=True, doc="Whether records that are gone are an error."),
     INCLUDE_HEADERS,
     COLUMNS,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.model.topic_partition import TopicAndPartition
 
-RECORDS_PER_TASK = 50_000
+RECORDS_PER_TASK = 100_000
 ROUNDING = 1e-6
 
 
