@@ -111,6 +111,17 @@ def append_value(column, at, column_end, valid, row, data, start, data_end, size
     return at + size
 
 
+@inlined
+def put_totals(state, rows, key_bytes, value_bytes, key_nulls, value_nulls, timestamps_missing):
+    """Write the running totals that both decodes have."""
+    state[ROWS] = rows
+    state[KEY_BYTES] = key_bytes
+    state[VALUE_BYTES] = value_bytes
+    state[KEY_NULLS] = key_nulls
+    state[VALUE_NULLS] = value_nulls
+    state[TIMESTAMPS_MISSING] = timestamps_missing
+
+
 @kernel
 def decode_batches(
     raw,
@@ -224,12 +235,7 @@ def decode_batches(
             state[FAILED_ROW] = index
             break
         # Totals move at the end of a sound entry, so that a damaged one leaves nothing behind.
-        state[ROWS] = row
-        state[KEY_BYTES] = key_at
-        state[VALUE_BYTES] = value_at
-        state[KEY_NULLS] = key_nulls
-        state[VALUE_NULLS] = value_nulls
-        state[TIMESTAMPS_MISSING] = missing
+        put_totals(state, row, key_at, value_at, key_nulls, value_nulls, missing)
         state[HEADERS] = headers
     return status
 
@@ -309,10 +315,5 @@ def decode_messages(
         row += 1
         put_int32(key_ends, row, key_at)
         put_int32(value_ends, row, value_at)
-    state[ROWS] = row
-    state[KEY_BYTES] = key_at
-    state[VALUE_BYTES] = value_at
-    state[KEY_NULLS] = key_nulls
-    state[VALUE_NULLS] = value_nulls
-    state[TIMESTAMPS_MISSING] = missing
+    put_totals(state, row, key_at, value_at, key_nulls, value_nulls, missing)
     return status
