@@ -55,22 +55,19 @@ def test_who_tests_an_application_follows_the_start_page(shell: PageShell) -> No
     shell.follow("start.md", "I test an application")
 
 
-def test_who_reads_topics_follows_the_start_page(
-    shell: PageShell, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("I read topics", ("coffee      3", '0 0 b\'{"item": "coffee"')),
+        ("I run old groups", ("0 0 b'a coffee'", "billing")),
+    ],
+)
+def test_who_reads_follows_the_start_page(
+    shell: PageShell, capsys: pytest.CaptureFixture[str], section: str, expected: tuple[str, ...]
 ) -> None:
-    shell.follow("start.md", "I read topics")
+    shell.follow("start.md", section)
     printed = capsys.readouterr().out
-    assert "coffee      3" in printed
-    assert '0 0 b\'{"item": "coffee"' in printed
-
-
-def test_who_runs_old_groups_follows_the_start_page(
-    shell: PageShell, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shell.follow("start.md", "I run old groups")
-    printed = capsys.readouterr().out
-    assert "0 0 b'a coffee'" in printed
-    assert "billing" in printed
+    assert [text for text in expected if text not in printed] == []
 
 
 def test_commands_of_the_search_page_run(
