@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 VALUE = b"v" * 1000
 RECORDS = (20_000, 200_000)
-REQUESTS = (300, 3_000)
+REQUESTS = (1_000, 3_000)
 HEAP_MB = 1024
 WAIT_S = 60
 AT_ONCE = 8
