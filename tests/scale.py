@@ -2,7 +2,7 @@
 
 By default every proof runs in a small size under a fixed seed. ``OTTLA_SOAK=1`` (`make soak`) runs the
 nightly sizes under a new seed. ``OTTLA_SEED=n`` repeats a run; the seed is printed above the tests and in
-failures.
+failures. ``OTTLA_KILLS=n`` says how many processes are killed where that is what takes the time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ REPLAY = f"{'OTTLA_SOAK=1 ' if SOAK else ''}OTTLA_SEED={SEED}"
 def sized(small: Size, soak: Size) -> Size:
     """Return the size of this run."""
     return soak if SOAK else small
+
+
+def kills(small: int, soak: int) -> int:
+    """Return how many processes are killed: OTTLA_KILLS if it is set, otherwise the size of this run."""
+    return int(os.environ.get("OTTLA_KILLS") or sized(small, soak))
 
 
 def seeded(name: object = "") -> random.Random:

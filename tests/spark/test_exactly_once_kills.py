@@ -1,7 +1,9 @@
 """Drivers and workers of exactlyOnce die at random moments: readers of committed records see no anomaly.
 
-What they see is judged by the checker of tests/proof, where each batch is one transaction. `make soak`
-kills many more, on Apache Kafka too; OTTLA_SEED decides which and when.
+What they see is judged by the checker of tests/proof, where each batch is one transaction. A process of Spark
+takes seconds to start, so the suite kills few of them; its many deaths are those between two steps of the
+protocol. `make soak` kills more, on Apache Kafka too, and OTTLA_KILLS=n so many: a third of them are drivers.
+OTTLA_SEED decides which and when.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ottla.spark.exactly_once import write_tasks
 from ottla.spark.exactly_once.decision_log import DecisionLog
 from ottla.spark.pipeline.state import PipelineState
 from tests.proof.checker import History, Outcome, Transaction, anomalies
-from tests.scale import REPLAY, SOAK, seeded, sized
+from tests.scale import REPLAY, SOAK, kills, seeded, sized
 from tests.spark import exactly_once_driver
 from tests.spark.killing import newest_batch, reaches, running
 from tests.spark.sink_steps import Sink, bootstrap, task
@@ -36,7 +38,7 @@ __all__ = ["bootstrap"]
 COMMITTED = "read_committed"
 PARTITIONS = 3
 DEATHS = sized(20, 500)
-KILLS = sized(2, 60)
+KILLS = kills(2, 60)
 DEADLINE_S = 480 + 30 * KILLS
 Values = dict[TopicAndPartition, list[str]]
 
