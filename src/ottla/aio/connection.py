@@ -16,8 +16,9 @@ from ottla.aio.link import LoopLink
 from ottla.aio.opening import LoopOpener
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
-from ottla.client.first_contact import SESSION_SHARE, THROTTLE_MS_MAX, unanswered
+from ottla.client.first_contact import unanswered
 from ottla.client.network_errors import NetworkErrors, broker
+from ottla.client.peer_terms import PeerTerms
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.errors import ConnectionLost, LocalProtocolError, OttlaError, RequestTimedOut
@@ -47,13 +48,9 @@ class LoopConnection:
         self.broker_id = broker_id
         self._link = link
         self._config = config
-        self._errors = errors
-        self.versions = versions
-        self._not_before_ms = 0.0  # the broker has asked for a pause: a quota is used up
+        self._terms = PeerTerms(link.peer, broker_id, versions, errors, MONOTONIC.now_ms, lifetime_ms)
         self._answers_at_opening = link.answers
         self._is_closed = False
-        ends_ms = MONOTONIC.now_ms() + lifetime_ms * SESSION_SHARE
-        self._session_ends_ms = ends_ms if lifetime_ms else None
 
     @classmethod
     async def open(
@@ -88,6 +85,11 @@ class LoopConnection:
         return cls(link, address, broker_id, config, errors, versions, lifetime_ms)
 
     @property
+    def versions(self) -> PeerVersions:
+        """What the broker speaks."""
+        return self._terms.versions
+
+    @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._link.failure is None
@@ -99,15 +101,11 @@ class LoopConnection:
 
     def is_usable(self) -> bool:
         """Whether it is open and the login is valid."""
-        is_over = self._session_ends_ms is not None and MONOTONIC.now_ms() >= self._session_ends_ms
-        return self.is_open and not is_over
+        return self.is_open and not self._terms.is_session_over
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
-        try:
-            return self.versions.version_for(api, at_most=at_most)
-        except LocalProtocolError as error:
-            raise LocalProtocolError(f"{self._link.peer}: {error}") from error
+        return self._terms.version_for(api, at_most)
 
     def send(
         self,
@@ -125,8 +123,8 @@ class LoopConnection:
         if version is None:
             version = self.version_for(request.API, at_most=at_most)
         due = self._link.send(request, version)
-        if due is not None and self._link.in_flight_count == 1:
-            self._errors.due_from(self._link.peer, kept_ms)
+        if due is not None:
+            self._terms.sent(self._link.in_flight_count, kept_ms)
         return due
 
     async def answer(
@@ -151,28 +149,17 @@ class LoopConnection:
             answer = due.result()
         except OttlaError as error:
             raise self._failed(self._explained(error)) from error.__cause__
-        if self._link.in_flight_count:
-            self._errors.due_from(self._link.peer)
-        else:
-            self._errors.not_due_from(self._link.peer)
-        if self.broker_id is not None:
-            self._errors.answered(broker(self.broker_id))
-        throttle_ms = getattr(answer.message, "throttle_time_ms", 0)
-        if throttle_ms > 0:
-            self._not_before_ms = MONOTONIC.now_ms() + min(throttle_ms, THROTTLE_MS_MAX)
-        return answer
+        return self._terms.answered(answer, self._link.in_flight_count)
 
     async def unthrottled(self) -> None:
         """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
-        wait_ms = self._not_before_ms - MONOTONIC.now_ms()
+        wait_ms = self._terms.pause_ms()
         if wait_ms > 0:
             await asyncio.sleep(wait_ms / 1000)
 
     def _failed(self, error: OttlaError) -> OttlaError:
         self._link.fail(error)
-        self._errors.not_due_from(self._link.peer)
-        if self.broker_id is not None:
-            self._errors.failed(broker(self.broker_id), error)
+        self._terms.failed(error)
         return error
 
     async def call(
@@ -203,5 +190,5 @@ class LoopConnection:
         """Answers in flight are lost. May be called twice."""
         self._is_closed = True
         self._link.fail(ConnectionLost(f"{self._link.peer}: this client is being closed"))
-        self._errors.not_due_from(self._link.peer)
+        self._terms.ended()
         await self._link.wait_closed()

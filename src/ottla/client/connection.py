@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Clock, Deadline
-from ottla.client.first_contact import SESSION_SHARE, THROTTLE_MS_MAX, unanswered
+from ottla.client.first_contact import unanswered
 from ottla.client.interruption import Interruption
 from ottla.client.link import Link
 from ottla.client.network_errors import NetworkErrors, broker
 from ottla.client.opening import Opened, Opener
+from ottla.client.peer_terms import PeerTerms
 from ottla.client.version_memory import VersionMemory
 from ottla.model.address import Address
 from ottla.model.closing import Closing
@@ -51,19 +52,20 @@ class Connection(Closing):
     ) -> None:
         self._address, self._broker_id = opener.address, opener.broker_id
         self._link: Link = opened.link
-        self._errors = errors
-        self._subject = "" if opener.broker_id is None else broker(opener.broker_id)
-        self._versions = opened.versions
         self._config = opener.config
         self._clock = opener.clock
         self._interruption = opener.interruption
         self._owns_interruption = owns_interruption
         self._request_timeout_ms = opener.config.request_timeout_ms
-        self._chosen: dict[tuple[int, int | None], int] = {}  # API key, at_most → version
         self._answers_at_opening = opened.link.answers
-        self._not_before_ms = 0.0  # the broker has asked for a pause: a quota is used up
-        lifetime_ms = opened.session_lifetime_ms * SESSION_SHARE
-        self._session_ends_ms = self._clock.now_ms() + lifetime_ms if lifetime_ms else None
+        self._terms = PeerTerms(
+            opened.link.peer,
+            opener.broker_id,
+            opened.versions,
+            errors,
+            opener.clock.now_ms,
+            opened.session_lifetime_ms,
+        )
 
     @classmethod
     def open(
@@ -117,24 +119,14 @@ class Connection(Closing):
         return cls(opener, opened, errors, owns_interruption=interruption is None)
 
     def _answered(self, answer: ReceivedResponse) -> ReceivedResponse:
-        if self._link.in_flight_count:
-            self._errors.due_from(self._link.peer)
-        else:
-            self._errors.not_due_from(self._link.peer)
-        if self._subject:
-            self._errors.answered(self._subject)
-        throttle_ms = getattr(answer.message, "throttle_time_ms", 0)
-        if throttle_ms > 0:
-            self._not_before_ms = self._clock.now_ms() + min(throttle_ms, THROTTLE_MS_MAX)
-        return answer
+        return self._terms.answered(answer, self._link.in_flight_count)
 
     def _wait_if_throttled(self) -> None:
         """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
-        if self._not_before_ms:
-            wait_ms, self._not_before_ms = self._not_before_ms - self._clock.now_ms(), 0.0
-            if wait_ms > 0:
-                self._clock.pause(wait_ms, self._interruption.event)
-                self._interruption.check()
+        wait_ms = self._terms.pause_ms()
+        if wait_ms:
+            self._clock.pause(wait_ms, self._interruption.event)
+            self._interruption.check()
 
     @property
     def address(self) -> Address:
@@ -149,7 +141,7 @@ class Connection(Closing):
     @property
     def versions(self) -> PeerVersions:
         """The versions that the broker speaks."""
-        return self._versions
+        return self._terms.versions
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +160,7 @@ class Connection(Closing):
         """
         if not self.is_open or self.in_flight_count:
             return self.is_open
-        if self._session_ends_ms is not None and self._clock.now_ms() >= self._session_ends_ms:
+        if self._terms.is_session_over:
             return False
         try:
             self._link.poll()
@@ -178,14 +170,7 @@ class Connection(Closing):
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
-        key = (api.key, at_most)
-        version = self._chosen.get(key)
-        if version is None:
-            try:
-                version = self._chosen[key] = self._versions.version_for(api, at_most=at_most)
-            except LocalProtocolError as error:
-                raise LocalProtocolError(f"{self._link.peer}: {error}") from error
-        return version
+        return self._terms.version_for(api, at_most)
 
     def send(
         self,
@@ -206,8 +191,8 @@ class Connection(Closing):
             version = self.version_for(request.API, at_most=at_most)
         self._wait_if_throttled()
         outgoing = self._link.send(request, version, self._request_timeout_ms)
-        if outgoing.expects_response and self._link.in_flight_count == 1:
-            self._errors.due_from(self._link.peer, kept_ms)
+        if outgoing.expects_response:
+            self._terms.sent(self._link.in_flight_count, kept_ms)
         exchange = outgoing.exchange
         return Sent(exchange.correlation_id, exchange.api, exchange.version, outgoing.expects_response)
 
@@ -282,7 +267,7 @@ class Connection(Closing):
     def close(self) -> None:
         """To be called by the owner. Responses in flight are lost. May be called twice."""
         self._link.close()
-        self._errors.not_due_from(self._link.peer)
+        self._terms.ended()
         if self._owns_interruption:
             self._interruption.close()
 
