@@ -175,7 +175,8 @@ class PeerPool(abc.ABC, Generic[P]):
             try:
                 return await self._connected(await self._coordinator(key, kind, deadline), deadline)
             except OttlaError as error:
-                if action_about(error, Call.FIND_COORDINATOR) is Action.FAIL or self.waits.is_over:
+                is_interrupted = self.waits.is_over and isinstance(error, ConnectionLost)
+                if is_interrupted or action_about(error, Call.FIND_COORDINATOR) is Action.FAIL:
                     raise
                 self.forget_coordinator(key, kind=kind)  # if it is down, another broker may take over
                 failure = telling(failure, error, deadline)
