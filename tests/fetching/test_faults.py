@@ -334,9 +334,11 @@ def test_no_broker_at_all_is_told_and_waited_for() -> None:
             assert address in str(report.error)
 
 
+@pytest.mark.parametrize("engine", ["threads"], indirect=True)
 def test_many_partitions_without_a_broker_ask_together_and_are_told_of_once(
     engine: Engines, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Not on a loop: there the test adds one partition a turn, and each turn asks again."""
     with EmbeddedBroker() as gone:
         gone.create_topic("t", 50)
         bootstrap = gone.bootstrap
