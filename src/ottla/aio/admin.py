@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from ottla.admin.admin_calls import AdminCalls
 from ottla.admin.admin_config import AdminConfig
 from ottla.aio.pool import LoopDriver
 from ottla.aio.waiting import uncancelled
+from ottla.model.closing import AsyncClosing
 from ottla.model.property_table import merged
 
 
-class Admin(AdminCalls):
+class Admin(AdminCalls, AsyncClosing):
     """Manages topics, settings, records and groups of a cluster. Connects with the first call.
 
         >>> import asyncio
@@ -37,11 +36,3 @@ class Admin(AdminCalls):
     async def close(self) -> None:
         """Close all connections. May be called twice; a cancellation takes effect when they are closed."""
         await uncancelled(super().close())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

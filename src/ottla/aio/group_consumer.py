@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.commits import LoopAutoCommit, LoopCommits
@@ -28,6 +26,7 @@ from ottla.consumer.coordinated.topic_selection import TopicSelection, WantedTop
 from ottla.consumer.reading.held_chunks import HeldChunk
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.commit_positions import Committable
+from ottla.model.closing import AsyncClosing
 from ottla.model.committed_positions import OffsetAndMetadata
 from ottla.model.errors import ConfigError
 from ottla.model.offset_spec import OffsetSpec
@@ -36,7 +35,7 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.records.rows import Deserializer
 
 
-class GroupConsumer(GroupFace):
+class GroupConsumer(GroupFace, AsyncClosing):
     """Reads topics as a member of a group. Joins with the first `poll` or iteration, leaves with `close`.
 
         >>> import asyncio
@@ -270,11 +269,3 @@ class GroupConsumer(GroupFace):
         self._mark_closed()
         self._inbox.close()
         await self._commits.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.fetch_engine import LoopFetchEngine, LoopInbox
@@ -20,6 +19,7 @@ from ottla.consumer.partition.partition_faces import ConsumerFace, ReaderFace
 from ottla.consumer.reading.held_chunks import HeldChunk, HeldChunks, ReadingPosition
 from ottla.fetching.chunk_queue import FetchedDataChunk
 from ottla.fetching.fetch_errors import PartitionError
+from ottla.model.closing import AsyncClosing
 from ottla.model.errors import OttlaError
 from ottla.model.offset_spec import OffsetSpec
 from ottla.model.property_table import merged
@@ -145,7 +145,7 @@ class PartitionReader(ReaderFace):
         self._end_now()
 
 
-class PartitionConsumer(ConsumerFace[PartitionReader]):
+class PartitionConsumer(ConsumerFace[PartitionReader], AsyncClosing):
     """Reads partitions that you name, without a group. Made and used in a running event loop.
 
         >>> import asyncio
@@ -298,11 +298,3 @@ class PartitionConsumer(ConsumerFace[PartitionReader]):
             finish(self._loop_engine.close())
             finish(self._pool.close())
             finish(self._metadata.close())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

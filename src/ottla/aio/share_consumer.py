@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.partition_consumer import looked_up, rows_of
@@ -18,6 +16,7 @@ from ottla.consumer.share.share_face import MAX_WAIT_S, Message, ShareFace, Topi
 from ottla.consumer.share.share_fetcher import ShareFetcher, deadline_after
 from ottla.consumer.share.share_membership import ShareMembership
 from ottla.fetching.chunk_queue import FetchedDataChunk
+from ottla.model.closing import AsyncClosing
 from ottla.records.rows import Deserializer
 
 
@@ -58,7 +57,7 @@ class LoopHeartbeats(ShareMembership):
         await self._pool.close()
 
 
-class ShareConsumer(ShareFace):
+class ShareConsumer(ShareFace, AsyncClosing):
     """Reads topics as a member of a share group. Joins with the first `poll`, leaves with `close`.
 
         >>> import asyncio
@@ -203,11 +202,3 @@ class ShareConsumer(ShareFace):
     async def _last_answers(self) -> None:
         self._answer_for_all()
         await self._fetcher.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

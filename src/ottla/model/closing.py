@@ -1,4 +1,4 @@
-"""`Closing`: classes with `close()` that can be used in a `with` block."""
+"""Classes with `close()` that can be used in a `with` block, or in `async with` on an event loop."""
 
 from __future__ import annotations
 
@@ -23,3 +23,21 @@ class Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncClosing(ABC):
+    """The same on an event loop: leaving an `async with` block awaits `close()`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End it. May be called twice."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
