@@ -1,12 +1,13 @@
-"""The server-side assignor of share groups, Kafka's "simple" one: every partition has enough members.
+"""The server-side assignor of share groups, Kafka's "simple" one: nobody is left out.
 
-A partition may have several members. Each partition gets as many as there are members for each of them; the
-rest goes to those with the fewest partitions. What a member has, it keeps as far as that allows.
+A partition may have several members: as many as there are members for each partition, rounded up. Members
+get the same number of partitions, give or take one, and keep what they have as far as that allows. If all
+members subscribe to the same topics, their partitions are dealt together; otherwise topic by topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 NAME = "simple"
@@ -21,42 +22,45 @@ def assign(
     before: Mapping[str, frozenset[TopicIdPartition]],
 ) -> Assignments:
     """Return the partitions of each member. `subscriptions` are topic ids by member."""
-    partitions = [
-        (topic_id, index)
-        for topic_id in sorted(partition_counts)
-        for index in range(partition_counts[topic_id])
-    ]
-    wanting = {
-        partition: [member for member, topics in sorted(subscriptions.items()) if partition[0] in topics]
-        for partition in partitions
-    }
-    sharing = {topic_id: _sharing(topic_id, subscriptions, partition_counts) for topic_id in partition_counts}
-    slots = sum(min(sharing[topic_id], len(wanting[topic_id, index])) for topic_id, index in partitions)
-    most = ceil(slots / len(subscriptions)) if subscriptions else 0
+    topics = sorted(partition_counts)
+    are_equal = len(set(subscriptions.values())) <= 1
     assigned: dict[str, set[TopicIdPartition]] = {member: set() for member in subscriptions}
-    holders: dict[TopicIdPartition, int] = dict.fromkeys(partitions, 0)
+    for dealt in [topics] if are_equal else [[topic_id] for topic_id in topics]:
+        partitions = [(topic_id, index) for topic_id in dealt for index in range(partition_counts[topic_id])]
+        members = [member for member, wanted in sorted(subscriptions.items()) if wanted.issuperset(dealt)]
+        for member, got in _deal(partitions, members, before).items():
+            assigned[member] |= got
+    return {member: frozenset(got) for member, got in assigned.items()}
+
+
+def _deal(
+    partitions: Sequence[TopicIdPartition],
+    members: Sequence[str],
+    before: Mapping[str, frozenset[TopicIdPartition]],
+) -> dict[str, set[TopicIdPartition]]:
+    """Return the partitions of each member, if each of them may have all."""
+    dealt: dict[str, set[TopicIdPartition]] = {member: set() for member in members}
+    if not partitions or not members:
+        return dealt
+    sharing = ceil(len(members) / len(partitions))
+    vacancies = dict.fromkeys(partitions, sharing)
+    least, rest = divmod(sharing * len(partitions), len(members))
+    kept = {member: sorted(vacancies.keys() & before.get(member, frozenset())) for member in members}
+    by_number_kept = sorted(members, key=lambda member: -len(kept[member]))
+    room = {member: least + (place < rest) for place, member in enumerate(by_number_kept)}
 
     def give(member: str, partition: TopicIdPartition) -> None:
-        assigned[member].add(partition)
-        holders[partition] += 1
+        dealt[member].add(partition)
+        vacancies[partition] -= 1
+        room[member] -= 1
 
-    for member, kept in sorted(before.items()):
-        for partition in sorted(kept):
-            is_wanted = partition in holders and member in wanting[partition]
-            if is_wanted and holders[partition] < sharing[partition[0]] and len(assigned[member]) < most:
+    for member in members:
+        for partition in kept[member]:
+            if vacancies[partition] and room[member]:
                 give(member, partition)
     for partition in partitions:
-        free = [member for member in wanting[partition] if partition not in assigned[member]]
-        free.sort(key=lambda member: len(assigned[member]))
-        for member in free[: sharing[partition[0]] - holders[partition]]:
+        free = [member for member in members if partition not in dealt[member]]
+        free.sort(key=lambda member: -room[member])
+        for member in free[: vacancies[partition]]:
             give(member, partition)
-    return {member: frozenset(partitions) for member, partitions in assigned.items()}
-
-
-def _sharing(
-    topic_id: bytes, subscriptions: Mapping[str, frozenset[bytes]], partition_counts: Mapping[bytes, int]
-) -> int:
-    """Return how many members share a partition of a topic: those who want it, over all they could have."""
-    members = [topics for topics in subscriptions.values() if topic_id in topics]
-    reachable = {item for topics in members for item in topics}
-    return ceil(len(members) / max(1, sum(partition_counts.get(item, 0) for item in reachable)))
+    return dealt
