@@ -58,10 +58,16 @@ def newest_batch(checkpoint: Path) -> int:
 
 
 def reaches(driver: Driver, checkpoint: Path, batch: int, deadline: float) -> bool:
-    """Wait until the batch is being done; whether the driver lives by then."""
+    """Wait until the batch is being done; whether the driver lives by then.
+
+    Raises AssertionError at the deadline, and says since when no batch has come: a hang has stood for long.
+    """
+    began_s = time.monotonic()
     while newest_batch(checkpoint) < batch:
         if driver.process.poll() is not None:
             return False
-        assert time.monotonic() < deadline, f"batch {batch} of {checkpoint} never came"
+        now_s = time.monotonic()
+        waited = f"{now_s - began_s:.0f} s after batch {newest_batch(checkpoint)}"
+        assert now_s < deadline, f"the time of the test is over, {waited}, in {checkpoint}"
         time.sleep(LOOK_S)
     return True
