@@ -173,6 +173,17 @@ def test_groups_of_all_kinds_are_side_by_side(shown: Shown, visitor: Visitor) ->
         assert "not everything is known" not in text.lower()
 
 
+def test_an_unexpected_error_is_shown_and_the_console_looks_again(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = shown.console._sampler
+    with monkeypatch.context() as patches:
+        patches.setattr(sampler, "_look", lambda _: [].pop())
+        assert "IndexError" in sampler.look().error
+        assert "could not look at the cluster" in caplog.text
+    wait_for(lambda: not shown.console.snapshot.error, "the next look")
+
+
 @pytest.fixture(scope="module")
 def large() -> Iterator[tuple[EmbeddedBroker, ConsoleServer]]:
     """200 topics with 2,000 partitions, 60 groups."""

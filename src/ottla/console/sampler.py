@@ -169,6 +169,9 @@ class Sampler(Closing):
             snapshot = self._look(began)
         except OttlaError as error:
             snapshot = ClusterSnapshot(at=began, error=str(error))
+        except Exception as error:
+            log.exception("the console could not look at the cluster")
+            snapshot = ClusterSnapshot(at=began, error=f"an error of the console, see its log: {error!r}")
         with self._lock:
             if snapshot.cluster is not None:
                 self._note(snapshot)

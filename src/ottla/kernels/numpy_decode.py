@@ -141,8 +141,9 @@ def _walked(data: U8Array, source: int, entry: int, start: int, end: int, count:
         raise Damaged(entry, BAD_FIELD)
     positions = _positions(data[start:end].tobytes(), count)
     begin = next(positions)
-    for done in range(0, max(count, 1), CHUNK_RECORDS):
-        size = min(CHUNK_RECORDS, count - done)
+    steps = range(0, max(count, 1), CHUNK_RECORDS)
+    for done in steps:
+        size = min(steps.step, count - done)
         bounds = np.empty(size + 1, np.int64)
         bounds[0] = begin
         try:

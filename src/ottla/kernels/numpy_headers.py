@@ -105,8 +105,8 @@ def _chunks(header_at: I64Array, rows: int) -> Iterator[tuple[int, int]]:
     changes = np.flatnonzero(np.diff(header_at[:rows] < 0)) + 1
     bounds = [0, *changes.tolist(), rows]
     for start, end in pairwise(bounds):
-        for at in range(start, end, CHUNK_RECORDS):
-            yield at, min(at + CHUNK_RECORDS, end)
+        steps = range(start, end, CHUNK_RECORDS)
+        yield from ((at, min(at + steps.step, end)) for at in steps)
 
 
 def _decode_chunk(columns: _GatheredHeaders, data: U8Array, first: int, at: I64Array, stop: I64Array) -> None:
