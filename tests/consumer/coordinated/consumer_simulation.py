@@ -21,10 +21,21 @@ from tests.broker.groups.coordinator.driver import Loop
 from tests.consumer.coordinated.simulation import Client, World
 
 
+class QuietMember(BrokerAssignedMember):
+    """As librdkafka's: it does not say that it missed an answer, unless its connection broke."""
+
+    def _failed(self, now_ms: float) -> None:
+        self._must_tell |= self._is_target_open
+        self._times.failed(now_ms)
+
+    def reconnect(self) -> None:
+        self._told_owned = self._told_topics = None
+
+
 class ConsumerClient(Client):
     """A process of an application whose member speaks the consumer protocol."""
 
-    def __init__(self, name: str, world: World, instance: str | None) -> None:
+    def __init__(self, name: str, world: ConsumerWorld, instance: str | None) -> None:
         super().__init__(name, world, instance)
         self.is_old = False
         config = MemberConfig(
@@ -35,7 +46,8 @@ class ConsumerClient(Client):
             is_broker_assigned=True,
         )
         topics = world.some_topics() if instance is None else [*world.topics]
-        self.member = BrokerAssignedMember(config, topics, lambda failures: 100 * failures, name)  # type: ignore[assignment]
+        kind = QuietMember if world.has_quiet and world.names % 2 else BrokerAssignedMember
+        self.member = kind(config, topics, lambda failures: 100 * failures, name)  # type: ignore[assignment]
 
     def count(self) -> None:
         """It looks up the names of the topics of its assignment."""
@@ -59,7 +71,7 @@ class ConsumerWorld(World):
             consumer_heartbeat_interval_min_ms=1_000,
         )
         self.loop = Loop(config)
-        self.kinds: set[str] = set()
+        self.has_quiet = seed % 2 == 0
         for name, partition_count in self.topics.items():
             self.loop.topics.put(name, partition_count)
 
@@ -68,7 +80,7 @@ class ConsumerWorld(World):
             self.names += 1
             static = self.random.random() < self.static_share
             instance = f"i{self.random.randrange(6)}" if static else None
-            kind = Client if self.random.random() < self.classic_share else ConsumerClient
+            kind: Any = Client if self.random.random() < self.classic_share else ConsumerClient
             if instance is not None and any(
                 one.member.config.instance_id == instance and type(one) is not kind for one in self.clients
             ):
@@ -93,6 +105,12 @@ class ConsumerWorld(World):
         self.loop.topics.put("a", self.topics["a"])
         for client in self.clients:
             client.count()
+
+    def restart(self) -> None:
+        super().restart()
+        for client in self.clients:
+            if isinstance(client.member, QuietMember):
+                client.member.reconnect()
 
     def commit(self) -> None:
         """A commit is refused for what the coordinator knows by then; the member hears of it."""

@@ -42,20 +42,21 @@ class Member:
                 **fields,
             }
         )
-        return self._took(response)
+        return self.take(response)
 
     def beat(self, *, keep: bool = False, **fields: object) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat. First take and give up what it was told, unless it keeps what it has."""
         if not keep:
             self.owned = set(self.told)
         instance = {name: self.fields[name] for name in ("instance_id",) if name in self.fields}
-        return self._took(self.ask(topic_partitions=_rows(self.owned), **instance, **fields))
+        return self.take(self.ask(topic_partitions=rows(self.owned), **instance, **fields))
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         instance = {name: self.fields[name] for name in ("instance_id",) if name in self.fields}
         return self.ask(member_epoch=epoch, **instance)
 
-    def _took(self, response: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+    def take(self, response: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        """The answer reaches the member."""
         if not response.error_code:
             self.epoch = response.member_epoch
             if response.assignment is not None:
@@ -69,7 +70,7 @@ class Member:
         return sorted(number for _, number in self.told)
 
 
-def _rows(owned: set[tuple[bytes, int]]) -> list[HeartbeatTopicPartitions]:
+def rows(owned: set[tuple[bytes, int]]) -> list[HeartbeatTopicPartitions]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(owned):
         topics.setdefault(topic_id, []).append(number)

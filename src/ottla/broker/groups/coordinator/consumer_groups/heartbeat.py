@@ -3,11 +3,15 @@
 The member's epoch says which: 0 joins, -1 leaves, -2 is a static member that will be back, and any other
 must be the member's own. One that is too old or too new is fenced (FENCED_MEMBER_EPOCH): the member gives up
 all that it has and joins again. Only the last epoch is accepted once more, for the answer that told the new
-one may be lost.
+one may be lost. A member gets a new epoch only when it has nothing to give up, so what it had in the last one
+is still its own, and it need not say what that is. Kafka fences it if it does not say.
 
 A member that was given an assignment gets the next one when it has said what it owns. Otherwise it may be
 given a partition and lose it again while its application is busy; librdkafka sees no change then and says
 nothing, and the group would wait for it until the rebalance timeout. Kafka does not wait, and hangs so.
+Until then every answer has the assignment once more: librdkafka drops an answer that takes longer than a
+heartbeat interval, and does not say that it missed one. In Kafka the group waits for such a member until the
+rebalance timeout, which is five minutes.
 
 Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
 topics of its expression, is called sooner; Kafka's members wait for a whole interval.
@@ -91,19 +95,21 @@ def heartbeat(
     owned = _owned(request.topic_partitions)
     member = _member(draft, request, owned, rules)
     had = member.assigned.keys()
+    has_missed_answer = owned is None and request.member_epoch != member.epoch
     subscribe(draft, _updated(member, request, caller), rules)
     member = draft.group.members[member.member_id]
-    if owned is not None or _has_waited(draft.group, member, rules):
+    if owned is not None or (not has_missed_answer and _has_waited(draft.group, member, rules)):
         draft.group.unconfirmed.pop(member.member_id, None)
         member = reconcile(draft, member.member_id, owned, rules)
-    if member.assigned.keys() != had:
+    if member.assigned.keys() != had or (owned is not None and owned != member.assigned.keys()):
         draft.group.unconfirmed[member.member_id] = rules.now_ms
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=_interval_ms(draft.group, member, rules),
     )
-    if _is_full(request) or member.assigned.keys() != had:
+    is_unconfirmed = member.member_id in draft.group.unconfirmed
+    if _is_full(request) or has_missed_answer or is_unconfirmed:
         response.assignment = HeartbeatAssignment(
             topic_partitions=[
                 HeartbeatTopicPartitions(topic_id=row.topic_id, partitions=row.partitions)
@@ -237,7 +243,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Set[TopicIdPartition
     """Raise Refused if a member is not in the epoch that it should be in; a member may always join again."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
-    is_repeat = epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys()
+    is_repeat = epoch == member.previous_epoch and (owned is None or owned <= member.assigned.keys())
     if epoch > member.epoch or not is_repeat:
         text = f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member"
         raise RequestRefused(
