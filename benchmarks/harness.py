@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import tempfile
 import time
@@ -156,6 +157,32 @@ def rate(work: Callable[[], object], units: float) -> Measure:
             gc.enable()
 
     return measure
+
+
+def growth(name: str, costs: dict[int, list[float]], limit: float) -> Case:
+    """By which power of the size a cost grows, from the last but one size to the last; `limit` is allowed.
+
+    `costs` has the samples of every size when the case is measured.
+    """
+
+    def exponent() -> float:
+        (fewer, less), (more, longer) = sorted((size, min(cost)) for size, cost in costs.items())[-2:]
+        return max(math.log(max(longer, 1e-9) / max(less, 1e-9)) / math.log(more / fewer), 0.01)
+
+    allowed = Peer("what it may be", measure=lambda: limit, target=1)
+    return Case(
+        f"growth of {name}", "power of the size", exponent, [allowed], 1, Better.LESS, is_warmed=False
+    )
+
+
+def noted(measure: Measure, samples: list[float]) -> Measure:
+    """The same measurement, which also keeps its results in `samples`."""
+
+    def measured() -> float:
+        samples.append(measure())
+        return samples[-1]
+
+    return measured
 
 
 @contextlib.contextmanager

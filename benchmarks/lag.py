@@ -1,8 +1,9 @@
 """The lag of many groups: `Admin.group_lag` beside Kafka's own tool, on one broker of ours.
 
 500 groups have committed an offset of each of 1,000 partitions (`--quick`: 50 groups), none of which is at
-the end of its log. The tool is kafka-consumer-groups --describe --all-groups of Kafka 4 in a new Java; ours
-is a call in this process, connections included.
+the end of its log. The same is measured of a tenth and of a hundredth of the groups. The tool is
+kafka-consumer-groups --describe --all-groups of Kafka 4 in a new Java; ours is a call in this process,
+connections included.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 
-from benchmarks.broker.contenders import ottla
+from benchmarks.broker.contenders import counted, ottla
 from benchmarks.broker.processes import Server
-from benchmarks.harness import FULL, Better, Case, Effort, Measure, Peer, benchmark
+from benchmarks.harness import FULL, Better, Case, Effort, Measure, Peer, benchmark, growth, noted
 from ottla.admin import Admin, NewTopic
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.producer import Producer
@@ -23,6 +25,7 @@ from tools.peer_cache import KAFKA_4, Unavailable, kafka_libs, program
 
 GROUPS, FEW_GROUPS, PARTITIONS = 500, 50, 1_000
 LIMIT_S = 1.0
+GROWTH_LIMIT = 1.2
 TOPIC = "many"
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TIMEOUT_S = 600
@@ -31,19 +34,23 @@ TIMEOUT_S = 600
 @benchmark("lag")
 def lag(effort: Effort) -> Iterator[Case]:
     """All groups at once."""
-    groups = GROUPS if effort is FULL else FEW_GROUPS
-    with ottla() as server:
-        _fill(server, groups)
-        limit = Peer("what it may be", measure=lambda: LIMIT_S * groups / GROUPS, target=1)
-        yield Case(
-            f"lag of {groups:,} groups with {PARTITIONS:,} partitions each",
-            "s",
-            _ours(server, groups),
-            [limit, _tool(server, groups)],
-            effort.process_rounds,
-            Better.LESS,
-            is_warmed=False,
-        )
+    most = GROUPS if effort is FULL else FEW_GROUPS
+    seconds: dict[int, list[float]] = {}
+    for groups in (max(most // 100, 1), most // 10, most):
+        seconds[groups] = []
+        with ottla() as server:
+            _fill(server, groups)
+            limit = Peer("what it may be", measure=partial(float, LIMIT_S * groups / GROUPS), target=1)
+            yield Case(
+                f"lag of {counted(groups, 'group')} with {PARTITIONS:,} partitions each",
+                "s",
+                noted(_ours(server, groups), seconds[groups]),
+                [limit, _tool(server, groups)] if groups == most else [],
+                effort.process_rounds,
+                Better.LESS,
+                is_warmed=False,
+            )
+    yield growth("the lag of groups", seconds, GROWTH_LIMIT)
 
 
 def _fill(server: Server, groups: int) -> None:

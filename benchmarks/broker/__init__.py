@@ -5,7 +5,9 @@ Servers are processes; the load generator is this process, the same for all of t
 """
 
 from benchmarks.broker import abuse as abuse
+from benchmarks.broker import catch_up as catch_up
 from benchmarks.broker import latency as latency
+from benchmarks.broker import many as many
 from benchmarks.broker import memory as memory
 from benchmarks.broker import reopen as reopen
 from benchmarks.broker import request_cost as request_cost

@@ -14,11 +14,14 @@ MeasureOf = Callable[[Server], Measure]
 
 
 @contextlib.contextmanager
-def ottla() -> Iterator[Server]:
-    """Our broker in a process of its own, on an empty data directory."""
+def ottla(*settings: str) -> Iterator[Server]:
+    """Our broker in a process of its own, on an empty data directory, with settings as name=value."""
     with tempfile.TemporaryDirectory(prefix="ottla-benchmark-") as directory:
         port = free_port()
-        with started("ottla", version_of("ottla") or "", ottla_command(port, directory), port) as server:
+        command = ottla_command(port, directory)
+        for setting in settings:
+            command += ["--set", setting]
+        with started("ottla", version_of("ottla") or "", command, port) as server:
             yield server
 
 

@@ -42,15 +42,20 @@ class Rival:
 def rivals() -> Iterator[list[Rival]]:
     """Every Kafka that there is to compare with, running."""
     with contextlib.ExitStack() as servers:
-        found = []
-        for version, dialect in ((KAFKA_0_9, OLD), (KAFKA_4, NEW)):
-            try:
-                start = servers.enter_context(installed(version))
-            except Unavailable as error:
-                found.append(Rival(Missing(NAME, version, str(error)), dialect))
-            else:
-                found.append(Rival(servers.enter_context(start()), dialect))
-        yield found
+        versions = ((KAFKA_0_9, OLD), (KAFKA_4, NEW))
+        yield [Rival(servers.enter_context(running(version)), dialect) for version, dialect in versions]
+
+
+@contextlib.contextmanager
+def running(version: str) -> Iterator[Contender]:
+    """This Kafka, running, or why there is none."""
+    with contextlib.ExitStack() as life:
+        try:
+            start = life.enter_context(installed(version))
+        except Unavailable as error:
+            yield Missing(NAME, version, str(error))
+        else:
+            yield life.enter_context(start())
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ Address = tuple[str, int]
 TIMEOUT_S = 60
 # Dropped, not copied: Linux discards what TCP received when asked for with this flag.
 _DISCARD = getattr(socket, "MSG_TRUNC", 0)
-_DISCARD_BYTES = 1 << 20
+_DROPPED = memoryview(bytearray(1 << 20))
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,6 @@ class _FetchLane:
         self._stored = stored
         self._bytes_max = bytes_max
         self._head = bytearray(fetch_head_bytes(stored.topic, stored.dialect))
-        self._dropped = memoryview(bytearray(_DISCARD_BYTES))
         self._batch = 0
 
     def begin(self) -> None:
@@ -234,7 +233,7 @@ class _FetchLane:
         if left < stored.batch_bytes:
             error = fetch_error(stored.dialect, bytes(head))
             raise RuntimeError(f"a fetch at batch {self._batch} got {left} bytes and error {error}")
-        _receive(self.socket, self._dropped, left, _DISCARD)
+        drop(self.socket, left)
         self.fetches += 1
         self._batch += left // stored.batch_bytes
         self.is_done = self._batch >= stored.batch_count
@@ -281,6 +280,18 @@ def _receive(source: socket.socket, room: memoryview, count: int, flags: int) ->
         if not got:
             raise ConnectionError(f"the server closed {count - taken} bytes before the end of an answer")
         taken += got
+
+
+def take(source: socket.socket, count: int) -> bytearray:
+    """The next `count` bytes."""
+    room = bytearray(count)
+    _receive(source, memoryview(room), count, 0)
+    return room
+
+
+def drop(source: socket.socket, count: int) -> None:
+    """Have the kernel drop the next `count` bytes."""
+    _receive(source, _DROPPED, count, _DISCARD)
 
 
 def _drive(lanes: Sequence[_Lane]) -> None:

@@ -9,7 +9,6 @@ index files, more than Linux lets a process map unless it is told to (vm.max_map
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import tempfile
@@ -25,7 +24,7 @@ from benchmarks.broker.first_record import produce_first
 from benchmarks.broker.frames import NEW, ProduceShape, error_at, metadata_frame, produce_frames
 from benchmarks.broker.kafka import NAME, installed
 from benchmarks.broker.processes import Server, free_port, started
-from benchmarks.harness import FULL, Better, Case, Effort, Measure, Peer, benchmark, version_of
+from benchmarks.harness import FULL, Better, Case, Effort, Measure, Peer, benchmark, growth, noted, version_of
 from ottla.admin import Admin, NewTopic
 from ottla.producer import Producer
 from tools.peer_cache import KAFKA_4, Unavailable
@@ -94,34 +93,15 @@ def reopen(effort: Effort) -> Iterator[Case]:
                     yield Case(
                         f"start with {content}, {'after kill -9' if is_killed else 'after a clean stop'}",
                         "s",
-                        partial(_noted, ours, seconds[partitions]),
+                        noted(ours, seconds[partitions]),
                         peers,
                         rounds=1,
                         better=Better.LESS,
                         is_warmed=False,
                     )
-            yield _growth(segments_each, seconds, is_killed=is_killed)
-
-
-def _noted(measure: Measure, seconds: list[float]) -> float:
-    seconds.append(measure())
-    return seconds[-1]
-
-
-def _growth(segments_each: int, seconds: dict[int, list[float]], *, is_killed: bool) -> Case:
-    """By which power of the number of partitions the time grows, from the second size to the third."""
-    (_, (fewer, less), (more, longer)) = sorted((size, min(times)) for size, times in seconds.items())
-    exponent = math.log(longer / less) / math.log(more / fewer)
-    how = "after kill -9" if is_killed else "after a clean stop"
-    return Case(
-        f"growth of a start with {counted(segments_each, 'segment')} a partition, {how}",
-        "power of the partitions",
-        lambda: max(exponent, 0.01),
-        [Peer("what it may be", measure=lambda: GROWTH_LIMIT, target=1)],
-        rounds=1,
-        better=Better.LESS,
-        is_warmed=False,
-    )
+            how = "after kill -9" if is_killed else "after a clean stop"
+            each = counted(segments_each, "segment")
+            yield growth(f"a start with {each} a partition, {how}", seconds, GROWTH_LIMIT)
 
 
 def _measured(start: Start, content: _Content, *, is_killed: bool, is_ours: bool) -> Measure:

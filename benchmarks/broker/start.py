@@ -20,13 +20,13 @@ from benchmarks.broker.contenders import ottla
 from benchmarks.broker.first_record import produce_first
 from benchmarks.broker.frames import NEW, OLD, Dialect, ProduceShape, error_at, metadata_frame, produce_frames
 from benchmarks.broker.kafka import NAME, installed
-from benchmarks.broker.processes import Server
+from benchmarks.broker.processes import Server, free_port, started
 from benchmarks.harness import Better, Case, Effort, Peer, benchmark, bytecode_kept
 from tools.peer_cache import KAFKA_0_9, KAFKA_4, Unavailable, kafka_libs
 
 IN_PROCESS_LIMIT_S = 0.3
-# A tenth of Kafka's time or less.
-PROCESS_TARGET = 10.0
+PROCESS_TARGETS = {KAFKA_0_9: 7.0, KAFKA_4: 16.0}
+PROCESS_LIMIT_S = 0.15
 _TOPIC = "first"
 _CHILD_S = 60
 
@@ -43,6 +43,14 @@ with EmbeddedBroker() as broker:
 print(done - started, done - imported)
 """
 
+_BARE = """
+import asyncio
+async def serve():
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", {port})
+    await server.serve_forever()
+asyncio.run(serve())
+"""
+
 
 @benchmark("broker-start")
 def start(effort: Effort) -> Iterator[Case]:
@@ -53,7 +61,7 @@ def start(effort: Effort) -> Iterator[Case]:
 
 
 def _cases(effort: Effort) -> Iterator[Case]:
-    limit = Peer("what it may be", measure=lambda: IN_PROCESS_LIMIT_S, target=1)
+    limit = _limit(IN_PROCESS_LIMIT_S)
     for index, name in enumerate(("imports included", "imported before")):
         measure = partial(_in_process, index)
         yield Case(
@@ -64,7 +72,7 @@ def _cases(effort: Effort) -> Iterator[Case]:
             effort.server_rounds,
             Better.LESS,
         )
-    peers = [_kafka(KAFKA_0_9, OLD), _kafka(KAFKA_4, NEW)]
+    peers = [_limit(PROCESS_LIMIT_S), _bare_python(), _kafka(KAFKA_0_9, OLD), _kafka(KAFKA_4, NEW)]
     yield Case(
         "start to first record, as a process",
         "s",
@@ -74,6 +82,22 @@ def _cases(effort: Effort) -> Iterator[Case]:
         Better.LESS,
         is_warmed=False,
     )
+
+
+def _limit(seconds: float) -> Peer:
+    return Peer("what it may be", measure=lambda: seconds, target=1)
+
+
+def _bare_python() -> Peer:
+    """The bound: a Python that imports asyncio, opens a port and answers the first connection."""
+
+    def measure() -> float:
+        port = free_port()
+        command = [sys.executable, "-c", _BARE.format(port=port)]
+        with started("a bare server", "", command, port) as server:
+            return time.perf_counter() - server.started_at
+
+    return Peer("bare Python with asyncio and a port", measure=measure)
 
 
 def _in_process(index: int) -> float:
@@ -93,8 +117,8 @@ def _kafka(version: str, dialect: Dialect) -> Peer:
     try:
         kafka_libs(version)
     except Unavailable as error:
-        return Peer(NAME, version, note=str(error), target=PROCESS_TARGET)
-    return Peer(NAME, version, measure, target=PROCESS_TARGET)
+        return Peer(NAME, version, note=str(error), target=PROCESS_TARGETS[version])
+    return Peer(NAME, version, measure, target=PROCESS_TARGETS[version])
 
 
 def _as_process(begin: Callable[[], contextlib.AbstractContextManager[Server]], dialect: Dialect) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 
-from benchmarks.broker.frames import CLIENT_ID, Dialect
-from benchmarks.broker.load import Address, connected
+from benchmarks.broker.frames import Dialect
+from benchmarks.broker.lines import Line
+from benchmarks.broker.load import Address
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
-from ottla.wire.client_connection import ClientConnection, ReceivedResponse
 
 READY_S = 60
 _POLL_S = 0.005
@@ -27,14 +27,6 @@ def new_topic(address: Address, dialect: Dialect) -> str:
 
 def _has_leader(address: Address, dialect: Dialect, topic: str) -> bool:
     question = MetadataRequest(topics=[MetadataTopic(name=topic)])
-    wire = ClientConnection(client_id=CLIENT_ID)
-    with connected(address) as connection:
-        for part in wire.send(question, version=dialect.metadata_version).parts:
-            connection.sendall(part)
-        while (event := wire.next_event()) is None:
-            count = connection.recv_into(wire.get_buffer())
-            wire.received(count) if count else wire.eof()
-    if not isinstance(event, ReceivedResponse):
-        raise ConnectionError(f"{address} closed the connection instead of answering Metadata")
-    (found,) = event.message.topics  # type: ignore[attr-defined]
+    with Line(address) as line:
+        (found,) = line.ask(question, dialect.metadata_version).topics
     return found.error_code == 0 and all(part.error_code == 0 for part in found.partitions)
