@@ -20,7 +20,7 @@ from ottla.fetching.inbox import Inbox
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.fetch import FetchRequest
-from tests.fetching.proxy import Proxy
+from tests.faulty_line import FaultyLine
 from tests.fetching.traffic import Ledger, Writer
 from tests.waiting import wait_for
 
@@ -129,7 +129,7 @@ def test_what_waits_does_not_hold_a_close_up(
 
 
 def test_a_broker_that_never_answers_does_not_hold_a_close_up(make: Callable[..., FetchEngine]) -> None:
-    with Proxy() as silent:
+    with FaultyLine() as silent:
         engine = make(f"127.0.0.1:{silent.port}")
         engine.add(TopicAndPartition("t", 0), 0)
         wait_for(lambda: silent.connections > 0)

@@ -25,9 +25,9 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError
 from ottla.model.topic_partition import TopicAndPartition
 from tests.both_faces import FACES, Loop
+from tests.faulty_line import FaultyLine
 from tests.fetching.conftest import Engines, configs_of
 from tests.fetching.loop_engine import LoopEngine
-from tests.fetching.proxy import Proxy
 from tests.fetching.traffic import Ledger, Writer
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -197,9 +197,9 @@ def test_a_broker_that_is_stopped_and_started_again_is_found_again(
 
 
 @pytest.fixture
-def proxied() -> Iterator[tuple[EmbeddedBroker, Proxy]]:
+def proxied() -> Iterator[tuple[EmbeddedBroker, FaultyLine]]:
     """A broker that is reached through a proxy only."""
-    with Proxy() as proxy:
+    with FaultyLine() as proxy:
         advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
         with EmbeddedBroker(properties={"advertised.listeners": advertised}) as broker:
             proxy.target = ("127.0.0.1", broker.port)
@@ -208,7 +208,7 @@ def proxied() -> Iterator[tuple[EmbeddedBroker, Proxy]]:
 
 
 def test_connections_are_cut_in_the_middle_of_answers(
-    proxied: tuple[EmbeddedBroker, Proxy], engine: Engines
+    proxied: tuple[EmbeddedBroker, FaultyLine], engine: Engines
 ) -> None:
     chance = random.Random(8)
     _, proxy = proxied
@@ -233,7 +233,7 @@ def test_connections_are_cut_in_the_middle_of_answers(
 
 
 def test_a_connection_that_is_half_open_is_given_up_after_the_timeout(
-    proxied: tuple[EmbeddedBroker, Proxy], engine: Engines
+    proxied: tuple[EmbeddedBroker, FaultyLine], engine: Engines
 ) -> None:
     _, proxy = proxied
     bootstrap = f"127.0.0.1:{proxy.port}"

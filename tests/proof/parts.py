@@ -95,6 +95,12 @@ PARTS = (
         "tests/transactions/test_kills.py::test_apache_kafka_under_the_same_kills",
         kills_in_transactions_on_Apache_Kafka="tests.transactions.test_kills:KAFKAS_KILLS",
     ),
+    Part(
+        "faults of every kind",
+        "lines cut, delay, throttle, go silent and repeat; stops, kills, clock jumps, no descriptors",
+        ("-m", "tests.proof.faults", "--count=39", "--seed={seed}"),
+        {"faults of lines, clocks and processes": 39},
+    ),
     _suite(
         "ZooKeeper faults",
         "sessions end, ZooKeeper goes away, members are stopped and killed",

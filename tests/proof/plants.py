@@ -290,6 +290,14 @@ PLANTS = (
         "    WHERE {_PLACE} AND next_offset = ? AND epoch >= ? - epoch RETURNING epoch",
         LEDGER,
     ),
+    Plant(
+        "sessions last when the clock is set back",
+        "ottla/broker/storage/runtime.py",
+        "SteadyClock(lambda: self.now_ms(), self.loop.time)",
+        "lambda: self.now_ms()",
+        "tests/broker/groups/test_group_apis.py"
+        "::test_a_silent_member_is_expelled_although_the_clock_was_set_back",
+    ),
     # --- old data
     Plant(
         "retention deletes one segment too many",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
@@ -16,9 +16,9 @@ from ottla import Admin, OttlaError, PartitionConsumer, Producer, TopicAndPartit
 from ottla.admin import NewTopic
 from tests.broker.transactions.committed import read_committed
 from tests.forked_processes import ForkedProcesses
-from tests.proof.checker import History, Outcome, Transaction
+from tests.proof.checker import History, Outcome, Placed, Seen, Transaction, Write
 from tests.transactions.worker import GROUP, INPUT, OUTPUT, OUTPUT_PARTITIONS
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 IDS = ("first", "second")
 INPUT_PARTITIONS = 4
@@ -36,10 +36,12 @@ DYNAMIC_EACH = 5
 class KillableBroker(Protocol):
     """A broker that is killed and started again at the same address.
 
-    `session_ms` is the shortest session of a group that it allows.
+    `session_ms` is the shortest session of a group that it allows, `request_timeout_ms` how long its clients
+    wait for an answer.
     """
 
     session_ms: int
+    request_timeout_ms: int
 
     @property
     def bootstrap(self) -> str:
@@ -65,6 +67,7 @@ class Run:
         self._seen: list[dict[TopicAndPartition, list[str]]] = [{}]
         self._noted: dict[Path, int] = {}
         self._ended_count = self._fed_count = self._read_count = self._broker_kills = 0
+        self._inputs: list[Write] = []
 
     def prepare(self) -> None:
         """Make the topics."""
@@ -72,13 +75,19 @@ class Run:
             admin.create_topics([NewTopic(INPUT, INPUT_PARTITIONS), NewTopic(OUTPUT, OUTPUT_PARTITIONS)])
 
     def feed(self) -> None:
-        """Write more input, as much as was read."""
+        """Write more input, as much as was read. What was acknowledged belongs to the history."""
         self._look()
-        count = BACKLOG - self._fed_count + self._read_count
+        first = self._fed_count
+        self._fed_count = max(first, BACKLOG + self._read_count)
         with Producer(bootstrap_servers=self._broker.bootstrap, batch_size=1_000) as producer:
-            for number in range(count):
-                producer.send(INPUT, f"{number:08}", partition=number % INPUT_PARTITIONS)
-        self._fed_count += count
+            deliveries = {
+                f"{number:08}": producer.send(INPUT, f"{number:08}", partition=number % INPUT_PARTITIONS)
+                for number in range(first, self._fed_count)
+            }
+            for value, delivery in deliveries.items():
+                stored = delivery.result(PATIENCE_S)
+                place = TopicAndPartition(INPUT, stored.partition)
+                self._inputs.append(Write(f"feeder {first}", place, value, offset=stored.offset))
 
     # --- what happens
 
@@ -91,6 +100,7 @@ class Run:
         kind = "static" if self._chance.randrange(DYNAMIC_EACH) else "dynamic"
         session_ms = self._broker.session_ms
         arguments = [self._broker.bootstrap, name, writer, file, self._chance.random(), session_ms, kind]
+        arguments.append(self._broker.request_timeout_ms)
         self._workers[name].append(self._processes.start(" ".join(map(str, arguments))))
 
     def keep_up(self) -> None:
@@ -124,16 +134,25 @@ class Run:
             seen[TopicAndPartition(OUTPUT, partition)] = [value.decode() for value in values]
         self._seen.append(seen)
 
-    def disturb(self, kills: int) -> None:
-        """Let so many things go wrong, each after some transactions were committed."""
-        steps: list[Callable[[], None]] = [self.kill_worker, self.replace_worker, self.kill_broker]
+    def disturb(
+        self, count: int, faults: Sequence[Callable[[], None]] = (), mend: Callable[[], None] = lambda: None
+    ) -> None:
+        """Let so many things go wrong, kills and `faults`, each after some transactions were committed.
+
+        Transactions must go on while a fault lasts. `mend` is called before the next, and in the end.
+        """
+        steps = [*faults, self.kill_worker, self.replace_worker, self.kill_broker]
         pause = threading.Event()
-        for number in range(kills):
+        step: Callable[[], None] = self.keep_up
+        for number in range(count):
             self.feed()
             before = self._ended_count
-            wait_for(partial(self._goes_on, before), "transactions go on")
+            wait_for(partial(self._goes_on, before), f"transactions go on after {step.__name__}")
             pause.wait(self._chance.uniform(*PAUSE_S))
-            steps[number % len(steps)]()
+            mend()
+            step = steps[number % len(steps)]
+            step()
+        mend()
 
     def _goes_on(self, ended_before: int) -> bool:
         self.keep_up()
@@ -208,8 +227,9 @@ class Run:
             committed = admin.group_lag(GROUP).partitions
         return History(
             transactions,
-            final=final_values(self._broker.bootstrap),
+            final={**final_values(self._broker.bootstrap), **final_inputs(self._broker.bootstrap)},
             readers=self._seen,
+            writes=self._inputs,
             takeovers=takeovers,
             positions={one.topic_partition: one.committed or 0 for one in committed},
         )
@@ -242,6 +262,15 @@ def _transaction(name: str, writer: int, line: dict[str, Any]) -> Transaction:
     partition, first, next_offset = line["reads"]
     reads = {TopicAndPartition(INPUT, partition): (first, next_offset)}
     return Transaction(name, writer, line["at"], writes, reads)
+
+
+def final_inputs(bootstrap: str) -> Seen:
+    """All of the input, with its offsets."""
+    final: dict[TopicAndPartition, list[Placed]] = {}
+    for message in replay(INPUT, bootstrap_servers=bootstrap).messages():
+        place = TopicAndPartition(INPUT, message.partition)
+        final.setdefault(place, []).append(Placed(message.offset, (message.raw_value or b"").decode()))
+    return final
 
 
 def final_values(bootstrap: str) -> dict[TopicAndPartition, list[str]]:

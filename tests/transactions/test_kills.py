@@ -31,6 +31,7 @@ class OurBroker(ForkedBroker):
     """A broker process that keeps its port."""
 
     session_ms = 1_000
+    request_timeout_ms = 30_000
 
     @property
     def bootstrap(self) -> str:
@@ -41,6 +42,7 @@ class Kafka:
     """Apache Kafka, with its default of group.min.session.timeout.ms."""
 
     session_ms = 6_000
+    request_timeout_ms = 30_000
 
     def __init__(self, kafka: RealKafka) -> None:
         self.bootstrap = kafka.bootstrap

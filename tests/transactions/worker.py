@@ -2,7 +2,7 @@
 
 Its program forks a worker for each line of its input:
 
-    BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED SESSION_MS KIND
+    BOOTSTRAP TRANSACTIONAL_ID WRITER FILE SEED SESSION_MS KIND REQUEST_TIMEOUT_MS
 
 SESSION_MS is how long the group waits for a member that was killed. A member of the kind static is replaced
 by its successor at once. Records are written as rows or as tables, by chance.
@@ -43,12 +43,17 @@ class Worker:
         *,
         session_ms: int,
         is_static: bool,
+        request_timeout_ms: int,
     ) -> None:
         self._name = f"{transactional_id}.{writer}"
         self._file = file
         self._chance = Random(seed)
         self._count = 0
-        settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20}
+        settings: dict[str, Any] = {
+            "bootstrap_servers": bootstrap,
+            "retry_backoff_ms": 20,
+            "request_timeout_ms": request_timeout_ms,
+        }
         self._producer = Producer(
             transactional_id=transactional_id, linger_ms=0, transaction_timeout_ms=30_000, **settings
         )
@@ -111,7 +116,7 @@ class Worker:
 
 def work(line: str) -> None:
     """Run a worker; an error that ends it is in its file's log: what is under way has an unknown outcome."""
-    bootstrap, transactional_id, writer, path, seed, session_ms, kind = line.split(" ")
+    bootstrap, transactional_id, writer, path, seed, session_ms, kind, timeout_ms = line.split(" ")
     file, is_static = Path(path), kind == "static"
     try:
         Worker(
@@ -122,6 +127,7 @@ def work(line: str) -> None:
             seed,
             session_ms=int(session_ms),
             is_static=is_static,
+            request_timeout_ms=int(timeout_ms),
         ).run()
     except OttlaError as error:
         file.with_suffix(".log").write_text(f"{type(error).__name__}: {error}\n")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests import jumping_clock
 from tests.broker.faults.broker_process import LOUD
 from tests.forked_processes import ForkedProcesses, fork_for_each_line
 from tests.waiting import wait_for
@@ -15,23 +16,30 @@ LISTENING = "listening on "
 
 
 class ForkedBroker:
-    """A broker that keeps its port and its data from one life to the next. `close` ends it for good."""
+    """A broker that keeps its port and its data from one life to the next. `close` ends it for good.
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
+    `clock` is the file of a JumpingClock, which it has for its wall clock. A port must be given where clients
+    are told another one (advertised.listeners).
+    """
+
+    def __init__(
+        self, data_dir: Path, settings: Mapping[str, str], clock: Path | None = None, port: int = 0
+    ) -> None:
+        self._clock = str(clock or "")
         self.log_path = data_dir.with_name(data_dir.name + ".log")
         self.log_path.touch()
         self._arguments = ["broker", "start", "--data-dir", str(data_dir)]
         for name, value in settings.items():
             self._arguments += ["--set", f"{name}={value}"]
         self._processes = ForkedProcesses(__name__)
-        self.port = 0
+        self.port = port
         self.start()
 
     def start(self) -> None:
         """Start it, and return when it serves."""
         size = self.log_path.stat().st_size
         arguments = [*self._arguments, "--port", str(self.port)]
-        self.pid = self._processes.start(json.dumps([str(self.log_path), arguments]))
+        self.pid = self._processes.start(json.dumps([str(self.log_path), self._clock, arguments]))
 
         def port() -> int:
             assert self._processes.lives(self.pid), self.log_path.read_text()
@@ -39,7 +47,8 @@ class ForkedBroker:
             ports = [line.rsplit(":", 1)[1] for line in lines if line.startswith(LISTENING)]
             return int(ports[0]) if ports and ports[0].endswith("\n") else 0
 
-        self.port = wait_for(port, "the broker listens", pause=0.005)
+        told = wait_for(port, "the broker listens", pause=0.005)
+        self.port = self.port or told
 
     @property
     def surprises(self) -> list[str]:
@@ -60,7 +69,9 @@ def serve(line: str) -> None:
     """A life of the broker."""
     from ottla.cli.main import main
 
-    path, arguments = json.loads(line)
+    path, clock, arguments = json.loads(line)
+    if clock:
+        jumping_clock.install(Path(clock))
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)

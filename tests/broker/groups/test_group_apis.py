@@ -152,6 +152,20 @@ def test_a_silent_member_is_expelled(clients: list[Client], group: str) -> None:
     assert silent.heartbeat() == Code.UNKNOWN_MEMBER_ID
 
 
+def test_a_silent_member_is_expelled_although_the_clock_was_set_back(
+    broker: EmbeddedBroker, clients: list[Client], group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = broker._running().cluster.runtime
+    wall_ms = runtime.now_ms
+    silent = Member(clients[0], group, session_ms=300, rebalance_ms=600_000)
+    silent.enter_alone()
+    monkeypatch.setattr(runtime, "now_ms", lambda: wall_ms() - 3_600_000)
+    with Client(*clients[1]._address, timeout_s=30) as client:
+        other = Member(client, group, rebalance_ms=600_000)
+        other.ask_to_join()  # answered when the silent one is out
+        assert len(other.joined().members) == 1
+
+
 def test_who_does_not_join_again_in_time_is_out(clients: list[Client], group: str) -> None:
     slow = Member(clients[0], group, rebalance_ms=300)
     slow.enter_alone()
@@ -325,9 +339,9 @@ def test_old_offsets_expire(tmp_path: Path) -> None:
         with Client.of(broker.bootstrap) as client:
             find(client, "g")
             commit(client, "g", {("t", 0): 1})
-            service.cluster.runtime.now_ms = lambda: now + 5 * 60_000
+            service.cluster.runtime.steady_ms = lambda: now + 5 * 60_000
             commit(client, "h", {("t", 0): 2})
-            service.cluster.runtime.now_ms = lambda: now + 11 * 60_000
+            service.cluster.runtime.steady_ms = lambda: now + 11 * 60_000
             broker._thread().wait_for(service.housekeeping.expire_offsets())
             assert (committed(client, "g"), committed(client, "h")) == ({}, {("t", 0): 2})
             assert listed(client) == {"h"}

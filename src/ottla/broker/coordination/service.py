@@ -63,23 +63,23 @@ class CoordinatorService(Generic[D]):
 
     def ask(self, request: Request[Any], caller: Caller) -> None:
         """Have a request decided. `caller.ticket` is called with the answer, now or later."""
-        self._perform(self._decider.decide(request, caller, self._runtime.now_ms()))
+        self._perform(self._decider.decide(request, caller, self._runtime.steady_ms()))
 
     def expire(self) -> None:
         """Delete what has expired."""
-        self._perform(self._decider.expire(self._runtime.now_ms()))
+        self._perform(self._decider.expire(self._runtime.steady_ms()))
 
     def _perform(self, decision: D) -> None:
         for reply in decision.replies:
             cast(ReplyTo, reply.ticket)(reply.response)
         for timer in decision.timers:
-            delay_ms = timer.at_ms - self._runtime.now_ms()
+            delay_ms = timer.at_ms - self._runtime.steady_ms()
             self._runtime.loop.call_later(max(delay_ms, 0) / 1000, self._on_timer, timer)
         for append in decision.appends:
             self._append(append)
 
     def _on_timer(self, timer: Due) -> None:
-        now_ms = self._runtime.now_ms()
+        now_ms = self._runtime.steady_ms()
         if self._runtime.is_closed:
             return
         if now_ms < timer.at_ms:  # two clocks: the loop's may be a little ahead
@@ -92,14 +92,14 @@ class CoordinatorService(Generic[D]):
         self._writer.append(append.partition, append.records, then, append.producer)
 
     def _appended(self, append_id: int, error: Code) -> None:
-        self._perform(self._decider.on_append_result(append_id, error, self._runtime.now_ms()))
+        self._perform(self._decider.on_append_result(append_id, error, self._runtime.steady_ms()))
 
     # --- partitions of the coordinator's topic
 
     def _loaded(self, index: int) -> None:
-        self._perform(self._decider.finish_load(index, self._runtime.now_ms()))
+        self._perform(self._decider.finish_load(index, self._runtime.steady_ms()))
 
     def resign(self, partition: Partition) -> None:
         """Another broker leads a partition now: forget what it coordinates."""
         self._loads.cancel(partition)
-        self._perform(self._decider.unload(partition.index, self._runtime.now_ms()))
+        self._perform(self._decider.unload(partition.index, self._runtime.steady_ms()))

@@ -87,7 +87,7 @@ class GroupService(CoordinatorService[GroupDecision]):
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: delete what groups have committed for it."""
-        self._perform(self.coordinator.forget_topic(topic, self._runtime.now_ms()))
+        self._perform(self.coordinator.forget_topic(topic, self._runtime.steady_ms()))
 
     def _transaction_ended(self, partition: Partition, marker: EndMarker) -> None:
         if partition.topic == OFFSETS_TOPIC:

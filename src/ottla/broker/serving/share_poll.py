@@ -174,7 +174,7 @@ class SharePoll:
             AcquireLimits(
                 request.max_records - self._record_count,
                 self._settings.record_locks_max,
-                broker.runtime.now_ms() + self._settings.lock_duration_ms,
+                broker.runtime.steady_ms() + self._settings.lock_duration_ms,
                 is_strict=request.share_acquire_mode == STRICT_MODE,
             ),
         )

@@ -102,7 +102,7 @@ class ShareGroupService:
         group = self.groups.get(group_id) or ShareGroup(group_id)
         if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
             raise KafkaError(Code.GROUP_MAX_SIZE_REACHED, f"there are {GROUPS_MAX} share groups")
-        deadline_ms = self._runtime.now_ms() + settings.session_timeout_ms
+        deadline_ms = self._runtime.steady_ms() + settings.session_timeout_ms
         member, is_told = group.heartbeat(said, deadline_ms, config.member_count_max)
         self.groups[group_id] = group
         self._rebalance(group)
@@ -187,7 +187,7 @@ class ShareGroupService:
     ) -> None:
         """Carry out acknowledgements; `then` is called when they are stored. Raises KafkaError."""
         lock_ms = self.settings(key.group_id).lock_duration_ms
-        self.partition(key).acknowledge(member_id, ranges, self._runtime.now_ms() + lock_ms)
+        self.partition(key).acknowledge(member_id, ranges, self._runtime.steady_ms() + lock_ms)
         self.changed(key, then)
 
     def changed(self, key: ShareKey, then: Callable[[Code], None] | None = None) -> None:
@@ -290,7 +290,7 @@ class ShareGroupService:
         self._is_ticking = False
         if self._runtime.is_closed:
             return
-        now_ms = self._runtime.now_ms()
+        now_ms = self._runtime.steady_ms()
         for group in list(self.groups.values()):
             for member_id in group.expired(now_ms):
                 self._expire(group.group_id, member_id)

@@ -30,6 +30,31 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+CATCHING_UP = 0.1
+"""How much faster or slower than time a steady clock goes until it agrees with the wall clock again."""
+
+
+class SteadyClock:
+    """Milliseconds since 1970 that do not jump: what deadlines are counted by.
+
+    Whoever sets the wall clock neither ends sessions and locks nor makes them last. The difference is made up
+    for slowly: deadlines move by a tenth of what is left.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], seconds: Callable[[], float]) -> None:
+        self._wall_ms, self._seconds = wall_ms, seconds
+        self._ms, self._at_s = float(wall_ms()), seconds()
+
+    def __call__(self) -> int:
+        at_s = self._seconds()
+        passed_ms = (at_s - self._at_s) * 1000
+        slack_ms = passed_ms * CATCHING_UP
+        behind_ms = self._wall_ms() - self._ms - passed_ms
+        self._ms += passed_ms + min(max(behind_ms, -slack_ms), slack_ms)
+        self._at_s = at_s
+        return int(self._ms)
+
+
 SLICE_S = 0.005
 """How long a slice of long work may take on the loop before clients get their turn."""
 
@@ -86,7 +111,10 @@ class SlicedWork:
 
 
 class Runtime:
-    """Made inside a running event loop. `now_ms` is the only wall clock of the broker."""
+    """Made inside a running event loop. `now_ms` is the only wall clock of the broker: times of records.
+
+    `steady_ms` is for deadlines: of sessions, locks and transactions.
+    """
 
     def __init__(
         self, *, flush_always: bool, after_turn: Callable[[], None], now_ms: Callable[[], int] = wall_clock_ms
@@ -96,6 +124,7 @@ class Runtime:
         self.flushers = ThreadPoolExecutor(FLUSHERS, "ottla-flusher")
         self.checkers = ThreadPoolExecutor(1, "ottla-checker")
         self.now_ms = now_ms
+        self.steady_ms: Callable[[], int] = SteadyClock(lambda: self.now_ms(), self.loop.time)
         self.turn = WriteTurn(self.loop, self.flushers, flush_always=flush_always, after=after_turn)
         self.slices = SlicedWork(self.loop)
         self.is_closed = False

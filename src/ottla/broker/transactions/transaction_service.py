@@ -52,7 +52,7 @@ class TransactionService(CoordinatorService[TransactionDecision]):
 
     def abort_timed_out(self) -> None:
         """Abort transactions whose timeout is over."""
-        self._perform(self.coordinator.abort_timed_out(self._runtime.now_ms()))
+        self._perform(self.coordinator.abort_timed_out(self._runtime.steady_ms()))
 
     def _perform(self, decision: TransactionDecision) -> None:
         super()._perform(decision)
@@ -91,7 +91,7 @@ class TransactionService(CoordinatorService[TransactionDecision]):
         failed = {
             item: Code.KAFKA_STORAGE_ERROR for item, partition in staged.items() if partition in failures
         }
-        self._perform(self.coordinator.on_ended(end, {**errors, **failed}, self._runtime.now_ms()))
+        self._perform(self.coordinator.on_ended(end, {**errors, **failed}, self._runtime.steady_ms()))
 
     # --- partitions of the transaction log
 
