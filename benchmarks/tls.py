@@ -4,8 +4,9 @@ Ours and Kafka 4 run at the same time, each in a process of its own with the sam
 The client is the same on both: confluent-kafka. `produce` and `fetch` move values of 1 kB with acks=all, by
 the wall clock. `flood` is the 99th percentile of an honest client's requests over TLS while a process begins
 handshakes as fast as it can, beside the same without it: on our broker alone. Strangers have processors of
-their own in production; here they must not take the honest client's, so the process that floods steps aside
-for others (nice). What it costs the broker is measured.
+their own in production; here they must not take the honest client's, so the process that floods runs when a
+processor is idle (SCHED_IDLE: with a nice value the kernel lets it finish its slice of 3 ms first). What it
+costs the broker is measured; how many handshakes the broker answers meanwhile is the second figure.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ REQUESTS = (1_000, 3_000)
 HEAP_MB = 1024
 WAIT_S = 60
 AT_ONCE = 8
-FLOOD_NICE = 10
+FLOOD_MIN = 200.0
+"""Handshakes a second: fewer are no flood."""
 Settings = dict[str, str]
 
 
@@ -81,9 +83,16 @@ def tls_flood(effort: Effort) -> Iterator[Case]:
     with _directory() as directory, _ours(Path(directory)) as settings:
         alone = Peer("without the flood", measure=partial(_p99, settings, count), target=0.5)
         name = "an honest client over TLS beside a flood of handshakes, 99th percentile"
-        yield Case(
-            name, "ms", partial(_p99_in_flood, settings, count), [alone], effort.server_rounds, Better.LESS
-        )
+        rounds, answered = effort.server_rounds, []
+
+        def in_flood() -> float:
+            p99_ms, handshakes = _p99_in_flood(settings, count)
+            answered.append(handshakes)
+            return p99_ms
+
+        yield Case(name, "ms", in_flood, [alone], rounds, Better.LESS)
+        least = Peer("what is a flood", measure=lambda: FLOOD_MIN, target=1)
+        yield Case("handshakes of the flood that were answered", "1/s", lambda: min(answered), [least], 1)
 
 
 # --- both brokers
@@ -194,24 +203,27 @@ def _p99(settings: Settings, count: int) -> float:
     return sorted(times_s)[int(count * 0.99)] * 1000
 
 
-def _p99_in_flood(settings: Settings, count: int) -> float:
+def _p99_in_flood(settings: Settings, count: int) -> tuple[float, float]:
+    """The 99th percentile in milliseconds, and the handshakes a second that the broker answered meanwhile."""
     port = settings["bootstrap.servers"].rpartition(":")[2]
     code = f"from benchmarks.tls import flood; flood({port})"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as flooding:
         assert flooding.stdout is not None
         try:
-            flooding.stdout.readline()  # it has begun
-            return _p99(settings, count)
+            flooding.stdout.read(1)  # it has begun
+            began_at = time.perf_counter()
+            p99_ms = _p99(settings, count)
+            took_s = time.perf_counter() - began_at
         finally:
             flooding.kill()
+        return p99_ms, len(flooding.stdout.read()) * AT_ONCE / took_s
 
 
 def flood(port: int) -> None:
-    """Begin handshakes without an end, some at once, and leave each where the broker has answered."""
-    os.nice(FLOOD_NICE)
+    """Begin handshakes without an end, some at once; writes a byte when the broker has answered them."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    has_begun = False
     while True:
         opened = [socket.create_connection((LOCALHOST, port)) for _ in range(AT_ONCE)]
         for connection in opened:
@@ -224,6 +236,4 @@ def flood(port: int) -> None:
             with suppress(OSError):
                 connection.recv(1 << 16)  # the broker has signed: that is what costs it
             connection.close()
-        if not has_begun:
-            has_begun = True
-            print(flush=True)
+        os.write(1, b".")
