@@ -14,7 +14,7 @@ from ottla.model.error_codes import Code
 from ottla.model.errors import KafkaError, RemoteProtocolError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.api.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from ottla.wire.api.leave_group import LeaveGroupRequest
 from ottla.wire.api.sync_group import SyncGroupResponse
 from ottla.wire.consumer_protocol import Assignment, decode_subscription, encode_assignment
@@ -81,6 +81,24 @@ def test_heartbeats_go_on_while_the_application_takes_and_gives_back() -> None:
     assert request.member_id == "m"
     told = decode_subscription(request.protocols[0].metadata)
     assert (told.owned, told.generation) == ((), 1)
+
+
+def test_a_leader_that_waits_for_partition_counts_rebalances_once() -> None:
+    """Its driver asks for requests meanwhile. The last generation, if any, is older than a session."""
+    one, now_ms = member("cooperative-sticky"), 100_000
+    one.polled(now_ms)
+    metadata = asked(one, now_ms).protocols[0].metadata
+    members = [JoinGroupMember(member_id="m", metadata=metadata)]
+    joined = JoinGroupResponse(
+        generation_id=1, member_id="m", leader="m", protocol_name="cooperative-sticky", members=members
+    )
+    one.answered(joined, now_ms)
+    assert one.next_request(now_ms) is None
+    one.set_partition_counts(frozenset({"a"}), {"a": 1})
+    asked(one, now_ms)
+    one.answered(SyncGroupResponse(assignment=encode_assignment(Assignment((A0,)))), now_ms)
+    one.change_done()
+    assert (one.state, one.owned) == (MemberState.STABLE, {A0})
 
 
 def test_a_cooperative_member_keeps_what_it_has_and_gives_up_what_it_must() -> None:

@@ -219,7 +219,9 @@ class GroupConsumerMember(CoordinatedMember):
         member that dies before that and comes back joins without a new generation, so nobody would get them.
         """
         leadership = self._leadership
-        if leadership is not None and leadership.is_short and self._times.has_lasted_a_session(now_ms):
+        if self.state is not MemberState.STABLE or leadership is None or not leadership.is_short:
+            return
+        if self._times.has_lasted_a_session(now_ms):
             leadership.is_short = False
             self._wish_to_rejoin("partitions were withheld, and no member joined to share them out")
 
