@@ -110,9 +110,8 @@ class ShareGroupService:
         return member, group.catch_up(member) or is_told
 
     def _rebalance(self, group: ShareGroup) -> None:
-        names = {name for member in group.members.values() for name in member.topics}
-        topics = {name: info for name in names if (info := self._topic(name)) is not None}
-        group.rebalance(topics)
+        if not group.rebalance(self._topic):
+            return
         for assigned in group.assignments.values():
             for topic_id, index in assigned:
                 self._begin(ShareKey(group.group_id, topic_id, index))

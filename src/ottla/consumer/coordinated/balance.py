@@ -86,19 +86,25 @@ class _Scales:
     def level(self) -> None:
         """Move partitions from high to low loads, starting with the highest.
 
-        A member that cannot pass a partition on now cannot do so later either, unless it gets more.
+        A member that cannot pass a partition on now cannot do so later either, unless it gets more. The rest
+        of the queue has nobody to pass partitions to once the highest load is at most one above the lowest.
         """
         queue = [(-self._load(member), self._order[member], member) for member in self.assigned]
         heapq.heapify(queue)
+        lowest = min(map(len, self.assigned.values()), default=0)
         while queue:
             minus_load, order, member = heapq.heappop(queue)
-            if -minus_load != self._load(member):
-                heapq.heappush(queue, (-self._load(member), order, member))
+            load = self._load(member)
+            if -minus_load != load:
+                heapq.heappush(queue, (-load, order, member))
                 continue
+            if load <= lowest + 1:
+                return
             path = self._path_down(member)
             if path:
                 self._shift(path)
                 heapq.heappush(queue, (-self._load(member), order, member))
+                lowest = min(map(len, self.assigned.values()))
 
     def _path_down(self, start: str) -> list[tuple[str, str, str]]:
         """The shortest path to a member with two partitions fewer, as steps (giver, topic, taker).

@@ -8,6 +8,7 @@ members subscribe to the same topics, their partitions are dealt together; other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from math import ceil
 
 NAME = "simple"
@@ -58,9 +59,16 @@ def _deal(
         for partition in kept[member]:
             if vacancies[partition] and room[member]:
                 give(member, partition)
+    # Those with most room first, then by name. Each of the few that are passed over has the partition.
+    queue = [(-room[member], place) for place, member in enumerate(members)]
+    heapify(queue)
     for partition in partitions:
-        free = [member for member in members if partition not in dealt[member]]
-        free.sort(key=lambda member: -room[member])
-        for member in free[: vacancies[partition]]:
-            give(member, partition)
+        taken: list[int] = []
+        while vacancies[partition] and queue:
+            place = heappop(queue)[1]
+            taken.append(place)
+            if partition not in dealt[members[place]]:
+                give(members[place], partition)
+        for place in taken:
+            heappush(queue, (-room[members[place]], place))
     return dealt

@@ -6,7 +6,7 @@ counts at once, and nobody has to give anything up first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,7 +25,8 @@ class TopicInfo(NamedTuple):
     partition_count: int
 
 
-Topics = Mapping[str, TopicInfo]
+Topics = Mapping[str, TopicInfo | None]
+"""Topics by their names; None for those that do not exist."""
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class ShareGroup:
     epoch: int = 0
     members: dict[str, ShareGroupMember] = field(default_factory=dict)
     assignments: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
-    _known: object = None
+    _assigned_topics: Topics | None = None  # those of `assignments`; None: members or what they want changed
 
     @property
     def state(self) -> str:
@@ -82,27 +83,33 @@ class ShareGroup:
                 raise KafkaError(
                     Code.GROUP_MAX_SIZE_REACHED, f"group {self.group_id!r} has {size_max} members"
                 )
-            member = member or ShareGroupMember(said.member_id, said.client_id, said.client_host)
-            self.members[said.member_id] = member
+            if member is None:
+                member = ShareGroupMember(said.member_id, said.client_id, said.client_host)
+                self.members[said.member_id], self._assigned_topics = member, None
         elif member is None:
             raise KafkaError(Code.UNKNOWN_MEMBER_ID, f"{said.member_id!r} in group {self.group_id!r}")
         elif said.member_epoch not in (member.epoch, member.previous_epoch):
             reason = f"epoch {said.member_epoch} of {said.member_id!r}: it is {member.epoch}"
             raise KafkaError(Code.FENCED_MEMBER_EPOCH, reason)
-        if said.topics is not None:
-            member.topics = tuple(sorted(set(said.topics)))
+        if said.topics is not None and member.topics != (wanted := tuple(sorted(set(said.topics)))):
+            member.topics, self._assigned_topics = wanted, None
         member.rack_id = said.rack_id or member.rack_id
         member.deadline_ms = deadline_ms
         return member, said.member_epoch != member.epoch or said.topics is not None
 
-    def rebalance(self, topics: Topics) -> None:
-        """Assign anew if members, subscriptions or topics have changed; the epoch counts it."""
-        subscribed = {name for member in self.members.values() for name in member.topics}
-        existing = {name: topics[name] for name in sorted(subscribed) if name in topics}
-        known = (tuple((item.member_id, item.topics) for item in self.members.values()), existing)
-        if known == self._known:
-            return
-        self._known = known
+    def rebalance(self, topics: Callable[[str], TopicInfo | None]) -> bool:
+        """Assign anew if members, subscriptions or topics have changed; the epoch counts it.
+
+        `topics` looks up a topic by its name. Returns whether there is a new assignment.
+        """
+        names = self._assigned_topics
+        if names is None:
+            names = dict.fromkeys(sorted({name for member in self.members.values() for name in member.topics}))
+        known = {name: topics(name) for name in names}
+        if known == self._assigned_topics:
+            return False
+        self._assigned_topics = known
+        existing = {name: info for name, info in known.items() if info is not None}
         self.epoch += 1
         self.assignments = assign(
             {
@@ -114,6 +121,7 @@ class ShareGroup:
             {info.topic_id: info.partition_count for info in existing.values()},
             {member_id: kept for member_id, kept in self.assignments.items() if member_id in self.members},
         )
+        return True
 
     def catch_up(self, member: ShareGroupMember) -> bool:
         """Bring a member to the group's epoch. Returns whether it was behind."""
@@ -125,6 +133,7 @@ class ShareGroup:
     def leave(self, member_id: str) -> bool:
         """Remove a member. Returns whether it was one."""
         self.assignments.pop(member_id, None)
+        self._assigned_topics = None
         return self.members.pop(member_id, None) is not None
 
     def expired(self, now_ms: int) -> list[str]:
