@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heapreplace
 from itertools import islice
 from types import MappingProxyType
@@ -63,12 +64,7 @@ def _uniform_over_same_topics(
 ) -> Targets:
     """Members that have more partitions than others keep theirs first: then fewest move."""
     topics = members[0].topic_ids if members else frozenset()
-    left = {
-        (topic_id, number)
-        for topic_id, count in partition_counts.items()
-        if topic_id in topics
-        for number in range(count)
-    }
+    left = set(_partitions(tuple(item for item in partition_counts.items() if item[0] in topics)))
     quota, extra = divmod(len(left), max(len(members), 1))
     kept = {member.member_id: sorted(member.before & left) for member in members}
     targets: dict[str, set[TopicIdPartition]] = {}
@@ -84,6 +80,12 @@ def _uniform_over_same_topics(
         mine = targets[member.member_id]
         mine.update(islice(unassigned, quotas[member.member_id] - len(mine)))
     return _frozen(targets)
+
+
+@lru_cache(maxsize=8)
+def _partitions(partition_counts: tuple[tuple[bytes, int], ...]) -> frozenset[TopicIdPartition]:
+    """All partitions of these topics; the same for member after member that joins a large group."""
+    return frozenset((topic_id, number) for topic_id, count in partition_counts for number in range(count))
 
 
 class _Balancer:

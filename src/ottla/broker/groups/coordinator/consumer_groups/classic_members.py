@@ -158,7 +158,7 @@ def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest) -> bool:
     if member.state is ReconcilingState.STABLE:
         return False
     missing = group.target(member.member_id) - member.assigned.keys()
-    return not missing.isdisjoint(missing - group.taken_from(member.member_id))
+    return missing != group.taken(missing, member.member_id)
 
 
 def _with_ids(partitions: tuple[TopicAndPartition, ...], topics: TopicsView) -> list[TopicIdPartition]:

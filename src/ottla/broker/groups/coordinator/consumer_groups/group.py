@@ -8,7 +8,7 @@ when they are in the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 
 from ottla.broker.coordination.effects import Record
@@ -83,13 +83,20 @@ class ConsumerGroup(TimedGroup):
 
     def known_topics(self, view: TopicsView) -> list[TopicFacts]:
         """Return the topics that members subscribe to and that exist."""
-        names = {name for member in self.members.values() for name in self.topics_of(member)}
+        wanted = {(member.topics, member.regex): member for member in self.members.values()}
+        names = {name for member in wanted.values() for name in self.topics_of(member)}
         return [topic for name in sorted(names) if (topic := view.by_name(name)) is not None]
 
-    def taken_from(self, member_id: str) -> set[TopicIdPartition]:
-        """Return the partitions that other members have, or have not given up yet."""
-        others = [item for item in self.members.values() if item.member_id != member_id]
-        return {partition for item in others for held in (item.assigned, item.revoking) for partition in held}
+    def taken(self, wanted: Set[TopicIdPartition], member_id: str) -> set[TopicIdPartition]:
+        """Return which of these partitions other members have, or have not given up yet."""
+        others = [item for item in self.members.values() if item.member_id != member_id] if wanted else ()
+        return {
+            partition
+            for item in others
+            for held in (item.assigned, item.revoking)
+            if held
+            for partition in wanted & held.keys()
+        }
 
     def target(self, member_id: str) -> frozenset[TopicIdPartition]:
         """Return the target assignment of a member."""

@@ -25,7 +25,8 @@ def reconciled(
         member: as it is stored.
         target: the partitions that it should have, of topics that it subscribes to.
         target_epoch: the epoch of the target assignment.
-        taken: the partitions that other members have, or have not given up yet.
+        taken: the partitions of its target that it lacks and that other members have, or have not given up
+            yet.
         owned: what the member says it has; None if it did not say.
     """
     if member.state is ReconcilingState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking.keys()):

@@ -78,11 +78,13 @@ def resolve(draft: GroupDraft, rules: GroupRules, later: str | None) -> None:
 def assign(draft: GroupDraft, rules: GroupRules) -> None:
     """Make a target assignment for the group's epoch."""
     group = draft.group
+    wanted = {(member.topics, member.regex): member for member in group.members.values()}
+    topic_ids = {wish: _topic_ids(group, member, rules.topics) for wish, member in wanted.items()}
     members = [
         AssignedMember(
             member.member_id,
             member.instance_id,
-            _topic_ids(group, member, rules.topics),
+            topic_ids[member.topics, member.regex],
             group.target(member.member_id),
         )
         for member in group.members.values()
@@ -102,7 +104,8 @@ def reconcile(
         return member
     topic_ids = _topic_ids(group, member, rules.topics)
     target = frozenset(partition for partition in group.target(member_id) if partition[0] in topic_ids)
-    moved = reconciled(member, target, group.assignment_epoch, group.taken_from(member_id), owned)
+    taken = group.taken(target - member.assigned.keys(), member_id)
+    moved = reconciled(member, target, group.assignment_epoch, taken, owned)
     if moved.current_value() != member.current_value():
         draft.put_current(moved)
     return group.members[member_id]
