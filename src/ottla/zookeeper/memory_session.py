@@ -58,6 +58,9 @@ SESSION_TIMEOUT_MS = 6000
 _DATA_KINDS = {WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED}
 _CHILD_KINDS = {WatchKind.CHILDREN, WatchKind.DELETED}
 
+_WatchedPath = tuple[str, bool]
+"""A node, and whether its children are watched."""
+
 
 class WatchDelivery(Enum):
     """When sessions receive watch events."""
@@ -73,6 +76,7 @@ class MemoryZooKeeper:
         self.delivery = delivery
         self.tree = MemoryTree()
         self._sessions: dict[int, MemorySession] = {}
+        self._watchers: dict[_WatchedPath, dict[MemorySession, None]] = {}
         self._session_id = 0
 
     def session(
@@ -96,13 +100,32 @@ class MemoryZooKeeper:
         if self._sessions.pop(session_id, None) is not None:
             self.publish(self.tree.drop_ephemerals(session_id))
 
-    def publish(self, events: Sequence[WatchEvent]) -> None:
-        """Pass events to the sessions that watch for them. Called by sessions."""
-        for session in list(self._sessions.values()):
-            session.notice(events)
+    def publish(self, events: Sequence[WatchEvent]) -> list[MemorySession]:
+        """Pass events to the sessions that watch for them, and return these. Called by sessions."""
+        met: dict[MemorySession, None] = {}
+        for event in events:
+            for kinds, is_children in ((_DATA_KINDS, False), (_CHILD_KINDS, True)):
+                if event.kind in kinds:
+                    watched = (event.path, is_children)
+                    for session in filter(self._keeps, self._watchers.pop(watched, ())):
+                        session.notice(watched, event)
+                        met[session] = None
+        noticing = sorted(met, key=lambda session: session.session_id)
         if self.delivery is WatchDelivery.AT_ONCE:
-            for session in list(self._sessions.values()):
+            for session in noticing:
                 session.deliver()
+        return noticing
+
+    def _keeps(self, session: MemorySession) -> bool:
+        return self._sessions.get(session.session_id) is session
+
+    def watch(self, watched: _WatchedPath, session: MemorySession) -> None:
+        """Note that a session watches a node. Called by sessions."""
+        self._watchers.setdefault(watched, {})[session] = None
+
+    def unwatch(self, watched: _WatchedPath, session: MemorySession) -> None:
+        """Note that it does not any more. Called by sessions."""
+        self._watchers.get(watched, {}).pop(session, None)
 
 
 class MemorySession(Closing):
@@ -117,8 +140,7 @@ class MemorySession(Closing):
         self._open = False
         self._answer_lost = False
         self._listeners: list[StateListener] = []
-        self._data_watches: list[tuple[str, Watch]] = []
-        self._child_watches: list[tuple[str, Watch]] = []
+        self._watches: dict[_WatchedPath, list[Watch]] = {}
         self._undelivered: deque[tuple[Watch, WatchEvent]] = deque()
 
     @property
@@ -152,8 +174,7 @@ class MemorySession(Closing):
         if not self._open:
             return
         self._open = False
-        self._data_watches.clear()
-        self._child_watches.clear()
+        self._forget_watches()
         self._undelivered.clear()
         ended, self._session_id = self._session_id, 0
         # A suspended client cannot say goodbye: the servers keep its session until they expire it.
@@ -165,11 +186,9 @@ class MemorySession(Closing):
         """Cut the connection; the servers keep the session."""
         if self._state is SessionState.CONNECTED:
             self._change(SessionState.SUSPENDED)
-            watches = self._data_watches + self._child_watches
-            self._data_watches, self._child_watches = [], []
-            self._undelivered.extend(
-                (watch, WatchEvent(WatchKind.INTERRUPTED, path)) for path, watch in watches
-            )
+            for (path, _), watches in self._forget_watches():
+                event = WatchEvent(WatchKind.INTERRUPTED, path)
+                self._undelivered.extend((watch, event) for watch in watches)
             self.deliver()
 
     def resume(self) -> None:
@@ -200,13 +219,9 @@ class MemorySession(Closing):
             watch, event = self._undelivered.popleft()
             watch(event)
 
-    def notice(self, events: Sequence[WatchEvent]) -> None:
-        """Queue the watches that the events fire. Called by the ensemble."""
-        for event in events:
-            if event.kind in _DATA_KINDS:
-                self._data_watches = self._met(self._data_watches, event)
-            if event.kind in _CHILD_KINDS:
-                self._child_watches = self._met(self._child_watches, event)
+    def notice(self, watched: _WatchedPath, event: WatchEvent) -> None:
+        """Queue the watches of a node, which an event fires. Called by the ensemble."""
+        self._undelivered.extend((watch, event) for watch in self._watches.pop(watched, ()))
 
     def add_listener(self, listener: StateListener) -> None:
         """See ZooKeeperSession."""
@@ -249,14 +264,14 @@ class MemorySession(Closing):
         checked_path(path)
         node = self._perform(lambda: self._ensemble.tree.read(path))
         check_data(self._limits, path, node.data)
-        self._watch(self._data_watches, path, watch)
+        self._watch(path, watch, is_children=False)
         return node
 
     def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         """See ZooKeeperSession."""
         checked_path(path)
         stat = self._perform(lambda: self._ensemble.tree.stat(path))
-        self._watch(self._data_watches, path, watch)
+        self._watch(path, watch, is_children=False)
         return stat
 
     def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
@@ -264,7 +279,7 @@ class MemorySession(Closing):
         checked_path(path)
         names = self._perform(lambda: self._ensemble.tree.names(path))
         check_children(self._limits, path, len(names))
-        self._watch(self._child_watches, path, watch)
+        self._watch(path, watch, is_children=True)
         return names
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeStat:
@@ -324,10 +339,14 @@ class MemorySession(Closing):
             for listener in list(self._listeners):
                 listener(state)
 
-    def _met(self, watches: list[tuple[str, Watch]], event: WatchEvent) -> list[tuple[str, Watch]]:
-        self._undelivered.extend((watch, event) for path, watch in watches if path == event.path)
-        return [entry for entry in watches if entry[0] != event.path]
-
-    def _watch(self, watches: list[tuple[str, Watch]], path: str, watch: Watch | None) -> None:
+    def _watch(self, path: str, watch: Watch | None, *, is_children: bool) -> None:
         if watch is not None:
-            watches.append((path, watch))
+            self._watches.setdefault((path, is_children), []).append(watch)
+            self._ensemble.watch((path, is_children), self)
+
+    def _forget_watches(self) -> list[tuple[_WatchedPath, list[Watch]]]:
+        """Return the watches that there were, those of data first."""
+        forgotten, self._watches = self._watches, {}
+        for watched in forgotten:
+            self._ensemble.unwatch(watched, self)
+        return sorted(forgotten.items(), key=lambda entry: entry[0][1])

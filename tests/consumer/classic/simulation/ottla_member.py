@@ -184,7 +184,11 @@ class OttlaMember(Process):
             self._answer = self._perform(effect)
         except OttlaError as error:
             self._answer, self._failure = None, error
-        self._look(self.world.chance.uniform(0.1, 20.0) if self.world.chance.random() < 0.95 else 400.0)
+        self._look(self._pause_ms())
+
+    def _pause_ms(self) -> float:
+        """How long an effect takes."""
+        return self.world.chance.uniform(0.1, 20.0) if self.world.chance.random() < 0.95 else 400.0
 
     def _perform(self, effect: Effect) -> object:
         local = self._perform_here(effect)

@@ -207,7 +207,11 @@ class Process(ABC):
         """Let events that wait for this session arrive after a while."""
         if self.session.undelivered_count and not self._are_events_on_their_way:
             self._are_events_on_their_way = True
-            self.world.after(self.world.chance.uniform(0, 300), self._arrived)
+            self.world.after(self._event_delay_ms(), self._arrived)
+
+    def _event_delay_ms(self) -> float:
+        """How long watch events travel."""
+        return self.world.chance.uniform(0, 300)
 
     def _arrived(self) -> None:
         self._are_events_on_their_way = False

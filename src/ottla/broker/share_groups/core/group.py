@@ -104,7 +104,8 @@ class ShareGroup:
         """
         names = self._assigned_topics
         if names is None:
-            names = dict.fromkeys(sorted({name for member in self.members.values() for name in member.topics}))
+            wanted = {name for member in self.members.values() for name in member.topics}
+            names = dict.fromkeys(sorted(wanted))
         known = {name: topics(name) for name in names}
         if known == self._assigned_topics:
             return False
