@@ -163,6 +163,11 @@ class MemorySession(Closing):
         """How many watch events wait for `deliver`."""
         return len(self._undelivered)
 
+    @property
+    def watch_count(self) -> int:
+        """How many watches are set."""
+        return sum(map(len, self._watches.values()))
+
     def connect(self) -> None:
         """See ZooKeeperSession."""
         if not self._open:

@@ -231,10 +231,10 @@ def test_many_changes_leave_one_watch(tmp_path: Path) -> None:
     async def scenario(one: Registered) -> None:
         await one.service.create_topic("orders", 1, 2, {})
         one.settle()
-        before = len(one.session._data_watches)
+        before = one.session.watch_count
         for turn in range(20):
             one.service.move_leader("orders", 0, (turn + 1) % 2)
             one.settle()
-        assert len(one.session._data_watches) == before
+        assert one.session.watch_count == before
 
     play(tmp_path, scenario, brokers=2)
