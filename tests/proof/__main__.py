@@ -26,6 +26,8 @@ HOURS = 1 / 3
 ROUND_S_MAX = 1800
 """A round that takes longer than this hangs."""
 SAID_CHARACTERS = 2000
+FIGURE = "figure: "
+"""Lines that a part prints with this before them are shown on the page."""
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Result:
     seconds: float = 0.0
     seeds: list[int] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    figures: list[str] = field(default_factory=list)
     failed: str = ""
     said: str = ""
 
@@ -49,10 +52,12 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
     while True:
         seed = chance.randrange(1 << 31)
         result.seeds.append(seed)
-        code, said = run_round(part.command(seed), seed)
+        command = part.command(seed, budget_s)
+        code, said = run_round(command, seed, max(ROUND_S_MAX, 2 * budget_s))
+        result.figures = [line.removeprefix(FIGURE) for line in said.splitlines() if line.startswith(FIGURE)]
         result.seconds = round(time.monotonic() - began, 1)
         if code:
-            words = " ".join(part.command(seed))
+            words = " ".join(command)
             result.failed, result.said = f"OTTLA_SEED={seed} python {words}", said
             break
         result.rounds += 1
@@ -63,14 +68,14 @@ def run_part(part: Part, budget_s: float, chance: Random) -> Result:
     return result
 
 
-def run_round(arguments: list[str], seed: int) -> tuple[int, str]:
+def run_round(arguments: list[str], seed: int, patience_s: float = ROUND_S_MAX) -> tuple[int, str]:
     """The exit code of a process, and the end of what it has said."""
     environment = {**os.environ, "OTTLA_SEED": str(seed), "PYTHONMALLOC": "default"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, *arguments], stdout=said, stderr=said, env=environment)
         try:
-            code = process.wait(ROUND_S_MAX)
+            code = process.wait(patience_s)
         except subprocess.TimeoutExpired:
             code = -1
         except BaseException:

@@ -87,7 +87,7 @@ def _last_results(runs: Sequence[Mapping[str, Any]]) -> str:
     for run in runs:
         for part in run["parts"]:
             newest[part["part"]] = run, part
-    rows, failures = [], []
+    rows, failures, figures = [], [], []
     for known in PARTS:
         if known.name not in newest:
             rows.append((known.name, known.does, "", "", "", "not run yet"))
@@ -98,12 +98,16 @@ def _last_results(runs: Sequence[Mapping[str, Any]]) -> str:
         more = " …" if len(part["seeds"]) > SEEDS_SHOWN else ""
         outcome = "FAILED" if part["failed"] else "passed"
         rows.append((known.name, known.does, counts, f"{part['seconds']:.0f} s", seeds + more, outcome))
+        if part.get("figures"):
+            figures.append(f"\n{known.name} ({run['commit']}, {run['date']}):\n\n")
+            figures += [f"- {line}\n" for line in part["figures"]]
         if part["failed"]:
             failures.append(f"- {known.name} ({run['commit']}, {run['date']}): `{part['failed']}`\n")
     text = "\n## The last result of each part\n\n" + _table(
         ["part", "what it does", "of which", "time", "seeds", "outcome"], rows
     )
-    return text + ("\nFailed:\n\n" + "".join(failures) if failures else "")
+    text += "\nFailed:\n\n" + "".join(failures) if failures else ""
+    return text + "".join(figures)
 
 
 def _planted() -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
+SECONDS_MIN = 45.0
 SUITE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A command that fails if it finds anything. `{seed}` stands for the seed of a round.
+    """A command that fails if it finds anything. `{seed}` stands for the seed of a round, `{seconds}` for
+    the part's time, at least SECONDS_MIN.
 
     `weight` is its share of the time. `counts` are numbers, or names of numbers in a module. A part is run
     round by round, each with a new seed, until its time is over; at least once.
@@ -23,9 +26,12 @@ class Part:
     counts: Mapping[str, int | str] = field(default_factory=dict)
     weight: float = 1.0
 
-    def command(self, seed: int) -> list[str]:
+    def command(self, seed: int, seconds: float = 0.0) -> list[str]:
         """What Python is started with."""
-        return [argument.replace("{seed}", str(seed)) for argument in self.arguments]
+        known = {"{seed}": str(seed), "{seconds}": f"{max(seconds, SECONDS_MIN):.0f}"}
+        return [
+            reduce(lambda text, name: text.replace(name, known[name]), known, each) for each in self.arguments
+        ]
 
     def counted(self) -> dict[str, int]:
         """What a round that passed adds."""
@@ -140,6 +146,11 @@ PARTS = (
         "a write to Kafka dies between any two of its steps",
         "tests/spark/test_exactly_once_kills.py",
         Spark_kills="tests.spark.test_exactly_once_kills:DEATHS",
+    ),
+    Part(
+        "half load",
+        "retention, compaction and rebalances for a while: memory, descriptors, threads and p99 stay flat",
+        ("-m", "tests.proof.slopes", "--seconds={seconds}"),
     ),
     _suite(
         "damaged files",

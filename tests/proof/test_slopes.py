@@ -1,0 +1,57 @@
+"""What grows is found in samples, and a short run has all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.proof.slopes import LIMITS, Series, measure, slope
+from tests.scale import sized
+
+SECONDS = sized(2.0, 600.0)
+
+
+def sampled(kind: str, *, usual: float, growth: float, noise: float) -> Series:
+    series, chance = Series(f"broker {kind}"), Random(kind)
+    for number in range(30):
+        series.add(number, usual + growth * number / 21 + chance.uniform(-noise, noise))
+    return series
+
+
+def test_the_slope_of_a_line_with_a_few_wild_points() -> None:
+    at = [float(number) for number in range(20)]
+    values = [3 * x + 1 for x in at]
+    values[4], values[11] = 1_000.0, -1_000.0
+    assert slope(at, values) == pytest.approx(3, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_what_grows_is_found_and_what_is_noisy_is_not(kind: str) -> None:
+    usual = 100.0
+    limit = LIMITS[kind].plus + LIMITS[kind].part * usual
+    assert sampled(kind, usual=usual, growth=0, noise=limit / 2).verdict().is_flat
+    leaking = sampled(kind, usual=usual, growth=3 * limit, noise=limit / 2).verdict()
+    assert not leaking.is_flat
+    assert str(leaking).endswith("over the run: GROWS")
+
+
+def test_growth_in_the_warm_up_does_not_count() -> None:
+    series = Series("broker memory")
+    for number in range(30):
+        series.add(number, min(number, 8) * 100.0)
+    assert series.verdict().is_flat
+
+
+@pytest.mark.timeout(sized(300, 3_600))
+def test_a_run_samples_every_process(tmp_path: Path) -> None:
+    series, done = measure(SECONDS, tmp_path, per_s=500)
+    assert {one.name for one in series} == {
+        *(f"{name} {kind}" for name in ("broker", "writers", "readers") for kind in list(LIMITS)[:3]),
+        "produce p99",
+    }
+    assert all(len(one.values) > 2 for one in series if one.kind != "p99"), "a short run times few records"
+    assert "rebalances" in done
+    if SECONDS > 60:
+        assert [str(one.verdict()) for one in series if not one.verdict().is_flat] == []
