@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from ottla import EmbeddedBroker, KafkaError, ProducerClosed, aio
 from ottla.admin import NewTopic
 from tests.aio.conftest import run, values
+from tests.broker.real_clients import send
+from tests.broker.share_groups.share_member import configure_group
 from tests.naming import name_after_test
 
 RECORDS = 5
@@ -72,6 +75,14 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     return name_after_test(request)
+
+
+ALL = [b"%d" % record for record in range(RECORDS)]
+
+
+def fill(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    send(broker.bootstrap, topic, ALL)
 
 
 def test_a_producer(broker: EmbeddedBroker, name: str) -> None:
@@ -134,14 +145,7 @@ def test_an_admin(broker: EmbeddedBroker, name: str) -> None:
 
 def test_a_group(broker: EmbeddedBroker, name: str) -> None:
     """Each record is handed out once, and what was committed is where the next member goes on."""
-    broker.create_topic(name)
-
-    async def fill() -> None:
-        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
-            for record in range(RECORDS):
-                await producer.send(name, b"%d" % record, partition=0)
-
-    run(fill)
+    fill(broker, name)
 
     async def attempt(number: int) -> bool:
         seen: list[bytes | None] = []
@@ -160,10 +164,124 @@ def test_a_group(broker: EmbeddedBroker, name: str) -> None:
             was_cancelled = await _cancelled(read(), number)
             if len(seen) < RECORDS:
                 await read()
-            assert seen == [b"%d" % record for record in range(RECORDS)]
+            assert seen == ALL
             await consumer.commit()  # a commit that was cancelled may be under way
             committed = await consumer.committed()
             assert [position.offset for position in committed.values() if position] == [RECORDS]
         return was_cancelled
 
     at_each_await(attempt, least=4)
+
+
+def test_partitions(broker: EmbeddedBroker, name: str) -> None:
+    """Each record is handed out once, in order, and a seek has been done or has not."""
+    fill(broker, name)
+
+    async def attempt(number: int) -> bool:
+        seen: list[bytes | None] = []
+        async with aio.PartitionConsumer(
+            bootstrap_servers=broker.bootstrap, fetch_message_max_bytes=100, fetch_wait_max_ms=10
+        ) as consumer:
+
+            async def read() -> None:
+                if not consumer.readers:
+                    await consumer.consume_partition(name, 0, timedelta(days=1))
+                async for message in consumer:
+                    seen.append(message.value)
+                    if len(seen) >= RECORDS:
+                        break
+                await consumer.tail(RECORDS)
+
+            was_cancelled = await _cancelled(read(), number)
+            if len(seen) < RECORDS:
+                await read()
+            assert seen == ALL
+            await consumer.tail(1)
+            async for message in consumer:
+                assert message.value == ALL[-1]
+                break
+        return was_cancelled
+
+    at_each_await(attempt, least=4)
+
+
+def test_the_end_of_partitions(broker: EmbeddedBroker, name: str) -> None:
+    """No task and no connection is left, and a second close has nothing to do."""
+    fill(broker, name)
+
+    async def attempt(number: int) -> bool:
+        consumer = aio.PartitionConsumer(bootstrap_servers=broker.bootstrap)
+        await consumer.consume_partition(name, 0, "earliest")
+        async for _ in consumer:
+            break
+        was_cancelled = await _cancelled(consumer.close(), number)
+        await consumer.close()
+        return was_cancelled
+
+    at_each_await(attempt, least=1)
+
+
+def test_a_share_group(broker: EmbeddedBroker, name: str) -> None:
+    """Each record is delivered once and accepted: nobody gets it again."""
+    fill(broker, name)
+
+    async def attempt(number: int) -> bool:
+        group = f"{name}-{number}"
+        configure_group(broker.bootstrap, group)
+        seen: list[bytes | None] = []
+        async with _sharing(broker, name, group) as consumer:
+
+            async def read() -> None:
+                async for message in consumer:
+                    seen.append(message.value)
+                    assert consumer.delivery_count(message) == 1
+                    consumer.accept(message)
+                    if len(seen) % 2:
+                        await consumer.commit()
+                    if len(seen) == RECORDS:
+                        return
+
+            was_cancelled = await _cancelled(read(), number)
+            if len(seen) < RECORDS:
+                await read()
+            assert seen == ALL
+        async with aio.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            starts = await admin.share_group_offsets(group)
+        assert [start.start for start in starts.values()] == [RECORDS]
+        return was_cancelled
+
+    at_each_await(attempt, least=4)
+
+
+def test_the_end_of_a_share_consumer(broker: EmbeddedBroker, name: str) -> None:
+    """What was accepted stays so, and what was not read is free for others at once."""
+    fill(broker, name)
+
+    async def attempt(number: int) -> bool:
+        group = f"{name}-{number}"
+        configure_group(broker.bootstrap, group)
+        first = _sharing(broker, name, group)
+        async for message in first:
+            first.accept(message)
+            break
+        was_cancelled = await _cancelled(first.close(), number)
+        async with _sharing(broker, name, group) as second:
+            async for message in second:
+                second.accept(message)
+                assert message.value != ALL[0]
+                if message.value == ALL[-1]:
+                    break
+        return was_cancelled
+
+    at_each_await(attempt, least=1)
+
+
+def _sharing(broker: EmbeddedBroker, topic: str, group: str) -> aio.ShareConsumer:
+    return aio.ShareConsumer(
+        topic,
+        group_id=group,
+        bootstrap_servers=broker.bootstrap,
+        share_acknowledgement_mode="explicit",
+        max_poll_records=2,
+        fetch_max_wait_ms=20,
+    )
