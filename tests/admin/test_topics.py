@@ -198,7 +198,7 @@ def test_ctrl_c_ends_a_call_and_leaves_the_admin_in_order(admin: Admin, brokers:
             admin.list_groups()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert rule.struck == 1
+    wait_for(lambda: rule.struck == 1)
     assert isinstance(admin.list_groups(), tuple)
 
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from ottla import EmbeddedBroker, Producer, aio
+from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
-from ottla.model.errors import BrokerUnreachable
+from ottla.aio.pool import LoopPool
+from ottla.client.client_config import ClientConfig
+from ottla.model.error_codes import Code
+from ottla.model.errors import BrokerUnreachable, ConnectionLost
 from ottla.wire.api.fetch import FetchRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
 from tests.aio.conftest import run
 
 RECORDS = 3_000
+Work = Callable[[LoopPool], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +100,88 @@ def test_a_cancelled_call_leaves_the_connection_in_order(broker: EmbeddedBroker)
 
     assert run(ask) == [RECORDS // 2 - 3, RECORDS // 2 - 2, RECORDS // 2 - 1]
     broker.clear_faults()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def asking(broker: EmbeddedBroker) -> Iterator[Callable[[Work], None]]:
+    """Calls a coroutine function with connections to the broker."""
+
+    async def ask(work: Work) -> None:
+        config = ClientConfig.from_properties({"bootstrap.servers": broker.bootstrap})
+        metadata = LoopMetadata(config)
+        await metadata.refresh(())
+        pool = LoopPool(config, metadata)
+        try:
+            await work(pool)
+        finally:
+            await pool.close()
+            await metadata.close()
+
+    yield lambda work: run(partial(ask, work))
+    broker.clear_faults()
+
+
+def test_a_call_does_not_wait_for_the_answer_of_a_cancelled_one(
+    broker: EmbeddedBroker, asking: Callable[[Work], None]
+) -> None:
+    """Who waits on the same connection for an earlier answer gets it."""
+
+    async def ask(pool: LoopPool) -> None:
+        first = await pool.to(0)
+        broker.delay("ListGroups", 0.3)
+        broker.delay("FindCoordinator", 3_600)
+        waiting = asyncio.create_task(first.call(ListGroupsRequest()))
+        cancelled = asyncio.create_task(first.call(FindCoordinatorRequest(coordinator_keys=["g"])))
+        await until(lambda: first.in_flight_count == 2)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        second = await pool.to(0)
+        assert (await second.call(ListGroupsRequest())).error_code == Code.NONE
+        assert (await waiting).error_code == Code.NONE
+        await until(lambda: not first.is_open)
+        assert second is await pool.to(0)
+
+    asking(ask)
+
+
+def test_a_connection_is_used_again_when_the_answer_of_a_cancelled_call_has_come(
+    broker: EmbeddedBroker, asking: Callable[[Work], None]
+) -> None:
+    async def ask(pool: LoopPool) -> None:
+        connection = await pool.to(0)
+        broker.delay("ListGroups", 0.2)
+        cancelled = asyncio.create_task(connection.call(ListGroupsRequest()))
+        await until(lambda: connection.in_flight_count)
+        cancelled.cancel()
+        await until(lambda: not connection.in_flight_count)
+        assert connection is await pool.to(0)
+
+    asking(ask)
+
+
+def test_retired_connections_are_closed_with_their_pool(
+    broker: EmbeddedBroker, asking: Callable[[Work], None]
+) -> None:
+    waiting: list[asyncio.Task[Any]] = []
+
+    async def ask(pool: LoopPool) -> None:
+        first = await pool.to(0)
+        broker.delay("ListGroups", 3_600, times=2)
+        waiting.extend(asyncio.create_task(first.call(ListGroupsRequest())) for _ in range(2))
+        await until(lambda: first.in_flight_count == 2)
+        waiting[0].cancel()
+        await asyncio.wait([waiting[0]])
+        await pool.to(0)
+        await pool.close()
+        with pytest.raises(ConnectionLost):
+            await waiting[1]
+
+    asking(ask)
 
 
 def test_an_end_that_is_cancelled_ends_all_the_same(broker: EmbeddedBroker) -> None:

@@ -4,7 +4,8 @@
     response = await connection.call(request)
 
 A broker answers in order, so answers belong to the oldest request. A coroutine that is cancelled while it
-waits leaves its answer to nobody, and the connection stays in order. A call that times out closes it.
+waits leaves its answer to nobody, and the connection stays in order; until that answer has come it is not
+used for new calls, which would wait for it too. A call that times out closes the connection.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class LoopConnection:
         return self._link.in_flight_count
 
     def is_usable(self) -> bool:
-        """Whether it is open and the login is valid."""
-        return self.is_open and not self._terms.is_session_over
+        """Whether it is open, the login is valid, and the next answer will not wait for one of nobody."""
+        return self.is_open and not self._terms.is_session_over and not self._link.is_abandoned
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
         """The version in which an API is called. Raises LocalProtocolError if there is none in common."""
@@ -185,6 +186,13 @@ class LoopConnection:
         if not is_first or self._is_closed or security.has_sasl or type(error) is not ConnectionLost:
             return error
         return unanswered(error, security)
+
+    async def retire(self) -> None:
+        """Close it when nobody waits for an answer any more."""
+        try:
+            await self._link.answered()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Answers in flight are lost. May be called twice."""

@@ -93,6 +93,17 @@ class LoopLink(asyncio.BufferedProtocol):
         """Number of requests whose answers have not come."""
         return len(self._due)
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether an answer has not come that nobody waits for any more: others would wait for it first."""
+        return any(due.cancelled() for due in self._due)
+
+    async def answered(self) -> None:
+        """Wait until nobody waits for an answer any more."""
+        waiting = [due for due in self._due if not due.done()]
+        if waiting:
+            await asyncio.wait(waiting)
+
     def adopt(self, versions: PeerVersions) -> None:
         """Speak these versions from now on."""
         self._wire.adopt(versions)

@@ -6,7 +6,7 @@ import math
 
 from ottla.aio.cluster import LoopMetadata
 from ottla.aio.connection import LoopConnection
-from ottla.aio.waiting import LOOP_WAITS
+from ottla.aio.waiting import LOOP_WAITS, Tasks
 from ottla.client.client_config import ClientConfig
 from ottla.client.clock import MONOTONIC, Deadline
 from ottla.client.peer_pool import PeerPool
@@ -37,6 +37,7 @@ class LoopPool(PeerPool[LoopConnection]):
     ) -> None:
         super().__init__(config, metadata, LOOP_WAITS, MONOTONIC)
         self._allocate = allocate
+        self._retiring = Tasks()
 
     async def _open(self, node: BrokerNode, deadline: Deadline | None) -> LoopConnection:
         return await LoopConnection.open(
@@ -48,3 +49,13 @@ class LoopPool(PeerPool[LoopConnection]):
             errors=self._metadata.errors,
             deadline=None if deadline is None else deadline.for_try(math.inf),
         )
+
+    async def _replace(self, broker_id: int) -> None:
+        """Who waits for an answer of the old connection gets it: only new calls use another one."""
+        connection = self._connections.pop(broker_id)
+        self._retiring.start(connection.retire(), f"ottla-retired-{broker_id}")
+
+    async def close(self) -> None:
+        """Close all connections. May be called twice."""
+        await self._retiring.cancel()
+        await super().close()

@@ -138,6 +138,10 @@ class PeerPool(abc.ABC, Generic[P]):
         if connection is not None:
             await connection.close()
 
+    async def _replace(self, broker_id: int) -> None:
+        """A connection cannot be used for new calls: another one is opened."""
+        await self.drop(broker_id)
+
     async def _connected(self, node: BrokerNode, deadline: Deadline | None) -> P:
         if node.broker_id not in self._opening:
             self._opening[node.broker_id] = self.waits.lock()
@@ -146,7 +150,7 @@ class PeerPool(abc.ABC, Generic[P]):
             if connection is not None:
                 if connection.address == node.address and connection.is_usable():
                     return connection
-                await self.drop(node.broker_id)
+                await self._replace(node.broker_id)
             pause_ms = self.pause_left_ms(node.broker_id)
             if pause_ms:
                 await self.waits.pause(pause_ms if deadline is None else deadline.capped_ms(pause_ms))
