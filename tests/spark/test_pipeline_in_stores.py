@@ -1,4 +1,4 @@
-"""Pipelines whose tables are in a real S3-compatible server, or in HDFS, by Spark, without a jar."""
+"""Pipelines whose tables are in an object store or in HDFS, by Spark, without a jar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.spark.object_store import delta_settings
 from ottla.spark.pipeline.table_files import read_file
 from tests.scale import sized
 from tests.spark.conftest import Filled
-from tools.store_servers import BUCKET, HdfsServer, S3Server
+from tools.store_servers import BUCKET, AzureServer, GcsServer, HdfsServer, S3Server
 
 
 def values(kind: str, url: str) -> Counter[int]:
@@ -35,16 +35,16 @@ def values(kind: str, url: str) -> Counter[int]:
     return Counter(map(int, rows))
 
 
-@pytest.fixture(params=sized(["s3"], ["s3", "hdfs"]))
+@pytest.fixture(params=sized(["s3"], ["s3", "gcs", "azure", "hdfs"]))
 def root(request: pytest.FixtureRequest, spark: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the tables are; tasks have the server in their environment, on a cluster by spark.executorEnv."""
     if request.param == "hdfs":
         server: HdfsServer = request.getfixturevalue("hdfs")
         return server.url
-    s3: S3Server = request.getfixturevalue("s3")
-    for name, value in s3.environment.items():
+    store: S3Server | GcsServer | AzureServer = request.getfixturevalue(request.param)
+    for name, value in store.environment.items():
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
-    return f"s3://{BUCKET}"
+    return {"s3": f"s3://{BUCKET}", "gcs": f"gs://{BUCKET}", "azure": f"abfs://{BUCKET}"}[request.param]
 
 
 @pytest.mark.timeout(280)

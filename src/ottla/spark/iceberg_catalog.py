@@ -11,8 +11,9 @@ taken. Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
@@ -30,7 +31,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.transforms import IdentityTransform
 
 from ottla.model.errors import ConfigError
-from ottla.spark.locations import HDFS, Location, location, scheme_of
+from ottla.spark.locations import AZURE, HDFS, Location, location, scheme_of
 from ottla.spark.object_store import iceberg_settings
 
 _HINT = "metadata/version-hint.text"
@@ -102,21 +103,46 @@ def _version_of(metadata_location: str) -> int:
     return int(metadata_location.rpartition("/v")[2].removesuffix(".metadata.json"))
 
 
-class HdfsFileIO(PyArrowFileIO):
-    """pyiceberg's files through pyarrow, but those of HDFS through hdfs-native: pyarrow needs Java there."""
+class _ObstoreHandler(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
+    """Files of obstore, each put at once. Its own writer takes no buffers of pyarrow."""
+
+    def open_output_stream(self, path: str, _metadata: Any) -> pa.PythonFile:
+        return pa.PythonFile(_PutFile(self.fs, path), mode="w")
+
+
+class _PutFile(BytesIO):
+    def __init__(self, store: Any, path: str) -> None:
+        super().__init__()
+        self._store, self._path = store, path
+
+    def close(self) -> None:
+        if not self.closed:
+            self._store.pipe_file(self._path, self.getvalue())
+        super().close()
+
+
+class StoreFileIO(PyArrowFileIO):
+    """pyiceberg's files in HDFS and Azure by the libraries that write all else there.
+
+    Through pyarrow, HDFS needs Java, and a URL of Azure must not name its account.
+    """
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        if scheme != HDFS:
-            return super()._initialize_fs(scheme, netloc)
-        from hdfs_native.fsspec import HdfsFileSystem
+        if scheme == HDFS:
+            from hdfs_native.fsspec import HdfsFileSystem
 
-        host, _, port = (netloc or "").partition(":")
-        return PyFileSystem(FSSpecHandler(HdfsFileSystem(host, int(port) if port else None)))
+            host, _, port = (netloc or "").partition(":")
+            return PyFileSystem(FSSpecHandler(HdfsFileSystem(host, int(port) if port else None)))
+        if scheme in AZURE:
+            from obstore.fsspec import FsspecStore
+
+            return PyFileSystem(_ObstoreHandler(FsspecStore(cast("Any", scheme))))
+        return super()._initialize_fs(scheme, netloc)
 
 
 def _settings(url: str) -> dict[str, str]:
-    if scheme_of(url) == HDFS:
-        return {PY_IO_IMPL: f"{HdfsFileIO.__module__}.{HdfsFileIO.__name__}"}
+    if scheme_of(url) in (HDFS, *AZURE):
+        return {PY_IO_IMPL: f"{StoreFileIO.__module__}.{StoreFileIO.__name__}"}
     return iceberg_settings(url)
 
 

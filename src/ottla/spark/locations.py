@@ -30,7 +30,8 @@ OWN = "_ottla"
 """What is below it is no row of a table: readers of directories leave out such names."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 S3 = ("s3", "s3a")
-_STORES = (*S3, "gs", "abfs", "abfss", "az")
+AZURE = ("abfs", "abfss", "az")
+_STORES = (*S3, "gs", *AZURE)
 HDFS = "hdfs"
 STRAY_S = 86_400
 
