@@ -4,7 +4,8 @@ Topics with retention and compaction are written at half of the rate that was me
 them while a member joins and leaves, and a record at a time is timed. Memory, descriptors and threads of the
 broker and of its clients, and the p99 of the timed records, are sampled. A slope is the median of the slopes
 between any two samples (Theil and Sen), so that a busy moment does not count. The run fails where a slope
-would have added too much over the run.
+would have added too much over the run. Where others take more and more of the machine meanwhile, what waits
+in clients grows and records take longer: then their memory and the p99 are shown, but not judged.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PARTITIONS = 4
 RETAINED, COMPACTED, GROUP = "retained", "compacted", "readers"
 RETENTION = {"retention.bytes": "4000000", "segment.bytes": "500000"}
 COMPACTION = {"cleanup.policy": "compact", "segment.bytes": "200000", "min.cleanable.dirty.ratio": "0.1"}
+LOAD = "machine load"
 KEYS = 500
 VALUE = b"x" * 100
 TICK_S = 0.02
@@ -64,6 +66,9 @@ LIMITS = {
     "threads": Limit(2.0, 0.05),
     "p99": Limit(20.0, 1.0),
 }
+BUSIER = 1.5
+"""A machine is steady while its load average is below this many times the first, and two."""
+SHAKEN = {"writers memory", "readers memory", "produce p99"}
 UNITS = {"memory": "MB", "descriptors": "open", "threads": "running", "p99": "ms"}
 
 
@@ -83,14 +88,15 @@ class Series:
         self.at_s.append(at_s)
         self.values.append(value)
 
-    def verdict(self) -> Verdict:
-        """Its median and slope behind the warm-up."""
+    def verdict(self, *, is_steady: bool = True) -> Verdict:
+        """Its median and slope behind the warm-up; whether the machine was steady says what is judged."""
         begin = int(len(self.values) * WARM_UP)
         at_s, values = self.at_s[begin:], self.values[begin:]
         usual, per_s = median(values), slope(at_s, values)
         limit, first = LIMITS[self.kind], median(values[: len(values) // 3 + 1])
         added = per_s * (at_s[-1] - at_s[0])
-        return Verdict(self.name, usual, added, added <= limit.plus + limit.part * first)
+        is_judged = is_steady or self.name not in SHAKEN
+        return Verdict(self.name, usual, added, not is_judged or added <= limit.plus + limit.part * first)
 
 
 @dataclass(frozen=True)
@@ -235,6 +241,11 @@ def run_members(bootstrap: str) -> None:
     sys.stdout.write(f"{members.read} {members.rebalances}\n")
 
 
+def steady(loads: Sequence[float]) -> bool:
+    """Whether the machine's load has stayed about what it was."""
+    return max(loads) <= loads[0] * BUSIER + 2
+
+
 def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[Series], str]:
     """The samples of a run, and how much was done. Without a rate half of what is possible is written."""
     with ExitStack() as stack:
@@ -267,8 +278,10 @@ def measure(seconds: float, directory: Path, per_s: float = 0.0) -> tuple[list[S
 def _sampled(seconds: float, pids: dict[str, int], latencies_ms: list[float]) -> list[Series]:
     series = {f"{name} {kind}": Series(f"{name} {kind}") for name in pids for kind in held_by(os.getpid())}
     series["produce p99"] = Series("produce p99")
+    series[LOAD] = Series(LOAD)
     begun = time.monotonic()
     for window in range(WINDOWS):
+        series[LOAD].add(time.monotonic() - begun, os.getloadavg()[0])
         first = len(latencies_ms)
         end = begun + seconds * (window + 1) / WINDOWS
         rounds: dict[str, list[float]] = {}
@@ -297,8 +310,15 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="ottla-slopes-") as directory:
         series, done = measure(options.seconds, Path(directory))
-    verdicts = [each.verdict() for each in series]
-    sys.stdout.write("".join(f"figure: {line}\n" for line in [done, *map(str, verdicts)]))
+    loads = next(each.values for each in series if each.name == LOAD)
+    verdicts = [each.verdict(is_steady=steady(loads)) for each in series if each.name != LOAD]
+    judged = "" if steady(loads) else f"; {', '.join(sorted(SHAKEN))} were not judged"
+    lines = [
+        done,
+        *map(str, verdicts),
+        f"the machine's load was {min(loads):.1f} to {max(loads):.1f}{judged}",
+    ]
+    sys.stdout.write("".join(f"figure: {line}\n" for line in lines))
     return 0 if all(verdict.is_flat for verdict in verdicts) else 1
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.proof.slopes import LIMITS, Series, measure, slope
+from tests.proof.slopes import LIMITS, LOAD, Series, measure, slope, steady
 from tests.scale import sized
 
 SECONDS = sized(2.0, 600.0)
@@ -50,8 +50,21 @@ def test_a_run_samples_every_process(tmp_path: Path) -> None:
     assert {one.name for one in series} == {
         *(f"{name} {kind}" for name in ("broker", "writers", "readers") for kind in list(LIMITS)[:3]),
         "produce p99",
+        LOAD,
     }
     assert all(len(one.values) > 2 for one in series if one.kind != "p99"), "a short run times few records"
     assert "rebalances" in done
     if SECONDS > 60:
-        assert [str(one.verdict()) for one in series if not one.verdict().is_flat] == []
+        is_steady = steady(next(one.values for one in series if one.name == LOAD))
+        verdicts = [one.verdict(is_steady=is_steady) for one in series if one.name != LOAD]
+        assert [str(verdict) for verdict in verdicts if not verdict.is_flat] == []
+
+
+def test_on_a_machine_that_gets_busier_only_what_it_cannot_change_is_judged() -> None:
+    assert steady([3.0, 6.0, 2.0])
+    assert not steady([3.0, 7.0, 2.0])
+    for name, is_judged in (("produce p99", False), ("readers memory", False), ("broker memory", True)):
+        series = Series(name)
+        for number in range(30):
+            series.add(number, number * 100.0)
+        assert series.verdict(is_steady=False).is_flat is not is_judged
