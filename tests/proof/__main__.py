@@ -1,7 +1,9 @@
 """python -m tests.proof [--hours 0.33] [--only PART …] [--seed S]: run the proof, and write its page.
 
-Every part gets its share of the time, and is run round by round with new seeds until that is over. The result
-is added to docs/reliability.jsonl, and docs/reliability.md is made from that file.
+Every part gets its share of the time, and is run round by round with new seeds until that is over. As many
+parts run at once as there are processors. Those whose last result is oldest come first: where a machine is
+too slow for all of them, the next run begins with the others. The result is added to docs/reliability.jsonl,
+and docs/reliability.md is made from that file.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from random import Random, SystemRandom
+from typing import Any
 
 from tests.proof import page
 from tests.proof.parts import PARTS, Part
@@ -123,20 +128,41 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=HOURS)
     parser.add_argument("--only", nargs="*", metavar="PART", choices=[part.name for part in PARTS])
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     chosen = [part for part in PARTS if not options.only or part.name in options.only]
-    whole = sum(part.weight for part in chosen)
     run = circumstances(options.seed, options.hours)
     results: list[Result] = []
     try:
-        for part in chosen:
-            budget_s = options.hours * 3600 * part.weight / whole
-            results.append(run_part(part, budget_s, Random(f"{options.seed} {part.name}")))
-            sys.stdout.write(f"{sentence(results[-1])}\n")
-            sys.stdout.flush()
+        run_all(oldest_first(chosen, page.stored_runs()), options, results)
     finally:  # also if it is interrupted: what was done counts
         page.add({**run, "parts": [asdict(result) for result in results]})
     return 1 if any(result.failed for result in results) else 0
+
+
+def oldest_first(parts: Sequence[Part], runs: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """Parts that were never run, then by the run that they were last in."""
+    last = {result["part"]: number for number, run in enumerate(runs) for result in run["parts"]}
+    return sorted(parts, key=lambda part: last.get(part.name, -1))
+
+
+def run_all(parts: Sequence[Part], options: argparse.Namespace, results: list[Result]) -> None:
+    """Run the parts, some at a time, and add their results; none begins after the time is over."""
+    whole = sum(part.weight for part in parts)
+    seconds = options.hours * 3600
+    deadline = time.monotonic() + seconds
+
+    def run_one(part: Part) -> None:
+        if results and time.monotonic() > deadline:
+            sys.stdout.write(f"{part.name}: no time left\n")
+            return
+        budget_s = seconds * options.jobs * part.weight / whole
+        results.append(run_part(part, budget_s, Random(f"{options.seed} {part.name}")))
+        sys.stdout.write(f"{sentence(results[-1])}\n")
+        sys.stdout.flush()
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(run_one, parts))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def _churn(strategy: str, kafka: str = "") -> Part:
     where = f" on Apache Kafka {kafka}" if kafka else ""
     return Part(
         f"churn, {strategy}{where}",
-        "members join, leave, are killed and stopped; half of them are librdkafka's",
+        "members of several clients join, leave, are killed and stopped",
         (*command, *scale, *beside, "--seed={seed}"),
         {f"churn events{where}": 10, f"messages in churn{where}": 100_000},
     )
@@ -116,6 +116,8 @@ PARTS = (
     _churn("consumer"),
     _churn("range"),
     _churn("cooperative-sticky"),
+    _churn("share"),
+    _churn("zookeeper"),
     _churn("consumer", kafka="4.3.1"),
     _suite(
         "share groups",
@@ -216,7 +218,8 @@ PARTS = (
     Part(
         "planted bugs",
         "each bug makes a part of the proof fail",
-        ("-m", "tests.proof.planted_bugs"),
+        ("-m", "tests.proof.planted_bugs", "--seconds={seconds}", "--seed={seed}"),
+        weight=4,
     ),
 )
 

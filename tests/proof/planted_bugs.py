@@ -1,17 +1,19 @@
-"""python -m tests.proof.planted_bugs [NAME …]: plant each bug, and see that its test fails.
+"""python -m tests.proof.planted_bugs [NAME …] [--seconds S] [--seed S]: plant bugs; their tests must fail.
 
-Each bug is planted in processes of its own (see `planting`). First all tests run without a bug: they must
-pass.
+Each bug is planted in processes of its own (see `planting`). Before it its test runs without a bug, and must
+pass. With --seconds they are planted in an order by the seed until the time is over.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 from tests.proof.plants import PLANTS, Plant
 
@@ -49,22 +51,36 @@ def is_caught(plant: Plant) -> bool:
     return pytest([plant.caught_by], plant) == TESTS_FAILED
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Return 1 if a bug was not caught, or a test fails without one."""
-    chosen = [plant for plant in PLANTS if not names or plant.name in names]
-    if pytest(sorted({plant.caught_by for plant in chosen})):
-        sys.stdout.write("a test fails without a bug\n")
-        return 1
-    missed = []
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.planted_bugs", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args(arguments)
+    chosen = [plant for plant in PLANTS if not options.names or plant.name in options.names]
+    if options.seed is not None:
+        Random(options.seed).shuffle(chosen)
+    end = time.monotonic() + options.seconds
+    sound: set[str] = set()
+    planted, missed = 0, []
     for plant in chosen:
+        if planted and time.monotonic() > end:
+            break
         began = time.monotonic()
+        if plant.caught_by not in sound and pytest([plant.caught_by]):
+            sys.stdout.write(f"{plant.caught_by} fails without a bug\n")
+            return 1
+        sound.add(plant.caught_by)
+        planted += 1
         caught = is_caught(plant)
         if not caught:
             missed.append(plant.name)
         outcome = "caught" if caught else "NOT CAUGHT"
         sys.stdout.write(f"{plant.name}: {outcome} by {plant.caught_by}, {time.monotonic() - began:.1f} s\n")
         sys.stdout.flush()
-    sys.stdout.write(f"{len(chosen) - len(missed)} of {len(chosen)} bugs were caught\n")
+    text = f"{planted - len(missed)} of {planted} bugs were caught, of {len(PLANTS)} that there are"
+    sys.stdout.write(f"figure: {text}{': not ' + ', '.join(missed) if missed else ''}\n")
     return 1 if missed else 0
 
 

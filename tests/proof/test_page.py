@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from random import Random
 
 from tests.proof import page
-from tests.proof.__main__ import run_part
+from tests.proof.__main__ import Result, oldest_first, run_all, run_part
 from tests.proof.parts import PARTS, TARGETS, Part
 
 
@@ -27,3 +28,18 @@ def test_a_part_runs_with_a_seed_and_a_failure_is_kept() -> None:
     assert (result.rounds, result.counts) == (0, {})
     assert result.said.startswith(f"found {result.seeds[0]}")
     assert str(result.seeds[0]) in result.failed
+
+
+def test_parts_that_were_not_run_for_long_come_first() -> None:
+    parts = [Part(name, "", ()) for name in ("new", "old", "never")]
+    runs = [{"parts": [{"part": "old"}, {"part": "new"}]}, {"parts": [{"part": "new"}]}]
+    assert [part.name for part in oldest_first(parts, runs)] == ["never", "old", "new"]
+
+
+def test_some_parts_run_at_once_and_none_begins_too_late() -> None:
+    parts = [Part(name, "", ("-c", "")) for name in ("a", "b", "c")]
+    results: list[Result] = []
+    run_all(parts, Namespace(hours=1e-9, jobs=1, seed=1), results)
+    assert [result.part for result in results] == ["a"]
+    run_all(parts[1:], Namespace(hours=1e-3, jobs=2, seed=1), results)
+    assert {result.part for result in results} == {"a", "b", "c"}
