@@ -14,6 +14,7 @@ from unittest.mock import patch
 from ottla import EmbeddedBroker, GroupMetadata, Producer, TopicAndPartition
 from ottla.broker import cluster
 from ottla.broker.storage.topic_store import TopicStore
+from ottla.testing.simulation.disk import RecordingFiles
 from ottla.wire.api.create_topics import CreateTopic, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
@@ -22,7 +23,6 @@ from tests.broker.faults.batches import LATER, batch
 from tests.broker.faults.raw_client import CREATE_TOPICS, DELETE_TOPICS, RawClient
 from tests.broker.faults.workloads import FIND_COORDINATOR, OFFSET_COMMIT, RETRY_LATER
 from tests.proof.checker import Change, History, Outcome, Transaction, Write
-from tests.proof.power_cut import RecordingFiles
 
 SETTINGS = {
     "log.segment.bytes": "4000",

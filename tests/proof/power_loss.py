@@ -36,11 +36,11 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import checked
 from ottla.model.errors import OttlaError
 from ottla.model.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.testing.simulation.disk import Disk, Noted, RecordingFiles, put
 from tests.broker.faults.batches import HEADER, Stored, batch, end_offset, stored, whole
 from tests.log.faulty_files import QuickFiles
 from tests.proof.checker import History, Look, Outcome, Placed, Write, anomalies
 from tests.proof.crash_load import EXACT, EXACT_GROUP, GROUP, INPUT, PLAIN, SETTINGS, Account, recorded
-from tests.proof.power_cut import Disk, Noted, RecordingFiles, put
 
 TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
 COMMITTING = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}

@@ -11,8 +11,8 @@ import pytest
 from ottla.broker.storage.catalog import Catalog, Topic
 from ottla.log.log_config import LogConfig
 from ottla.security.private_files import make_private_directory
+from ottla.testing.simulation.disk import DirectorySynced, Disk, Made, RecordingFiles, put
 from tests.log.record_sets import add, batch, open_log, values
-from tests.proof.power_cut import DirectorySynced, Disk, Made, RecordingFiles, put
 from tests.proof.power_loss import prove
 from tests.scale import SEED, sized
 

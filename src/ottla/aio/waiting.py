@@ -25,7 +25,7 @@ class LoopCondition:
     """A condition of one event loop. `with` locks nothing, `until` waits; `wait_for` only looks."""
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order in which they came
 
     def __enter__(self) -> Self:
         return self
@@ -61,11 +61,11 @@ class LoopCondition:
 
     async def _notified(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
@@ -80,17 +80,17 @@ class Tasks:
     """The tasks of one owner: kept while they run, all ended by `cancel`."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # the oldest first
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a coroutine beside its caller."""
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled():
             task.exception()  # whoever awaits the task gets it; if nobody does, it is no leak
 

@@ -37,6 +37,7 @@ from ottla.broker.storage.setting_changes import SettingChanges
 from ottla.broker.storage.topic_changes import TopicChanges
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.broker.transactions.brokers import TransactionBrokers
+from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import StorageError
 
 FLUSHES_AT_ONCE = 32
@@ -46,7 +47,9 @@ FLUSHES_AT_ONCE = 32
 class Cluster:
     """Made inside a running event loop, which owns it. Raises StorageError or ConfigError."""
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self, config: BrokerConfig, files: FileSystem = REAL, now_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
         self.output = Output()
         self.memory = MemoryBudget(
             config.memory_bytes_max,
@@ -58,7 +61,7 @@ class Cluster:
             flush_always=config.flush is FlushPolicy.ALWAYS, after_turn=self.output.write, now_ms=now_ms
         )
         self.handshakes = Handshakes(self.runtime.loop)
-        self.store = TopicStore(config, lambda: self.runtime.now_ms())
+        self.store = TopicStore(config, lambda: self.runtime.now_ms(), files)
         self.producer_memory = ProducerMemory(
             self.memory.producers, lambda: (item.producers for item in self.store.all_partitions())
         )

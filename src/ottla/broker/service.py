@@ -21,6 +21,7 @@ from ottla.broker.storage.housekeeping import CoordinatorUpkeep, Housekeeping
 from ottla.broker.storage.partition import NO_LEADER, Partition
 from ottla.broker.storage.topic_changes import Failed
 from ottla.broker.transactions.transaction_service import TransactionService
+from ottla.log.file_system import REAL, FileSystem
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
@@ -35,14 +36,14 @@ PORT_MAX = 65535
 class BrokerService:
     """Made and used inside a running loop. `start` and `stop` once each."""
 
-    def __init__(self, config: BrokerConfig, broker_count: int = 1) -> None:
+    def __init__(self, config: BrokerConfig, broker_count: int = 1, files: FileSystem = REAL) -> None:
         if broker_count < 1:
             raise ConfigError(f"brokers={broker_count}: at least one is needed")
         _check_ports(config, broker_count)
         for listener in config.listeners:
             check_open(listener, is_allowed=config.allows_open_listeners)
         self.config = config
-        self.cluster = Cluster(config)
+        self.cluster = Cluster(config, files)
         self.housekeeping = Housekeeping(self.cluster.store, self.cluster.runtime, self._upkeep())
         self.zookeeper: ZooKeeperRegistration | None = None
         self.faults = FaultRules()

@@ -38,8 +38,6 @@ CREDIT_BYTES = 64 * 1024
 SEALED_BYTES = 1 << 20
 NEVER = float("inf")
 
-_time = time.time
-
 Failures: TypeAlias = list[tuple[Submission, SettledRows]]
 
 
@@ -50,7 +48,7 @@ def ended() -> ProducerClosed:
 
 def wall_ms() -> int:
     """The time that a record gets if it has none."""
-    return int(_time() * 1000)
+    return int(time.time() * 1000)
 
 
 class TopicInbox:
@@ -124,7 +122,7 @@ class TopicInbox:
                     row = len(rows) // FIELDS
                     if not row:
                         self._begin()
-                    rows += (value, key, _time(), notes)
+                    rows += (value, key, time.time(), notes)
                     delivery = Delivery()
                     delivery._submission = self._submission
                     delivery._row = row

@@ -82,7 +82,7 @@ class AssignedPartitions:
         self, partitions: Iterable[TopicAndPartition], starts: Mapping[TopicAndPartition, int]
     ) -> None:
         """Assign partitions without reading them yet, so that a listener can seek before `begin`."""
-        for topic_partition in partitions:
+        for topic_partition in sorted(partitions):
             self._starts[topic_partition] = starts.get(topic_partition, BY_RESET_POLICY)
 
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class AssignedPartitions:
 
     def remove(self, partitions: Iterable[TopicAndPartition]) -> None:
         """Stop reading these partitions, and drop their chunks."""
-        for topic_partition in partitions:
+        for topic_partition in sorted(partitions):
             self.engine.remove(topic_partition)
             self._paused.discard(topic_partition)
             self._starts.pop(topic_partition, None)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from ottla.log.file_system import Buffer
-from tests.log.faulty_files import QuickFiles
+from ottla.log.file_system import Buffer, FileSystem
 
 SECTOR = 512
 
@@ -73,7 +73,7 @@ class Noted(NamedTuple):
 Note = Made | Written | Truncated | Synced | DirectorySynced | Renamed | Removed | Noted
 
 
-class RecordingFiles(QuickFiles):
+class RecordingFiles(FileSystem):
     """Notes every change below `root` in the order in which they happen.
 
     `inodes` are the numbers of files that are there already, by those of the real disk. Nothing waits for the
@@ -87,16 +87,25 @@ class RecordingFiles(QuickFiles):
         self._inodes = dict(inodes or {})
         self._last = max(self._inodes.values(), default=0)
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Around each change."""
+        with self._lock:
+            yield
+
+    def _take(self, note: Note) -> None:
+        self.notes.append(note)
+
     def note(self, event: object) -> None:
         """Add what a client did or was told."""
-        with self._lock:
-            self.notes.append(Noted(event))
+        with self._changing():
+            self._take(Noted(event))
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
     def open(self, path: Path) -> int:
-        with self._lock:
+        with self._changing():
             is_new = not path.exists()
             fd = super().open(path)
             if is_new:
@@ -105,52 +114,52 @@ class RecordingFiles(QuickFiles):
 
     def _made(self, path: Path, *, is_directory: bool = False) -> int:
         self._last += 1  # 0 is the root
-        self.notes.append(Made(self._name(path), self._last, is_directory))
+        self._take(Made(self._name(path), self._last, is_directory))
         return self._last
 
     def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        with self._lock:
+        with self._changing():
             count = super().write(fd, buffers, position)
             data = b"".join(bytes(buffer) for buffer in buffers)[:count]
-            self.notes.append(Written(self._inode(fd), position, data))
+            self._take(Written(self._inode(fd), position, data))
             return count
 
     def _inode(self, fd: int) -> int:
         return self._inodes[os.fstat(fd).st_ino]
 
     def truncate(self, fd: int, size: int) -> None:
-        with self._lock:
+        with self._changing():
             super().truncate(fd, size)
-            self.notes.append(Truncated(self._inode(fd), size))
+            self._take(Truncated(self._inode(fd), size))
 
     def sync(self, fd: int) -> None:
-        with self._lock:
-            self.notes.append(Synced(self._inode(fd)))
+        with self._changing():
+            self._take(Synced(self._inode(fd)))
 
     def sync_directory(self, path: Path) -> None:
-        with self._lock:
-            self.notes.append(DirectorySynced(self._name(path)))
+        with self._changing():
+            self._take(DirectorySynced(self._name(path)))
 
     def rename(self, old: Path, new: Path) -> None:
-        with self._lock:
+        with self._changing():
             super().rename(old, new)
-            self.notes.append(Renamed(self._name(old), self._name(new)))
+            self._take(Renamed(self._name(old), self._name(new)))
 
     def remove(self, path: Path) -> None:
-        with self._lock:
+        with self._changing():
             if path.exists():
                 super().remove(path)
-                self.notes.append(Removed(self._name(path)))
+                self._take(Removed(self._name(path)))
 
     def make_directory(self, path: Path) -> None:
-        with self._lock:
+        with self._changing():
             super().make_directory(path)
             self._made(path, is_directory=True)
 
     def remove_directory(self, path: Path) -> None:
-        with self._lock:
+        with self._changing():
             super().remove_directory(path)
-            self.notes.append(Removed(self._name(path)))
+            self._take(Removed(self._name(path)))
 
 
 @dataclass(slots=True)
@@ -268,6 +277,11 @@ class Disk:
         for directory in disk._directories.values():
             directory.sync()
         return disk
+
+    @property
+    def last_number(self) -> int:
+        """The largest number of a file or directory."""
+        return max(*self._files, *self._directories, 0)
 
     def take(self, note: Note) -> None:
         """Let a change happen."""

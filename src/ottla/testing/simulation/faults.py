@@ -1,0 +1,58 @@
+"""What goes wrong in a simulation, and when: drawn from a seed before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+
+class Kind(StrEnum):
+    """What may go wrong."""
+
+    KILL = "kill"  # of a process of the application
+    FREEZE = "freeze"  # the same process runs nothing for a while
+    BROKER_KILL = "broker kill"
+    POWER_LOSS = "power loss"  # of the broker's machine: what was not flushed may be lost
+    CUT = "cut"  # a connection breaks
+    STALL = "stall"  # the bytes from and to a process are held back for a while
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong: when, what, for how long. `choice` picks the process or connection."""
+
+    at_s: float
+    kind: Kind
+    duration_s: float
+    choice: float
+
+    def __repr__(self) -> str:
+        kind = str(self.kind)
+        return f"Fault({self.at_s!r}, {kind!r}, {self.duration_s!r}, {self.choice!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """One fault in `every_s` seconds on average, of these kinds, during the first `for_s` seconds.
+
+    Without power losses by default: a broker whose `ottla.flush` is not `always` may lose records by them.
+    """
+
+    every_s: float = 20.0
+    for_s: float = 300.0
+    kinds: Sequence[str] = (Kind.KILL, Kind.FREEZE, Kind.BROKER_KILL, Kind.CUT, Kind.STALL)
+    duration_s: float = 10.0
+
+    def drawn(self, seed: object) -> list[Fault]:
+        """The faults of a seed, in order."""
+        chance = Random(f"{seed} faults")
+        kinds = [Kind(kind) for kind in self.kinds]
+        drawn: list[Fault] = []
+        at_s = chance.expovariate(1 / self.every_s)
+        while at_s < self.for_s and kinds:
+            duration_s = round(chance.expovariate(1 / self.duration_s), 3)
+            drawn.append(Fault(round(at_s, 3), chance.choice(kinds), duration_s, round(chance.random(), 4)))
+            at_s += chance.expovariate(1 / self.every_s)
+        return drawn

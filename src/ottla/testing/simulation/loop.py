@@ -1,0 +1,258 @@
+"""An event loop in virtual time, whose callbacks belong to simulated processes.
+
+When nothing is ready, the clock jumps to the next timer: a pause of an hour costs nothing. A `Process` is a
+value of a context variable, so whatever a process starts belongs to it: tasks, timers, connections. A process
+that is killed ends between two callbacks; none of its code runs any more, not even `finally`. A process that
+is frozen runs nothing until it is thawed. Work for threads is done on the loop, a moment after it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from random import Random
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from ottla.testing.simulation.network import Network, Socket
+
+T = TypeVar("T")
+
+RESOLUTION_S = 1e-9
+THREAD_S = (0.000_02, 0.002)
+"""How long work for a thread takes, from and to."""
+
+
+class Stuck(Exception):
+    """Nothing will ever happen again, or the time of the simulation is over."""
+
+
+class Process:
+    """A simulated process. `tasks` are those that have not ended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.frozen: deque[asyncio.Handle] | None = None
+        self.context = contextvars.copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}{', dead' if self.is_dead else ''}>"
+
+
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("PROCESS")
+
+
+class _Handle(asyncio.Handle):
+    """A callback of a process."""
+
+    __slots__ = ()
+    _context: contextvars.Context
+
+    def _run(self) -> None:
+        process = self._context.get(PROCESS)
+        if process is None or not (process.is_dead or process.frozen is not None):
+            super()._run()
+        elif process.frozen is not None:
+            process.frozen.append(self)
+
+
+class _TimerHandle(asyncio.TimerHandle, _Handle):
+    """A callback of a process at some time."""
+
+    __slots__ = ()
+    _scheduled: bool
+
+
+class _NoSelector:
+    """Stands where a loop waits for sockets: the clock jumps instead."""
+
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Stuck("every process waits for something that no other one will do")
+        self._loop.advance(timeout)
+        return []
+
+
+class SimulationLoop(asyncio.BaseEventLoop):
+    """The loop of all processes. `limit_s` is when the simulation is over."""
+
+    def __init__(self, chance: Random, network: Network, limit_s: float) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._limit_s = limit_s
+        self._threads = chance
+        self._network = network
+        self._selector = _NoSelector(self)
+        self._clock_resolution = RESOLUTION_S
+        self._owners: WeakKeyDictionary[asyncio.Task[Any], Process] = WeakKeyDictionary()
+        self._left: list[asyncio.Task[Any]] = []  # of dead processes, so that no `finally` of theirs runs
+
+    # --- time
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+        if self._now > self._limit_s:
+            raise Stuck(f"not done in {self._limit_s:.0f} simulated seconds")
+
+    # --- what BaseEventLoop asks of its subclasses
+
+    def _process_events(self, _events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready: deque[asyncio.Handle]
+        self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _TimerHandle(when, callback, args, self, context)
+        self._scheduled: list[asyncio.TimerHandle]
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        task: asyncio.Task[T] = super().create_task(coro, name=name, context=context)
+        process = (context or contextvars.copy_context()).get(PROCESS)
+        if process is not None:
+            self._owners[task] = process
+        return task
+
+    # --- processes
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as a task of a process."""
+        return self.create_task(work, name=process.name, context=process.context)
+
+    def kill(self, process: Process) -> None:
+        """End a process now. Its connections break."""
+        process.is_dead = True
+        process.frozen = None
+        for task in self.tasks_of(process):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self._left.append(task)
+        self._network.died(process)
+
+    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+        """The tasks of a process that have not ended, the oldest first."""
+        return [task for task, owner in self._owners.items() if owner is process and not task.done()]
+
+    def freeze(self, process: Process) -> None:
+        """Run nothing of a process until `thaw`, as SIGSTOP does."""
+        if not process.is_dead and process.frozen is None:
+            process.frozen = deque()
+
+    def thaw(self, process: Process) -> None:
+        """Run what has waited."""
+        waiting, process.frozen = process.frozen, None
+        if waiting is not None and not process.is_dead:
+            self._ready.extend(waiting)
+
+    def bury(self) -> None:
+        """Drop what dead processes have left. For the end, when the loop is closed."""
+        for task in [*self._left, *self._owners]:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                close_quietly(task.get_coro())
+        self._left.clear()
+
+    # --- threads, names and sockets
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: Any, work: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Do the work a moment later, on the loop."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def do() -> None:
+            try:
+                result = work(*args)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+        self.call_later(self._threads.uniform(*THREAD_S), do)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (str(host), int(port)))]
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        sock: Any = None,
+        ssl: Any = None,
+        **_: Any,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        if ssl:
+            raise NotImplementedError("simulated connections have no TLS")
+        if not isinstance(sock, Socket):
+            if host is None or port is None:
+                raise NotImplementedError("in a simulation only simulated sockets can be used")
+            sock = await self._network.connect(host, port)
+        protocol = protocol_factory()
+        return self._network.adopt(sock, protocol), protocol
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        start_serving: bool = True,
+        **_: Any,
+    ) -> Any:
+        server = self._network.listen(protocol_factory, str(host or "127.0.0.1"), port or 0)
+        if start_serving:
+            await server.start_serving()
+        return server
+
+
+def close_quietly(coroutine: Any) -> None:
+    """Close a coroutine; what its `finally` blocks raise is nobody's business any more."""
+    try:
+        coroutine.close()
+    except BaseException:  # noqa: BLE001 - also RuntimeError of one that awaits while it is closed
+        return

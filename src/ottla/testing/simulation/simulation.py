@@ -1,0 +1,174 @@
+"""The world of a simulation: a broker, the processes of an application, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from ottla.model.errors import OttlaError
+from ottla.testing.simulation.brokers import SimulatedBroker
+from ottla.testing.simulation.faults import Fault, Kind
+from ottla.testing.simulation.loop import Process, SimulationLoop
+from ottla.testing.simulation.network import Network
+
+RESTART_S = 1.0
+"""How long it takes at least until what was killed runs again."""
+LOOK_S = 0.1
+
+Main = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Application:
+    """A process of the application under test, over all its lives."""
+
+    def __init__(self, name: str, main: Main) -> None:
+        self.name = name
+        self.main = main
+        self.process: Process | None = None
+        self.is_over = False
+
+
+class Simulation:
+    """What a scenario gets. Everything happens in virtual time; `asyncio.sleep(3600)` costs nothing.
+
+    bootstrap   what clients take as bootstrap.servers
+    log         what went wrong so far, a line each
+    """
+
+    def __init__(self, loop: SimulationLoop, network: Network, broker: SimulatedBroker) -> None:
+        self.bootstrap = broker.bootstrap
+        self.log: list[str] = []
+        self._loop = loop
+        self._network = network
+        self._broker = broker
+        self._applications: list[Application] = []
+        self.failed: asyncio.Future[None] = loop.create_future()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the simulation began."""
+        return self._loop.time()
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, *, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic. Raises KafkaError."""
+        await self.until(lambda: self._broker.is_up, 3600)
+        await self._broker.create_topic(name, partitions, config or {})
+
+    def start(self, name: str, main: Main) -> None:
+        """Run a coroutine function as a process of its own, which may be killed and frozen.
+
+        It is started again after a kill, and after an error of ottla, as a supervisor would do. Another error
+        ends the simulation. When it returns, it is over. What survives a kill must be outside of `main`.
+        """
+        application = Application(name, main)
+        self._applications.append(application)
+        self._run(application)
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until something is true. Raises AssertionError if it is not in `timeout_s` seconds."""
+        end = self.now_s + timeout_s
+        while not condition():
+            assert self.now_s < end, f"not true after {timeout_s:g} simulated seconds"
+            await asyncio.sleep(LOOK_S)
+
+    # --- processes
+
+    def _run(self, application: Application) -> None:
+        if application.is_over:
+            return
+        application.process = process = Process(application.name)
+        self._note(f"{application.name} starts")
+        task = self._loop.spawn(process, application.main())
+        task.add_done_callback(lambda done: self._ended(application, process, done))
+
+    def _ended(self, application: Application, process: Process, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self._note(f"{application.name} ends: {error!r}")
+        self._loop.kill(process)
+        if error is None:
+            application.is_over = True
+        elif isinstance(error, OttlaError):
+            self._loop.call_later(RESTART_S, self._run, application)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _note(self, text: str) -> None:
+        line = f"{self.now_s:.3f} {text}"
+        self.log.append(line)
+        self._network.trace.note(text)
+
+    # --- faults
+
+    def schedule(self, faults: Sequence[Fault]) -> None:
+        """Let these faults happen."""
+        for fault in faults:
+            self._loop.call_at(fault.at_s, self._strike, fault)
+
+    def _strike(self, fault: Fault) -> None:
+        match fault.kind:
+            case Kind.CUT:
+                if links := [link for link in self._network.links if link.ends]:
+                    link = _chosen(links, fault)
+                    self._note(f"cut: {link}")
+                    link.cut()
+            case Kind.BROKER_KILL | Kind.POWER_LOSS:
+                self._strike_broker(fault)
+            case Kind.STALL:
+                living = [*self._living(), *([self._broker.process] if self._broker.process else [])]
+                if living:
+                    process = _chosen(living, fault)
+                    self._note(f"stall: {process.name}, for {fault.duration_s} s")
+                    self._network.stall(process, self.now_s + fault.duration_s)
+            case Kind.KILL | Kind.FREEZE:
+                self._strike_application(fault)
+
+    def _strike_broker(self, fault: Fault) -> None:
+        if not self._broker.is_up:
+            return
+        self._note(f"{fault.kind}, for {fault.duration_s} s")
+        if fault.kind is Kind.POWER_LOSS:
+            self._broker.lose_power(fault.duration_s + RESTART_S)
+        else:
+            self._broker.kill()
+        self._loop.call_later(fault.duration_s + RESTART_S, self._start_broker)
+
+    def _start_broker(self) -> None:
+        self._note("the broker starts")
+        task = self._loop.create_task(self._broker.start())
+        self._chores.add(task)
+        task.add_done_callback(self._broker_started)
+
+    def _broker_started(self, task: asyncio.Task[None]) -> None:
+        self._chores.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _living(self) -> list[Process]:
+        return [item.process for item in self._applications if item.process and not item.process.is_dead]
+
+    def _strike_application(self, fault: Fault) -> None:
+        living = [item for item in self._applications if item.process and not item.process.is_dead]
+        if not living:
+            return
+        application = _chosen(living, fault)
+        process = application.process
+        assert process is not None
+        self._note(f"{fault.kind}: {application.name}, for {fault.duration_s} s")
+        if fault.kind is Kind.FREEZE:
+            self._loop.freeze(process)
+            self._loop.call_later(fault.duration_s, self._loop.thaw, process)
+        else:
+            self._loop.kill(process)
+            self._loop.call_later(fault.duration_s + RESTART_S, self._run, application)
+
+
+def _chosen(items: Sequence[Any], fault: Fault) -> Any:
+    return items[int(fault.choice * len(items))]

@@ -1,0 +1,35 @@
+"""What has happened, as one number: two runs with the same number were the same, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+
+class Trace:
+    """Everything that arrived, every fault and every change of a file, in order. `lines` if they are kept."""
+
+    def __init__(self, now: Callable[[], float], *, keep: bool = False) -> None:
+        self._now = now
+        self._sum = hashlib.blake2b(digest_size=16)
+        self.count = 0
+        self.lines: list[str] | None = [] if keep else None
+
+    def arrived(self, link: int, data: bytes | None) -> None:
+        """Bytes have arrived, or the end of a connection."""
+        self.count += 1
+        self._sum.update(b"%r %d " % (self._now(), link))
+        self._sum.update(data or b"")
+        if self.lines is not None:
+            self.lines.append(f"{self._now()!r} {link} {data!r}")
+
+    def note(self, text: str) -> None:
+        """Something else has happened."""
+        self._sum.update(f"{self._now()!r} {text}\n".encode())
+        if self.lines is not None:
+            self.lines.append(f"{self._now()!r} {text}")
+
+    @property
+    def digest(self) -> str:
+        """The number."""
+        return self._sum.hexdigest()
