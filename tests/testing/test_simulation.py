@@ -36,7 +36,7 @@ async def bill(sim: simulation.Simulation, *, commits_first: bool) -> None:
                 if commits_first:
                     await consumer.commit(message)
                 await asyncio.sleep(0.3)
-                billed.add(int(message.value))
+                billed.add(int(message.value or b""))
                 if not commits_first:
                     await consumer.commit(message)
 

@@ -24,9 +24,12 @@ class Fault:
     """Something that goes wrong: when, what, for how long. `choice` picks the process or connection."""
 
     at_s: float
-    kind: Kind
+    kind: str
     duration_s: float
     choice: float
+
+    def __post_init__(self) -> None:
+        Kind(self.kind)  # raises ValueError
 
     def __repr__(self) -> str:
         kind = str(self.kind)

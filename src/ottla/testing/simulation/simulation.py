@@ -134,7 +134,7 @@ class Simulation:
         if not self._broker.is_up:
             return
         self._note(f"{fault.kind}, for {fault.duration_s} s")
-        if fault.kind is Kind.POWER_LOSS:
+        if fault.kind == Kind.POWER_LOSS:
             self._broker.lose_power(fault.duration_s + RESTART_S)
         else:
             self._broker.kill()
@@ -162,7 +162,7 @@ class Simulation:
         process = application.process
         assert process is not None
         self._note(f"{fault.kind}: {application.name}, for {fault.duration_s} s")
-        if fault.kind is Kind.FREEZE:
+        if fault.kind == Kind.FREEZE:
             self._loop.freeze(process)
             self._loop.call_later(fault.duration_s, self._loop.thaw, process)
         else:
