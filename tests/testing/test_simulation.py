@@ -11,54 +11,16 @@ import time
 
 import pytest
 
-from ottla import aio
+from ottla import SimulationFailed, SimulationStuck
 from ottla.testing import simulation
 from tests.scale import REPLAY, SEED, sized
+from tests.testing.billing import FAULTS, commit_first, work_first
 
 SEEDS = range(SEED, SEED + sized(4, 2_000))
-FAULTS = simulation.Faults(every_s=8, for_s=60)
-
-
-async def bill(sim: simulation.Simulation, *, commits_first: bool) -> None:
-    """Orders are billed by two workers."""
-    await sim.create_topic("orders", 2)
-    billed: set[int] = set()
-
-    async def worker() -> None:
-        async with aio.GroupConsumer(
-            "orders",
-            group_id="bills",
-            bootstrap_servers=sim.bootstrap,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        ) as consumer:
-            async for message in consumer:
-                if commits_first:
-                    await consumer.commit(message)
-                await asyncio.sleep(0.3)
-                billed.add(int(message.value or b""))
-                if not commits_first:
-                    await consumer.commit(message)
-
-    sim.start("worker 0", worker)
-    sim.start("worker 1", worker)
-    async with aio.Producer(bootstrap_servers=sim.bootstrap, delivery_timeout_ms=3_600_000) as producer:
-        for number in range(40):
-            await (await producer.send("orders", b"%d" % number, partition=number % 2))
-            await asyncio.sleep(1)
-    await sim.until(lambda: len(billed) == 40, timeout_s=150)
-
-
-async def commit_first(sim: simulation.Simulation) -> None:
-    await bill(sim, commits_first=True)
-
-
-async def work_first(sim: simulation.Simulation) -> None:
-    await bill(sim, commits_first=False)
 
 
 def test_a_race_is_found_and_repeated() -> None:
-    with pytest.raises(simulation.Failed) as failed:
+    with pytest.raises(SimulationFailed) as failed:
         simulation.search(commit_first, range(SEED, SEED + 100), faults=FAULTS)
     shown = failed.value.run
     assert len(shown.faults) <= 3, f"{REPLAY}: not shrunk: {shown}"
@@ -74,7 +36,7 @@ def test_sound_code_passes() -> None:
 
 DIGEST = """
 from ottla.testing import simulation
-from tests.testing.test_simulation import FAULTS, work_first
+from tests.testing.billing import FAULTS, work_first
 print(simulation.run(work_first, {seed}, faults=FAULTS).digest)
 """
 
@@ -109,7 +71,7 @@ def test_who_waits_for_ever_is_told() -> None:
         await asyncio.Event().wait()
 
     run = simulation.run(scenario, faults=[], limit_s=7200)
-    assert isinstance(run.error, simulation.Stuck)
+    assert isinstance(run.error, SimulationStuck)
     assert "7200 simulated seconds" in str(run.error)
 
 

@@ -43,6 +43,8 @@ OttlaError
 ├── DataLost                        Spark: records that the query was to read are gone
 ├── MirrorFailed                    Mirror: records could not be sent; they are not committed
 ├── NotTranslatable                 Mirror: the offset's record is not mirrored yet
+├── SimulationFailed                simulation: a seed makes the scenario fail: see `run`
+├── SimulationStuck                 simulation: nothing happens any more, or its time is over
 │
 └── ZooKeeperError                  (ottla.zookeeper.zookeeper_errors draws its branch)
 """
@@ -312,3 +314,15 @@ class MirrorFailed(OttlaError):
 
 class NotTranslatable(OttlaError):
     """An offset has no counterpart in the other cluster: its record is not mirrored yet."""
+
+
+class SimulationFailed(OttlaError):
+    """A scenario has failed under a seed. `run` is its shortest known history, with the faults it needs."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(str(run))
+        self.run = run
+
+
+class SimulationStuck(OttlaError):
+    """Every simulated process waits for something that no other one will do, or the time is over."""

@@ -11,9 +11,20 @@ The clients (`ottla.aio`), the broker and the application run their real code; c
 random numbers and the disk are simulated. What happened under a seed happens again under the same seed.
 """
 
+from ottla.model.errors import SimulationFailed, SimulationStuck
 from ottla.testing.simulation.faults import Fault, Faults, Kind
-from ottla.testing.simulation.loop import Stuck
-from ottla.testing.simulation.running import Failed, Run, run, search, shrunk
+from ottla.testing.simulation.running import Run, run, search, shrunk
 from ottla.testing.simulation.simulation import Simulation
 
-__all__ = ["Failed", "Fault", "Faults", "Kind", "Run", "Simulation", "Stuck", "run", "search", "shrunk"]
+__all__ = [
+    "Fault",
+    "Faults",
+    "Kind",
+    "Run",
+    "Simulation",
+    "SimulationFailed",
+    "SimulationStuck",
+    "run",
+    "search",
+    "shrunk",
+]

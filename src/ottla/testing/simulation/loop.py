@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from ottla.model.errors import SimulationStuck
 from ottla.testing.simulation.network import Network, Socket
 
 T = TypeVar("T")
@@ -25,10 +26,6 @@ T = TypeVar("T")
 RESOLUTION_S = 1e-9
 THREAD_S = (0.000_02, 0.002)
 """How long work for a thread takes, from and to."""
-
-
-class Stuck(Exception):
-    """Nothing will ever happen again, or the time of the simulation is over."""
 
 
 class Process:
@@ -77,7 +74,7 @@ class _NoSelector:
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise Stuck("every process waits for something that no other one will do")
+            raise SimulationStuck("every process waits for something that no other one will do")
         self._loop.advance(timeout)
         return []
 
@@ -105,7 +102,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         """Let time pass."""
         self._now += seconds
         if self._now > self._limit_s:
-            raise Stuck(f"not done in {self._limit_s:.0f} simulated seconds")
+            raise SimulationStuck(f"not done in {self._limit_s:.0f} simulated seconds")
 
     # --- what BaseEventLoop asks of its subclasses
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.aio import opening
 from ottla.model.address import Address
+from ottla.model.errors import SimulationFailed
 from ottla.testing.simulation.brokers import SimulatedBroker
 from ottla.testing.simulation.chance import replaced, simulated
 from ottla.testing.simulation.faults import Fault, Faults
@@ -50,14 +51,6 @@ class Run:
         lines = "".join(f"\n  {line}" for line in self.log)
         told = f"seed {self.seed} {outcome}, after {self.simulated_s:.1f} simulated seconds"
         return f"{told}\n  faults=[{faults}\n  ]{lines}"
-
-
-class Failed(AssertionError):
-    """A scenario has failed. `run` is its shortest known history, with as few faults as possible."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(str(run))
-        self.run = run
 
 
 def run(
@@ -147,7 +140,7 @@ def search(
     faults: Faults = USUAL,
     **options: Any,
 ) -> list[Run]:
-    """Run a scenario with each seed. Raises Failed for the first that fails, with as few faults as it needs.
+    """Run a scenario with each seed. Raises SimulationFailed for the first that fails, with fewer faults.
 
     Options are those of `run`. Returns the runs.
     """
@@ -155,7 +148,7 @@ def search(
     for seed in seeds:
         result = run(scenario, seed, faults=faults, **options)
         if result.error is not None:
-            raise Failed(shrunk(scenario, result, **options)) from result.error
+            raise SimulationFailed(shrunk(scenario, result, **options)) from result.error
         runs.append(result)
     return runs
 
