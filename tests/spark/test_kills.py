@@ -1,6 +1,6 @@
 """Drivers and workers are killed at random moments of random batches: every record is there once.
 
-`make soak` kills many more; OTTLA_SEED decides which and when.
+`make soak` kills many more, OTTLA_KILLS=n as many as it says; OTTLA_SEED decides which and when.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 
 from ottla import EmbeddedBroker
 from tests.proof.checker import History, Table, anomalies
-from tests.scale import seeded, sized
+from tests.scale import kills, seeded, sized
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
 from tests.spark.killing import newest_batch, reaches, running
 from tests.spark.pipeline_runs import table_of
 
-KILLS = sized(2, 100)
+KILLS = kills(2, 100)
 KINDS = sized(("landing", "files"), ("landing", "files", "tables"))
 DEADLINE_S = 480 + 30 * KILLS
 
