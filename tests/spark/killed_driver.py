@@ -19,6 +19,7 @@ import ottla.spark
 TABLES = ("delta", "iceberg", "parquet")
 RECORDS_PER_BATCH = 60
 SETTINGS = {
+    "spark_sql_streaming_minBatchesToRetain": "1000000",  # the checker reads them all
     "spark_driver_memory": "512m",
     "spark_sql_streaming_checkpoint_fileChecksum_enabled": "false",
 }

@@ -97,9 +97,10 @@ class PipelineState:
         path = f"offsets/{batch}"
         try:
             # A version, Spark's own settings, and a line for each source; no two have a topic in common.
-            of_sources = (self._text(path) or "").splitlines()[2:]
+            text = self._text(path)
+            of_sources = (text or "").splitlines()[2:]
             if not of_sources:
-                raise ValueError("it has no offsets")
+                raise ValueError("there is no such file" if text is None else "it has no offsets")
             return merged(json.loads(line) for line in of_sources if line != NO_OFFSET)
         except ValueError as error:
             raise ConfigError(
