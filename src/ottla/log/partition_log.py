@@ -17,15 +17,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from ottla.log import file_names, partition_metadata
 from ottla.log.batch_header import BatchHeader, named
 from ottla.log.end_markers import EndMarker
+from ottla.log.file_range import FileRange
 from ottla.log.file_system import REAL, Buffer, FileSystem
 from ottla.log.flush_ticket import FlushTicket, flush_up_to
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.log_config import LogConfig
-from ottla.log.reading import ColdRead, FirstBatch, ReadLimits, read_cached_from, read_from
+from ottla.log.reading import ColdRead, FirstBatch, ReadLimits, cached_or_cold, read_from
 from ottla.log.recovery import LogOpening, is_empty, load_segments
 from ottla.log.recovery_report import RecoveryReport
 from ottla.log.segment import Segment
@@ -257,19 +259,16 @@ class PartitionLog:
     def read_cached(
         self, offset: int, max_bytes: int, first_batch: FirstBatch = WHOLE, end_offset: int | None = None
     ) -> Buffer | ColdRead:
-        """`read` without waiting for the disk: the bytes in memory, or a ticket to be used in another thread.
+        """`read` of what is in memory, perhaps less than `max_bytes`, or a ticket for another thread."""
+        return cast(Buffer | ColdRead, self.cached(ReadLimits(offset, max_bytes, first_batch, end_offset)))
 
-        May give less than `max_bytes` where only a part is in memory.
-        """
+    def cached(self, limits: ReadLimits, *, as_range: bool = False) -> Buffer | ColdRead | FileRange:
+        """The same; with `as_range`, many bytes that are in memory stay in their file."""
+        offset, _, _, end_offset = limits
         if self._is_at_end(offset) or (end_offset is not None and offset >= end_offset):
             return b""
-        segments = self._segments.from_offset(offset)
-        limits = named(ReadLimits, (offset, max_bytes, first_batch, end_offset))
         try:
-            return read_cached_from(segments, limits)
-        except BlockingIOError:
-            with self._as_storage_error("read"):
-                return ColdRead.of(segments, limits)
+            return cached_or_cold(self._segments.from_offset(offset), limits, as_range=as_range)
         except OSError as error:
             raise self._storage_error("read", error) from error
 

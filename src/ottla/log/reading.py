@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from ottla.log.file_range import RANGE_BYTES_MIN, FileRange
 from ottla.log.file_system import Buffer
 from ottla.log.recent_batches import Span
 from ottla.log.segment import Segment
@@ -55,8 +56,13 @@ def read_from(segments: Sequence[Segment], limits: ReadLimits) -> bytes:
     return b""
 
 
-def read_cached_from(segments: Sequence[Segment], limits: ReadLimits) -> Buffer:
-    """`read_from`, of what is in memory. Raises BlockingIOError if that is not enough, and OSError."""
+def read_cached_from(
+    segments: Sequence[Segment], limits: ReadLimits, *, as_range: bool = False
+) -> Buffer | FileRange:
+    """`read_from`, of what is in memory. Raises BlockingIOError if that is not enough, and OSError.
+
+    With `as_range`, many bytes are left in their file, if all of them are in memory.
+    """
     for segment in segments:
         file = segment.file
         span = segment.locate(limits.offset, file.read_now)
@@ -66,8 +72,23 @@ def read_cached_from(segments: Sequence[Segment], limits: ReadLimits) -> Buffer:
             if limits.end_offset is not None:
                 end = _end_position(segment, limits, file.read_now)
                 size = min(size, max(end - span.position, 0))
+            if as_range and size >= RANGE_BYTES_MIN:
+                size = min(size, file.size - span.position)
+                whole = FileRange.of(file, span.position, size, span.size)
+                if whole is not None:
+                    return whole
             return file.read_now(span.position, size, needed)
     return b""
+
+
+def cached_or_cold(
+    segments: list[Segment], limits: ReadLimits, *, as_range: bool
+) -> Buffer | ColdRead | FileRange:
+    """`read_cached_from`, or a ticket where that is not enough. Raises OSError."""
+    try:
+        return read_cached_from(segments, limits, as_range=as_range)
+    except BlockingIOError:
+        return ColdRead.of(segments, limits)
 
 
 def _end_position(segment: Segment, limits: ReadLimits, read: Read) -> int:

@@ -11,6 +11,7 @@ import struct
 from typing import TypeVar
 
 from ottla.model.errors import RemoteProtocolError
+from ottla.model.outside_bytes import OutsideBytes
 from ottla.wire.primitives import (
     Buffer,
     Decoder,
@@ -152,6 +153,7 @@ class Blob(FieldCodec[T]):
     def encoder(self, context: FieldContext) -> Encoder:
         write_length, null = length_writer(context, ">i"), null_bytes(context, 4)
         copies = self._copies
+        kinds = _BYTES if copies else (*_BYTES, OutsideBytes)
 
         def encode(out: EncodeSink, value: Buffer | None) -> None:
             if value is None:
@@ -159,7 +161,7 @@ class Blob(FieldCodec[T]):
                 return
             if type(value) is memoryview:
                 length = value.nbytes
-            elif isinstance(value, _BYTES):
+            elif isinstance(value, kinds):
                 length = len(value)
             else:
                 refuse(context, value, "neither bytes nor a buffer")

@@ -19,6 +19,7 @@ from ottla.broker.serving.client_quotas import ClientQuotas, QuotaLimits
 from ottla.broker.serving.traffic import Traffic
 from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import MemoryBudget
+from ottla.log import file_range
 from ottla.log.reading import ColdRead
 from ottla.log.segment_file import SegmentFile
 from ottla.wire.api.api_versions import ApiVersionsRequest
@@ -155,6 +156,7 @@ def test_answers_that_threads_still_read_from_disk_count_too(
         return data
 
     monkeypatch.setattr(SegmentFile, "read_now", nothing_in_memory)
+    monkeypatch.setattr(file_range, "_is_cached", lambda *_: False)
     monkeypatch.setattr(ColdRead, "read", read_slowly)
     with ExitStack() as stack:
         stack.callback(disk.set)

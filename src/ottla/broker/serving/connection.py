@@ -18,6 +18,7 @@ from ottla.broker.security.principal import ANONYMOUS
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
+from ottla.broker.serving.file_transport import FileTransport, with_files
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry, refusal
 from ottla.broker.serving.throttle import Throttle
 from ottla.broker.serving.untaken import UntakenAnswers
@@ -52,14 +53,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """One client of one broker. All of it runs on the loop."""
 
     def __init__(self, context: ConnectionContext) -> None:
-        self._broker = context.broker
-        self._loop = context.broker.runtime.loop
-        self._handlers = context.handlers
-        self._traffic = context.traffic
-        self._faults = context.faults
-        self._output = context.output
+        self._broker, self._loop = context.broker, context.broker.runtime.loop
+        self._traffic, self._faults, self._output = context.traffic, context.faults, context.output
+        self._handlers, self._handle_of = context.handlers, context.handle_of
         self._security = context.security
-        self._handle_of = context.handle_of
         self.listener = context.security.listener.name
         self.principal = ANONYMOUS
         self.door: Doorkeeper | None = None
@@ -76,23 +73,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         # The unanswered call that holds back the next ones.
         self._waiting_for: ReceivedRequest | LongCall | None = None
-        self._is_serving = False
-        self._is_paused = False  # the peer does not take its answers
-        self._is_holding = False  # more bytes came while a call waits
+        # Serving now; the peer does not take its answers; more bytes came while a call waits.
+        self._is_serving = self._is_paused = self._is_holding = False
         self._is_reading = True
+        self._sends_files: bool | None = None  # not known before records are to be sent
         self._chunk_bytes, self._room = CHUNK_BYTES_MIN, 0
         self._held_bytes = 0  # what `traffic` knows of our unanswered requests
-        self._memory = context.broker.memory
         self.throttle = Throttle(self._broker.quotas, self._broker.sessions, self._loop, self)
-        self._untaken = UntakenAnswers()
-        self.waiting_bytes = 0  # of memory that answers hold because the peer has not taken them
-        self.stalled_since = 0.0
-        self.is_cut = False
+        self._memory, self._untaken = context.broker.memory, UntakenAnswers()
+        self.waiting_bytes = 0  # of answers that the peer has not taken
+        self.stalled_since = self.last_active = 0.0
         self.parked: Cancellable | None = None
         self.farewells: dict[Hashable, Callable[[], None]] = {}
         self.peer_host = ""
-        self.has_left = False
-        self.last_active = 0.0
+        self.is_cut = self.has_left = False
 
     # --- the transport's side
 
@@ -146,7 +140,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._wire.eof()
         self._serve()
-        return False
+        return bool(self._sends_files and self._transport.get_write_buffer_size())  # then we close later
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -159,6 +153,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._serve()
 
     # --- the broker's side
+
+    def sends_files(self) -> bool:
+        """Whether records may be left in their files: from now on they are sent from there, past the loop."""
+        if self._sends_files is None:
+            files = with_files(self._loop, self._transport, self, OUTPUT_BYTES_HIGH)
+            self._sends_files = files is not None
+            if files is not None:
+                self._transport, self.farewells[FileTransport] = files, files.end
+        return self._sends_files
 
     def answer(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait. Ready answers are written at the end of the turn, or by `flush`."""
@@ -175,8 +178,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         encoding.add_done_callback(partial(self._encoded, call))
 
     def _encoded(self, call: ReceivedRequest, done: asyncio.Future[list[Buffer]]) -> None:
-        error = done.exception()
-        if error is not None:
+        if (error := done.exception()) is not None:
             self._give_up(call, error)
             return
         self._wire.finish(call.sequence, done.result())
@@ -287,8 +289,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.flush()
 
     def _in_thread(self, work: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
-        runtime = self._broker.runtime
-        return runtime.loop.run_in_executor(runtime.checkers, work, *arguments)
+        return self._loop.run_in_executor(self._broker.runtime.checkers, work, *arguments)
 
     def _dispatch(self, call: ReceivedRequest) -> None:
         handler = self._handlers[call.api.key]
@@ -393,8 +394,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # A long poll alone does not stop reading: that costs two system calls and hides a peer's leaving.
         holds = self._is_holding and self._waiting_for is not None
         is_greedy = self._traffic.is_flooded and self._held_bytes > SMALL_BYTES
-        is_muted = self.throttle.is_muted
-        wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy or is_muted)
+        wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy or self.throttle.is_muted)
         if wanted != self._is_reading and not self._transport.is_closing():
             self._is_reading = wanted
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()

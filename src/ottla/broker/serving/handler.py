@@ -57,6 +57,9 @@ class ClientLink(Protocol):
     parked: Cancellable | None
     farewells: dict[Hashable, Callable[[], None]]
 
+    def sends_files(self) -> bool:
+        """Whether records may be left in their files: the connection sends them from there."""
+
     def answer(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait."""
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.broker.serving.handler import Inquiry
 from ottla.broker.storage.leaders import leader_and_epoch
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.broker.storage.partition import Partition
+from ottla.log.batch_header import named
+from ottla.log.file_range import RANGE_BYTES_MIN, FileRange
 from ottla.log.file_system import Buffer
 from ottla.log.partition_log import PartitionLog
-from ottla.log.reading import ColdRead, FirstBatch
+from ottla.log.reading import ColdRead, FirstBatch, ReadLimits
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, StorageError
 from ottla.model.record_layout import ENTRY_OVERHEAD, MAGIC_AT, SIZE, SIZE_AT
@@ -131,7 +133,10 @@ class FetchAttempt:
         size_max = min(wanted.partition_max_bytes, self._room)
         stable = partition.last_stable_offset
         end = stable if self.is_committed and stable < log.high_watermark else None
-        data = log.read_cached(wanted.fetch_offset, size_max, first_batch, end)
+        limits = named(ReadLimits, (wanted.fetch_offset, size_max, first_batch, end))
+        is_taken = self._takes(partition, wanted.fetch_offset)
+        may_range = is_taken and size_max >= RANGE_BYTES_MIN and self._inquiry.link.sends_files()
+        data = log.cached(limits, as_range=may_range)
         self.partitions.append(partition)
         _note_ends(answer, partition, log)
         answer.aborted_transactions = [] if self.is_committed or self._version < 4 else None
@@ -148,7 +153,9 @@ class FetchAttempt:
             return
         if data and ((self.size and not cuts) or self._is_short) and _is_cut(data):
             return
-        if self._takes(data, partition, wanted.fetch_offset):
+        if isinstance(data, FileRange):
+            answer.records = cast(Buffer, data)  # the connection sends it from its file
+        elif is_taken or is_readable(data, self._version):
             answer.records = data
         else:
             self._work.append(self._conversion(answer, lambda: data, partition, wanted.fetch_offset))
@@ -180,14 +187,12 @@ class FetchAttempt:
         version, may_convert = self._version, partition.settings.message_downconversion
         return ReadWork(answer, lambda: readable(read(), version, offset, may_convert=may_convert))
 
-    def _takes(self, data: Buffer, partition: Partition, offset: int) -> bool:
-        """Whether the reader can read the bytes as they are."""
-        if self._version >= FORMAT_2_SINCE or not data:
+    def _takes(self, partition: Partition, offset: int) -> bool:
+        """Whether it is known that the reader can read the bytes from an offset on as they are."""
+        if self._version >= FORMAT_2_SINCE:
             return True
         run = partition.legacy_run
-        if run is not None and run.start_offset <= offset and run.magic <= format_for(self._version):
-            return True
-        return is_readable(data, self._version)
+        return run is not None and run.start_offset <= offset and run.magic <= format_for(self._version)
 
     def _count(self, size: int) -> None:
         self.size += size
@@ -307,11 +312,13 @@ def readable(data: Buffer, version: int, offset: int, *, may_convert: bool = Tru
     return down_converted(memoryview(data), format_for(version), offset)
 
 
-def _is_cut(data: Buffer) -> bool:
+def _is_cut(data: Buffer | FileRange) -> bool:
     """Whether not even the first entry is whole.
 
     From Fetch 3 on such a piece is left out: Java consumers fail on it, since they need not expect it.
     """
+    if isinstance(data, FileRange):
+        return data.is_cut
     return len(data) < ENTRY_OVERHEAD or SIZE.unpack_from(data, SIZE_AT)[0] + ENTRY_OVERHEAD > len(data)
 
 

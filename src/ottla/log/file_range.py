@@ -1,0 +1,116 @@
+"""A part of a segment file that is in the page cache, to be sent from there without a copy into this process.
+
+Linux says in one call how many pages of a range are in memory (cachestat, since 6.5). Where it does not, or
+where files cannot be sent, there are no ranges, and bytes are read.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ottla.model.outside_bytes import OutsideBytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.log.segment_file import SegmentFile
+
+RANGE_BYTES_MIN = 64 << 10
+"""Below this a copy costs less than a range."""
+RANGES_MAX = 512
+"""Ranges at a time in a process: each has a descriptor of its own."""
+
+_CACHESTAT = 451  # on every processor that Linux has it for
+_WANTED = struct.Struct("=QQ")
+_COUNTS = struct.Struct("=QQQQQ")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_free = [None] * RANGES_MAX  # taken and given back by any thread: pop and append are one step each
+
+
+class CutShort(OSError):
+    """The file ends before the range: somebody has cut it meanwhile."""
+
+
+class FileRange(OutsideBytes):
+    """`size` bytes of a file from `position` on; the first batch has `first_bytes`.
+
+    The descriptor is its own, so the segment may be deleted, compacted away or closed meanwhile.
+    """
+
+    __slots__ = ("_cuts", "_fd", "_file", "_position", "_size", "is_cut")
+
+    def __init__(self, file: SegmentFile, position: int, size: int, first_bytes: int) -> None:
+        self._fd = -1
+        _free.pop()
+        try:
+            self._fd = os.dup(file.fd)
+        except OSError:
+            _free.append(None)
+            raise
+        self._file, self._cuts = file, file.cuts
+        self._position, self._size = position, size
+        self.is_cut = first_bytes > size  # not even the first batch is whole
+
+    @classmethod
+    def of(cls, file: SegmentFile, position: int, size: int, first_bytes: int) -> FileRange | None:
+        """The range, if all of it is in memory and there are not too many ranges; else None."""
+        if size < RANGE_BYTES_MIN or not _free or not _is_cached(file.fd, position, size):
+            return None
+        try:
+            return cls(file, position, size, first_bytes)
+        except (IndexError, OSError):
+            return None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def send(self, sock_fd: int, start: int, count: int) -> int:
+        """Send up to `count` bytes from `start` on; returns how many. Raises OSError, CutShort too."""
+        count = min(count, self._size - start)
+        sent = os.sendfile(sock_fd, self._fd, self._position + start, count)
+        if self._file.cuts != self._cuts or not sent:
+            raise CutShort("a log was cut while it was sent")
+        return sent
+
+    def read(self, start: int = 0) -> bytes:
+        """The bytes from `start` on. Raises OSError, CutShort too."""
+        data = os.pread(self._fd, self._size - start, self._position + start)
+        if self._file.cuts != self._cuts or len(data) != self._size - start:
+            raise CutShort("a log was cut while it was read")
+        return data
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            _free.append(None)
+
+
+def _is_cached(fd: int, position: int, size: int) -> bool:
+    """Whether all pages of a range are in memory; False where that cannot be known."""
+    first, last = position // _PAGE_BYTES, (position + size - 1) // _PAGE_BYTES
+    return _page_counter()(fd, position, size) > last - first
+
+
+@cache
+def _page_counter() -> Callable[[int, int, int], int]:
+    """A function that counts the pages of a range in memory; it says 0 where Linux cannot."""
+    import ctypes  # here, since a broker that serves small fetches does without it
+
+    if sys.platform != "linux":
+        return lambda _fd, _position, _size: 0
+    call = ctypes.CDLL(None).syscall
+    call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+    counts = ctypes.create_string_buffer(_COUNTS.size)
+
+    def count(fd: int, position: int, size: int) -> int:
+        if call(_CACHESTAT, fd, _WANTED.pack(position, size), counts, 0):
+            return 0
+        pages: int = _COUNTS.unpack(counts.raw)[0]
+        return pages
+
+    return count
