@@ -170,6 +170,7 @@ def play_many(count: int) -> int:
     return sum(play(chance) for _ in range(count))
 
 
+@pytest.mark.timeout(sized(300, 7_200))
 def test_no_cut_divides_a_transaction() -> None:
     assert play_many(HISTORIES) > 3 * HISTORIES
 
