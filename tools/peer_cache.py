@@ -373,6 +373,44 @@ def go_installed(package: str) -> Path:
     return _fetches.cached(f"{name}-{version}", fetch) / name
 
 
+def go_test_program(module: str, package: str) -> Path:
+    """The program of a package's own tests, of a Go module given as module@version."""
+    name, _, version = module.partition("@")
+
+    def fetch(work: Path) -> Path:
+        go, whole = go_command(), f"{name}/{package}"
+        (work / "built").mkdir()
+        _fetches.run([go, "mod", "init", "peers"], work)
+        _fetches.run([go, "get", "-t", f"{whole}@{version}"], work)
+        _fetches.run([go, "test", "-c", "-o", str(work / "built" / "tests"), whole], work)
+        return work / "built"
+
+    return _fetches.cached(f"{package.replace('/', '-')}-{version}-tests", fetch) / "tests"
+
+
+def source_distribution(package: str) -> Path:
+    """The directory of a Python package's sources, given as name==version."""
+    name = package.replace("==", "-")
+
+    def fetch(work: Path) -> Path:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            package,
+        ]
+        _fetches.run(command, work)
+        _fetches.run([program("tar"), "xzf", *(path.name for path in work.glob("*.tar.gz"))], work)
+        return next(path for path in work.iterdir() if path.is_dir())
+
+    return _fetches.cached(f"{name}-sources", fetch)
+
+
 def java_classes(source: Path, version: str) -> Path:
     """The directory with the classes of a Java file, compiled against a Kafka version."""
     return _compiled(source, kafka_libs(version), version)

@@ -1,4 +1,4 @@
-"""librdkafka's own tests of security, against our broker.
+"""librdkafka's own tests, against our broker: those of security, and all others.
 
 Each run has a broker with listeners as librdkafka's own cluster has, settings for its test program, and the
 tests that need it. The tests count on three brokers.
@@ -78,10 +78,19 @@ def results(place: Path, wanted: str = "") -> Iterator[Result]:
     for name, (prepare, tests) in RUNS.items():
         if wanted not in name:
             continue
+        if tests == OTHERS:
+            tests = " ".join(_others(program))
         with ExitStack() as stack:
             bench = Bench(place, program, certificates, stack)
             setting = prepare(bench)
             yield from _run(f"librdkafka, {name}", bench, setting, tests)
+
+
+def _others(program: Path) -> list[str]:
+    """The numbers of the tests that no other run has."""
+    taken = " ".join(tests for _, tests in RUNS.values()).split()
+    numbers = {path.name[:4] for path in (program / "tests").glob("[0-9][0-9][0-9][0-9]-*.c*")}
+    return sorted(numbers.difference(taken))
 
 
 def _run(name: str, bench: Bench, setting: Setting, tests: str) -> Iterator[Result]:
@@ -295,6 +304,7 @@ def _write_key(path: Path, key: rsa.RSAPrivateKey, lock: KeySerializationEncrypt
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
 
 
+OTHERS = "others"
 RUNS: dict[str, tuple[Callable[[Bench], Setting], str]] = {
     "certificates": (_certificates, "0097 0133 0134"),
     "required certificates": (_required_certificates, "0097"),
@@ -303,5 +313,6 @@ RUNS: dict[str, tuple[Callable[[Bench], Setting], str]] = {
     "PLAIN": (_plain, "0128 0135 0142"),
     "tokens without a signature": (_unsigned_tokens, "0142"),
     "tokens of an issuer": (_issued_tokens, "0126"),
+    "without security": (lambda _: Setting("PLAINTEXT"), OTHERS),
 }
 """What each run needs, and its tests."""

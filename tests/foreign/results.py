@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 KNOWN = "known"
@@ -32,3 +37,64 @@ def report(results: Sequence[Result]) -> str:
         counts = Counter(each.outcome for each in results if each.run == run)
         lines.append(f"{run}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return "\n".join(lines)
+
+
+# --- docs/foreign.md
+
+DOCS = Path(__file__).parents[2] / "docs"
+STORED, PAGE = DOCS / "foreign.json", DOCS / "foreign.md"
+HEAD = """# Suites of others
+
+What tests of other projects found when they ran against this broker. Do not edit: `make foreign` runs them
+and writes this page; `make foreign ARGS='kgo kafka-python'` runs some of them. Each test of theirs passed,
+failed, was skipped by itself, or is known to expect what only some brokers do. kafkajs' tests need a checkout
+of its repository: `make foreign ARGS='kafkajs --kafkajs DIR'`.
+
+"""
+DETAIL_CHARACTERS = 200
+
+
+def store(results: Sequence[Result]) -> None:
+    """Replace what is stored of the runs in `results`, and write the page."""
+    stored = stored_runs()
+    for run in dict.fromkeys(each.run for each in results):
+        own = [each for each in results if each.run == run]
+        stored[run] = {
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "counts": Counter(each.outcome for each in own),
+            "others": [
+                [each.test, each.outcome, shown(each.detail)] for each in own if each.outcome != PASSED
+            ],
+        }
+    STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(stored))
+
+
+def shown(detail: str) -> str:
+    """The beginning of a reason, for a table; without the path of a log, which only this machine has."""
+    text = re.sub(r"[\s|]+", " ", re.sub(r"(; )?/\S+", "", detail)).strip()
+    return text[:DETAIL_CHARACTERS]
+
+
+def stored_runs() -> dict[str, Any]:
+    """What is known of each run."""
+    known: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return known
+
+
+def page(stored: Mapping[str, Any]) -> str:
+    """A table of the runs, and a list of what did not pass and was not skipped."""
+    kinds = (PASSED, FAILED, KNOWN, SKIPPED)
+    rows = [["suite", *kinds, "run on"], ["---"] * (len(kinds) + 2)]
+    rows += [
+        [run, *(told["counts"].get(kind, 0) for kind in kinds), told["date"]] for run, told in stored.items()
+    ]
+    lines = [f"| {' | '.join(map(str, row))} |\n" for row in rows]
+    for outcome, title in ((FAILED, "Failed"), (KNOWN, "Known"), (SKIPPED, "Skipped")):
+        found = [
+            (run, *each) for run, told in stored.items() for each in told["others"] if each[1] == outcome
+        ]
+        if found:
+            lines.append(f"\n## {title}\n\n| suite | test | why |\n| --- | --- | --- |\n")
+            lines += [f"| {run} | {test} | {detail} |\n" for run, test, _, detail in found]
+    return HEAD + "".join(lines)

@@ -110,7 +110,36 @@ PLANTS = (
         "            pass",
         "tests/proof/test_power_loss.py::test_a_new_data_directory_keeps_its_name",
     ),
+    Plant(
+        "catalog's change not written",
+        "ottla/broker/storage/catalog.py",
+        "            self._journal.append(changes)",
+        "            self._journal.size",
+        "tests/broker/storage/test_catalog.py::test_topics_keep_what_they_are_over_restarts",
+    ),
+    Plant(
+        "transaction acknowledged before its decision is stored",
+        "ottla/broker/transactions/coordinator/ledger.py",
+        "        step.append(one.name, record, stored)",
+        "        stored(step, Code.NONE)",
+        TRANSACTIONS,
+    ),
     # --- the start after a crash
+    Plant(
+        "checksum ignored in recovery",
+        "ottla/log/verification.py",
+        "        entries = scan(read_only(data), verify_crc=True)\n        if entries.summary.unverified:",
+        "        entries = scan(read_only(data), verify_crc=False)\n        if False:",
+        "tests/log/test_recovery.py",
+    ),
+    Plant(
+        "deletion of a topic not noted first",
+        "ottla/broker/storage/topic_changes.py",
+        "            store.catalog.mark_deleting([topic.name for topic in topics])",
+        "            pass",
+        "tests/broker/storage/test_topic_changes.py"
+        "::test_a_deletion_that_a_kill_cuts_short_is_finished_by_the_next_start",
+    ),
     Plant(
         "later segment read without the one before",
         "ottla/log/recovery.py",
@@ -189,6 +218,14 @@ PLANTS = (
         "        if may_be_stored:",
         "        if False:",
         SENDING,
+    ),
+    Plant(
+        "a batch overtakes one that is sent again",
+        "ottla/producer/partition_queue.py",
+        "        if self._in_flight_at != self.leader or self.returned or self.in_flight[0].attempts > 1:\n"
+        "            return False\n",
+        "",
+        "tests/producer/test_core.py",
     ),
     # --- transactions
     Plant(
@@ -282,6 +319,13 @@ PLANTS = (
         "        return self._release(late)",
         "        return bool(late)",
         SHARES,
+    ),
+    Plant(
+        "node of a former session taken for our own",
+        "ottla/consumer/classic/ownership.py",
+        "        if node is None or node.stat.ephemeral_owner != self.session_id:",
+        "        if node is None:",
+        "tests/consumer/classic/test_attempt.py",
     ),
     Plant(
         "ledger's epoch not checked",

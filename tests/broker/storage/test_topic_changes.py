@@ -56,6 +56,20 @@ def test_a_topic_that_was_created_meanwhile_is_not_created_again(tmp_path: Path)
     on_a_cluster(tmp_path, work)
 
 
+def test_a_deletion_that_a_kill_cuts_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    """Otherwise the topic would be back, with some of its partitions empty."""
+
+    def work(cluster: Cluster) -> None:
+        cluster.topics.create("t", cluster.topics.spread(2 * SLICE_PARTITIONS, 1), {})
+        next(cluster.topics.deletion(["t"]))
+
+    on_a_cluster(tmp_path, work)
+    assert any(tmp_path.glob("t-*")), "nothing was left to do"
+    on_a_cluster(tmp_path, lambda _: None)
+    assert not Catalog(tmp_path).topics
+    assert not [path.name for path in tmp_path.glob("t-*") if not path.name.endswith("-delete")]
+
+
 def test_a_leader_that_changes_while_its_topic_grows_has_an_epoch_after_a_crash(tmp_path: Path) -> None:
     """The catalog had fewer epochs than partitions, and no broker could start with it."""
 

@@ -188,6 +188,17 @@ def test_a_stolen_partition_is_abandoned_and_claimed_again(ensemble: MemoryZooKe
     assert owner(one.session, PLACES[1]) == "g_a-0"
 
 
+def test_a_node_of_the_members_former_session_is_not_its_own(ensemble: MemoryZooKeeper) -> None:
+    """It goes with that session, whoever is named in it."""
+    one = Performer(ensemble, "a")
+    one.attempt()
+    node = one.session.get(one.ownership.path(PLACES[0]))
+    thread = one.ownership.owned[PLACES[0]]
+    assert one.ownership.is_ours(node, thread)
+    one.ownership.session_id += 1
+    assert not one.ownership.is_ours(node, thread)
+
+
 def test_leaving_gives_everything_back(ensemble: MemoryZooKeeper) -> None:
     one = Performer(ensemble, "a")
     one.attempt()

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from ottla.offsets import OffsetLedger
 from ottla.zookeeper import paths
 from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.recipes import children_if_present
+from ottla.zookeeper.zookeeper_errors import SessionLost, ZooKeeperConnectionLost
 from tests.broker.share_groups.share_member import configure_group
 from tests.consumer.classic.reading import owners
 from tests.consumer.coordinated.foreign_members import PROGRAMS, ProgramLine
@@ -279,7 +280,11 @@ class Churn(Closing):
         In a share group it may have several.
         """
         if self._zookeeper:
-            return self._is_stable_in_zookeeper()
+            with suppress(
+                ZooKeeperConnectionLost, SessionLost
+            ):  # the test's own session has a hard time, too
+                return self._is_stable_in_zookeeper()
+            return False
         members = self._stable_members()
         given = sorted(place.partition for member in members for place in member.assignment)
         if self._is_share:

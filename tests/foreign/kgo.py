@@ -1,0 +1,54 @@
+"""franz-go's own tests of its client (kgo), against our broker: groups, transactions, producing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla import EmbeddedBroker
+from tests.foreign.results import FAILED, KNOWN, PASSED, SKIPPED, Result
+from tools.peer_cache import go_test_program
+
+MODULE, PACKAGE = "github.com/twmb/franz-go@v1.22.2", "pkg/kgo"
+BROKERS = 3
+RECORDS = 20_000
+"""Instead of half a million for each test of a group."""
+RUN_S = 3_600
+TOLD = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+)")
+OUTDATED = {
+    "Test848RegexBrokerResolves": "it wants __consumer_offsets for an expression; this broker leaves its own "
+    "topics out: a group that reads its own commits never ends",
+}
+OUTCOMES = {"PASS": PASSED, "FAIL": FAILED, "SKIP": SKIPPED}
+
+
+def results(place: Path) -> Iterator[Result]:
+    """Run all tests. Raises Unavailable where there is no Go, or no module."""
+    program = go_test_program(MODULE, PACKAGE)
+    log = place / "kgo.log"
+    with EmbeddedBroker(brokers=BROKERS) as broker, log.open("wb") as out:
+        environment = {
+            **os.environ,
+            "KGO_SEEDS": broker.bootstrap,
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_RECORDS": str(RECORDS),
+        }
+        command = [str(program), "-test.v", f"-test.timeout={RUN_S}s"]
+        subprocess.run(command, cwd=place, env=environment, stdout=out, stderr=out, timeout=RUN_S + 60)
+    yield from outcomes("kgo", log.read_text(errors="replace").splitlines())
+
+
+def outcomes(run: str, lines: list[str]) -> Iterator[Result]:
+    """The results of the tests that Go's test program has told of; parts of tests are left out."""
+    begun = [line.split()[2] for line in lines if line.startswith("=== RUN") and "/" not in line]
+    told = {match[2]: (match[1], number) for number, line in enumerate(lines) if (match := TOLD.match(line))}
+    for test in begun:
+        word, number = told.get(test, ("FAIL", len(lines)))
+        if word == "FAIL" and test in OUTDATED:
+            yield Result(run, test, KNOWN, OUTDATED[test])
+            continue
+        detail = "" if word == "PASS" else " ".join(lines[number + 1 : number + 3])[:300].strip()
+        yield Result(run, test, OUTCOMES[word], detail or ("" if word == "PASS" else "it did not end"))
