@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,10 @@ class Result:
     said: str = ""
 
 
+_rounds: set[subprocess.Popen[bytes]] = set()
+"""The rounds that run now: an interruption ends them."""
+
+
 def run_part(part: Part, budget_s: float, chance: Random) -> Result:
     """Run rounds until the time is over or a round fails. A round that would end far too late is left out."""
     result = Result(part.name)
@@ -79,15 +84,13 @@ def run_round(arguments: list[str], seed: int, patience_s: float = ROUND_S_MAX) 
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, *arguments], stdout=said, stderr=said, env=environment)
+        _rounds.add(process)
         try:
             code = process.wait(patience_s)
         except subprocess.TimeoutExpired:
             code = -1
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
         finally:
+            _rounds.remove(process)
             if process.poll() is None:
                 process.kill()
                 process.wait()
@@ -152,17 +155,30 @@ def run_all(parts: Sequence[Part], options: argparse.Namespace, results: list[Re
     seconds = options.hours * 3600
     deadline = time.monotonic() + seconds
 
+    is_interrupted = threading.Event()
+
     def run_one(part: Part) -> None:
+        if is_interrupted.is_set():
+            return
         if results and time.monotonic() > deadline:
             sys.stdout.write(f"{part.name}: no time left\n")
             return
         budget_s = seconds * options.jobs * part.weight / whole
-        results.append(run_part(part, budget_s, Random(f"{options.seed} {part.name}")))
-        sys.stdout.write(f"{sentence(results[-1])}\n")
+        result = run_part(part, budget_s, Random(f"{options.seed} {part.name}"))
+        if is_interrupted.is_set():
+            return  # its last round was ended
+        results.append(result)
+        sys.stdout.write(f"{sentence(result)}\n")
         sys.stdout.flush()
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(run_one, parts))
+        try:
+            list(pool.map(run_one, parts))
+        except BaseException:
+            is_interrupted.set()
+            for process in [*_rounds]:
+                process.terminate()
+            raise
 
 
 if __name__ == "__main__":

@@ -342,6 +342,13 @@ PLANTS = (
         "tests/broker/groups/test_group_apis.py"
         "::test_a_silent_member_is_expelled_although_the_clock_was_set_back",
     ),
+    Plant(
+        "broker that was stuck taken for an old one",
+        "ottla/wire/negotiation.py",
+        "    return {ProbeOutcome.ANSWERED: Probe.AGAIN, **",
+        "    return {ProbeOutcome.ANSWERED: Probe.OLD, **",
+        "tests/wire/test_negotiation.py",
+    ),
     # --- old data
     Plant(
         "retention deletes one segment too many",

@@ -246,7 +246,7 @@ def test_kafka_4_gets_no_produce_below_3() -> None:
 
 @pytest.mark.parametrize(
     ("generation", "otherwise", "connections"),
-    [("0.9", "silent", 2), ("0.8.2", "closed", 4), ("0.8.1", "closed", 5), ("0.8.0", "closed", 6)],
+    [("0.9", "silent", 4), ("0.8.2", "closed", 6), ("0.8.1", "closed", 7), ("0.8.0", "closed", 8)],
 )
 def test_brokers_without_api_versions_are_found_by_probes(
     generation: str, otherwise: str, connections: int

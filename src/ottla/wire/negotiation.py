@@ -15,6 +15,10 @@ may be a restart or a proxy that refuses new versions. After a second
 close, or a silence, the newest API that is answered shows the generation: ListGroups came with 0.9,
 FindCoordinator with 0.8.2, OffsetFetch with 0.8.1, and Metadata was there in 0.8.0.
 
+A broker that was stopped, restarted or cut off for a moment looks old in this way, and with one that is taken
+for old nobody has transactions. So when one has answered as an old broker does, it is asked for ApiVersions
+once more, while it is known to answer; only if that is in vain, too, is it old.
+
 `Discovery` decides; it opens and sends nothing. It returns a `Question` (what to send, and whether on a
 new connection) or `VersionsSettled`; the driver does that and reports `answered`, `closed` or `silent`, where
 silence is the driver's own timeout. Nothing here reads a clock.
@@ -55,6 +59,8 @@ class Probe(StrEnum):
     FIND_COORDINATOR = "FindCoordinator"
     OFFSET_FETCH = "OffsetFetch"
     METADATA = "Metadata"
+    AGAIN = "ApiVersions v0 once more"
+    OLD = "what an old broker has answered"
     SETTLED = "nothing more"
     FAILED = "nothing more, in vain"
 
@@ -74,7 +80,7 @@ _IN_VAIN = {ProbeOutcome.CLOSED, ProbeOutcome.SILENT}
 
 
 def _probe(next_probe: Probe) -> dict[ProbeOutcome, Probe]:
-    return {ProbeOutcome.ANSWERED: Probe.SETTLED, **dict.fromkeys(_IN_VAIN, next_probe)}
+    return {ProbeOutcome.ANSWERED: Probe.AGAIN, **dict.fromkeys(_IN_VAIN, next_probe)}
 
 
 TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
@@ -101,6 +107,12 @@ TRANSITIONS: Mapping[Probe, Mapping[ProbeOutcome, Probe]] = {
     Probe.FIND_COORDINATOR: _probe(Probe.OFFSET_FETCH),
     Probe.OFFSET_FETCH: _probe(Probe.METADATA),
     Probe.METADATA: _probe(Probe.FAILED),
+    Probe.AGAIN: {
+        ProbeOutcome.ANSWERED: Probe.SETTLED,
+        ProbeOutcome.REFUSED: Probe.FAILED,
+        **dict.fromkeys(_IN_VAIN, Probe.OLD),
+    },
+    Probe.OLD: {ProbeOutcome.ANSWERED: Probe.SETTLED, **dict.fromkeys(_IN_VAIN, Probe.FAILED)},
     Probe.SETTLED: {},
     Probe.FAILED: {},
 }
@@ -160,6 +172,7 @@ class Discovery:
         self._pin = pinned(pin) if pin is not None else None
         self._probe = Probe.NOTHING
         self._version = 0  # of the last ApiVersions
+        self._answered = Probe.NOTHING  # the probe that shows the generation
         self._history: list[str] = []
 
     def start(self) -> Plan:
@@ -171,10 +184,12 @@ class Discovery:
 
     def answered(self, response: Response) -> Plan:
         """The peer answered the question; what the answer says is looked at here."""
-        generation = _GENERATION_BY_PROBE.get(self._probe)
-        if generation is not None:
+        if self._probe in _GENERATION_BY_PROBE:
+            self._answered = self._probe
+            return self._next(ProbeOutcome.ANSWERED)
+        if self._probe is Probe.OLD:
             self._advance(ProbeOutcome.ANSWERED)
-            return VersionsSettled(probed(generation))
+            return VersionsSettled(probed(_GENERATION_BY_PROBE[self._answered]))
         if not isinstance(response, ApiVersionsResponse):
             raise LocalProtocolError(f"{type(response).__name__} is no answer to {self._probe.value}")
         if response.error_code == Code.UNSUPPORTED_VERSION:
@@ -209,7 +224,7 @@ class Discovery:
         return Question(*self._question(), link)
 
     def _question(self) -> tuple[Request[Any], int]:
-        match self._probe:
+        match self._answered if self._probe is Probe.OLD else self._probe:
             case Probe.LIST_GROUPS:
                 return ListGroupsRequest(), 0
             case Probe.FIND_COORDINATOR:
@@ -220,7 +235,7 @@ class Discovery:
                 return MetadataRequest(), 0
             case Probe.NEWEST:
                 self._version = ApiVersionsRequest.API.version_newest
-            case Probe.OLDEST:
+            case Probe.OLDEST | Probe.AGAIN:
                 self._version = 0
         names = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=self._software_version
