@@ -70,11 +70,16 @@ def are_all_reading(
 ) -> bool:
     """Whether these members, all and nobody else, deliver what was written since then, of all partitions.
 
-    For share groups, where a partition has no owner.
+    For share groups, where a partition has no owner. What a member delivered before it left does not count.
     """
-    fresh = [one for one in deliveries if written.get((one.partition, one.offset), 0.0) > since_s]
-    readers = {one.member for one in fresh}
-    return readers == set(members) and len({one.partition for one in fresh}) == partitions
+    names = set(members)
+    left_s = max((one.at_s for one in deliveries if one.member not in names), default=0.0)
+    fresh = [
+        one
+        for one in deliveries
+        if one.at_s > left_s and written.get((one.partition, one.offset), 0.0) > since_s
+    ]
+    return {one.member for one in fresh} == names and len({one.partition for one in fresh}) == partitions
 
 
 def outcome(

@@ -9,7 +9,14 @@ import pytest
 from benchmarks.rebalance.__main__ import TABLES, replaced
 from benchmarks.rebalance.hosts import Notes
 from benchmarks.rebalance.member_host import parsed
-from benchmarks.rebalance.timeline import Delivery, Place, is_shared, outcome, overlap
+from benchmarks.rebalance.timeline import (
+    Delivery,
+    Place,
+    are_all_reading,
+    is_shared,
+    outcome,
+    overlap,
+)
 
 
 def written(count: int, partitions: int = 2) -> dict[Place, float]:
@@ -45,6 +52,14 @@ def test_members_share_when_each_has_its_part_of_what_is_new() -> None:
     assert not is_shared(both, written(5), {"a"}, 2, since_s=2.5)
     assert not is_shared(both, written(5), {"a", "b", "c"}, 3, since_s=2.5)
     assert is_shared(both, written(5), {"a", "b", "c"}, 2, since_s=2.5)
+
+
+def test_a_share_group_is_well_when_all_who_are_left_read_since_the_leaver_stopped() -> None:
+    times = written(4, partitions=1)
+    told = [Delivery(1.1, "a", 0, 1), Delivery(2.1, "left", 0, 2), Delivery(3.1, "a", 0, 3)]
+    assert are_all_reading(told, times, ["a"], 1, since_s=0.5)
+    assert not are_all_reading(told, times, ["a", "b"], 1, since_s=0.5)
+    assert not are_all_reading(told[:2], times, ["a"], 1, since_s=0.5), "the leaver was the last to read"
 
 
 def test_a_former_owner_is_stale_from_the_new_ones_first_delivery_on() -> None:
