@@ -172,7 +172,7 @@ def test_an_answer_after_the_lock_is_refused() -> None:
             assert held is not None
             assert taken is not None, "when the lock of the first had run out"
             slow.accept(held)
-            with pytest.raises(KafkaError) as caught:
+            with pytest.raises(KafkaError, match=r"orders-0: this member lost the locks") as caught:
                 slow.commit()
             assert caught.value.code == Code.INVALID_RECORD_STATE
 

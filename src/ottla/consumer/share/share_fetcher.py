@@ -284,7 +284,7 @@ class ShareFetcher:
             for item in topic.partitions
             if item.error_code
         }
-        return {partition: KafkaError(error, str(partition)) for partition, error in refused.items()}
+        return {partition: _refusal(error, partition) for partition, error in refused.items()}
 
     def _acknowledgement(self, epoch: int, partitions: list[TopicAndPartition]) -> ShareAcknowledgeRequest:
         ids = {name: topic_id for topic_id, name in self._names.items()}
@@ -324,6 +324,16 @@ def _acquired_rows(batch: pa.RecordBatch, acquired: list[AcquiredRecords]) -> pa
     mine = (offsets >= firsts[at]) & (offsets <= lasts[at])
     columns = batch.append_column("delivery_count", pa.array(counts[at]))
     return columns if mine.all() else columns.filter(pa.array(mine))
+
+
+def _refusal(code: int, partition: TopicAndPartition) -> KafkaError:
+    if code != Code.INVALID_RECORD_STATE:
+        return KafkaError(code, str(partition))
+    return KafkaError(
+        code,
+        f"{partition}: this member lost the locks of its records before it answered for them; others get "
+        "them: poll fewer (max.poll.records), renew them, or raise share.record.lock.duration.ms",
+    )
 
 
 def _by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
