@@ -180,6 +180,13 @@ PARTS = (
         tries_without_rights="tests.broker.security.test_nobody_gets_in:RIGHTLESS",
     ),
     Part(
+        "simulated system",
+        "a broker, its clients, groups of every kind and transactions in virtual time; the power fails too",
+        ("-m", "tests.proof.simulated", "--seeds=5", "--first={seed}", "--hours=1"),
+        {"simulated hours": 5},
+        2,
+    ),
+    Part(
         "simulated ZooKeeper groups",
         "classic members, ZooKeeper and brokers in virtual time",
         ("-m", "tests.consumer.classic.simulation", "--seeds=400", "--first={seed}"),
@@ -234,5 +241,6 @@ TARGETS = {
     "fuzzed inputs": 100_000_000,
     "live frames": 10_000_000,
     "unauthenticated tries": 10_000,
+    "simulated hours": 10_000,
 }
 """What the page aims at, over all runs."""

@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import heapq
 import socket
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from random import Random
@@ -24,6 +25,8 @@ from ottla.testing.simulation.network import Network, Socket
 T = TypeVar("T")
 
 RESOLUTION_S = 1e-9
+NESTED_MAX = 100
+"""So many `finally` blocks of one coroutine may await something."""
 THREAD_S = (0.000_02, 0.002)
 """How long work for a thread takes, from and to."""
 
@@ -178,10 +181,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     def bury(self) -> None:
         """Drop what dead processes have left. For the end, when the loop is closed."""
-        for task in [*self._left, *self._owners]:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                close_quietly(task.get_coro())
+        with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
+            for task in [*self._left, *self._owners]:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    close_quietly(task.get_coro())
         self._left.clear()
 
     # --- threads, names and sockets
@@ -249,7 +253,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
 def close_quietly(coroutine: Any) -> None:
     """Close a coroutine; what its `finally` blocks raise is nobody's business any more."""
-    try:
-        coroutine.close()
-    except BaseException:  # noqa: BLE001 - also RuntimeError of one that awaits while it is closed
+    for _ in range(NESTED_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError:  # it awaits something while it is closed: the next try closes that
+            continue
+        except BaseException:  # noqa: BLE001 - as said
+            return
         return
