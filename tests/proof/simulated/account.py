@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ottla import TopicAndPartition
@@ -24,9 +24,8 @@ Places = dict[TopicAndPartition, list[str | Placed]]
 
 @dataclass
 class Account:
-    """`now_s` is the simulated time. Whatever was begun and not ended has an unknown outcome."""
+    """Whatever was begun and not ended has an unknown outcome."""
 
-    now_s: Callable[[], float]
     writes: dict[str, Write] = field(default_factory=dict)
     transactions: list[Transaction] = field(default_factory=list)
     takeovers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)

@@ -51,6 +51,7 @@ class World:
     brokers: int
     for_s: float
     kinds: tuple[str, ...]
+    catch_up_s: float = CATCH_UP_S
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -83,7 +84,7 @@ class World:
 
     async def play(self, sim: Simulation) -> None:
         """Raises Wrong with what the checker says."""
-        account = Account(lambda: sim.now_s)
+        account = Account()
         is_over = asyncio.Event()
         for topic in (PLAIN, EXACT):
             await sim.create_topic(topic, PARTITIONS)
@@ -125,7 +126,7 @@ class World:
             groups = [account.processed.get(group, {}).keys() for group in (*GROUPS, SHARED)]
             return all(final <= done for done in groups)
 
-        end = sim.now_s + CATCH_UP_S
+        end = sim.now_s + self.catch_up_s
         while sim.now_s < end and not (all_done() and await _has_copied(sim)):
             await asyncio.sleep(5)
 

@@ -341,7 +341,7 @@ class WaitingFetch:
         self._partitions = first.partitions
         self._note(first)
         for partition in self._partitions:
-            partition.listeners.add(self.written)
+            partition.listeners[self.written] = None
         self._timer = inquiry.broker.runtime.loop.call_later(request.max_wait_ms / 1000, self._finish)
         inquiry.link.parked = self
 
@@ -391,5 +391,5 @@ class WaitingFetch:
         """Stop waiting."""
         self._timer.cancel()
         for partition in self._partitions:
-            partition.listeners.discard(self.written)
+            partition.listeners.pop(self.written, None)
         self._inquiry.link.parked = None

@@ -210,7 +210,7 @@ class SharePoll:
             self.look()
         else:
             for partition in self._listened:
-                partition.listeners.add(self._written)
+                partition.listeners[self._written] = None
             self._inquiry.broker.shares.wait(self._keys(), self.look)
 
     def _keys(self) -> list[ShareKey]:
@@ -226,7 +226,7 @@ class SharePoll:
 
     def _stop_listening(self) -> None:
         for partition in self._listened:
-            partition.listeners.discard(self._written)
+            partition.listeners.pop(self._written, None)
         self._listened.clear()
         self._inquiry.broker.shares.stop_waiting(self._keys(), self.look)
 

@@ -44,7 +44,7 @@ class Traffic:
         self.bytes_out = 0
         self.protocol_faults = 0
         self.refused_connections = 0
-        self.connections: set[AdmittedConnection] = set()
+        self.connections: dict[AdmittedConnection, None] = {}  # the oldest first
         memory.connections.append(self.connections)
         self.is_flooded = False  # queued bytes were above their limit, and are not below half of it yet
         self.queued_bytes = 0  # of requests that were received and not answered yet
@@ -60,7 +60,7 @@ class Traffic:
             log.warning("refused a connection from %s: the limit is reached", connection.peer_host)
             connection.abort()
             return
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._hosts[connection.peer_host] += 1
         wait_ms = self.quotas.connected(connection.peer_host, asyncio.get_running_loop().time() * 1000)
         if wait_ms:
@@ -71,7 +71,7 @@ class Traffic:
         """A connection is gone, perhaps one that was never let in."""
         if connection not in self.connections:
             return
-        self.connections.remove(connection)
+        del self.connections[connection]
         self._hosts[connection.peer_host] -= 1
         if not self._hosts[connection.peer_host]:
             del self._hosts[connection.peer_host]

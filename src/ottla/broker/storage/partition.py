@@ -62,7 +62,7 @@ class Partition:
         self.was_led = False  # in this process: a first leader continues with the epoch that was stored
         self.producers = ProducerStates()
         self.legacy_run: LegacyRun | None = None
-        self.listeners: set[WriteListener] = set()
+        self.listeners: dict[WriteListener, None] = {}  # in the order in which they came
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index})"

@@ -24,7 +24,8 @@ from ottla.testing.simulation.network import Network, Socket
 
 T = TypeVar("T")
 
-RESOLUTION_S = 1e-9
+TICK_S = 1e-6
+"""How late timers are: a timer that was early would find that its time has not come, and be set again."""
 NESTED_MAX = 100
 """So many `finally` blocks of one coroutine may await something."""
 THREAD_S = (0.000_02, 0.002)
@@ -78,7 +79,8 @@ class _NoSelector:
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise SimulationStuck("every process waits for something that no other one will do")
-        self._loop.advance(timeout)
+        if not self._loop.is_busy:
+            self._loop.advance(timeout + TICK_S)
         return []
 
 
@@ -92,7 +94,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._threads = chance
         self._network = network
         self._selector = _NoSelector(self)
-        self._clock_resolution = RESOLUTION_S
+        self._clock_resolution = 0.0  # no timer is early
         self._owners: WeakKeyDictionary[asyncio.Task[Any], Process] = WeakKeyDictionary()
         self._left: list[asyncio.Task[Any]] = []  # of dead processes, so that no `finally` of theirs runs
 
@@ -106,6 +108,11 @@ class SimulationLoop(asyncio.BaseEventLoop):
         self._now += seconds
         if self._now > self._limit_s:
             raise SimulationStuck(f"not done in {self._limit_s:.0f} simulated seconds")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether callbacks wait to be run now."""
+        return bool(self._ready)
 
     # --- what BaseEventLoop asks of its subclasses
 
