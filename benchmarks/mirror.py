@@ -13,6 +13,7 @@ Java or of Python does not count, nor does a first rebalance.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.broker.contenders import counted
+from benchmarks.broker.processes import peak_resident_mb
 from benchmarks.consume import KEY_BYTES, PARTITIONS
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, VALUE_BYTES, filled
 from benchmarks.cpu_time import process_cpu_seconds
@@ -96,14 +98,17 @@ def mirrors_of_batches(effort: Effort) -> Iterator[Case]:
 
 def cases(name: str, effort: Effort, task: Task, ours: Sequence[str], version: str) -> Iterator[Case]:
     """By both clocks."""
-    theirs = [
-        *(program("java"), f"-Xmx{HEAP_MB}m", "-cp", f"{kafka_libs(version)}{os.sep}*"),
-        "kafka.tools.MirrorMaker",
-    ]
+    theirs = mirror_maker(version)
     for unit, clock in CLOCKS.items():
         rival = Peer("MirrorMaker", version, partial(rate, theirs, task, clock), target=TARGET)
         own = partial(rate, ours, task, clock)
         yield Case(name, unit, own, [rival], max(2, effort.process_rounds), is_warmed=False)
+
+
+def mirror_maker(version: str, heap_mb: int = HEAP_MB) -> list[str]:
+    """The command of Kafka's own."""
+    java = [program("java"), f"-Xmx{heap_mb}m", "-cp", f"{kafka_libs(version)}{os.sep}*"]
+    return [*java, "kafka.tools.MirrorMaker"]
 
 
 def written(broker: EmbeddedBroker, topic: str, partitions: int, megabytes: int) -> int:
@@ -130,6 +135,20 @@ CLOCKS: dict[str, Clock] = {
 
 def rate(command: Sequence[str], task: Task, clock: Clock) -> float:
     """Records a second of one mirror, from nothing to all."""
+    with mirroring(command, task) as (target, process):
+        return _rate(target, task, process, partial(clock, process.pid))
+
+
+def peak_mb(command: Sequence[str], task: Task) -> float:
+    """The most memory that a mirror has had when all is mirrored."""
+    with mirroring(command, task) as (target, process):
+        _rate(target, task, process, time.perf_counter)
+        return peak_resident_mb(process.pid)
+
+
+@contextlib.contextmanager
+def mirroring(command: Sequence[str], task: Task) -> Iterator[tuple[EmbeddedBroker, subprocess.Popen[bytes]]]:
+    """A mirror into a broker that has the topic, empty."""
     with EmbeddedBroker() as target, tempfile.TemporaryDirectory() as place:
         target.create_topic(task.topic, task.partitions)
         consumer, producer = Path(place, "consumer"), Path(place, "producer")
@@ -140,7 +159,7 @@ def rate(command: Sequence[str], task: Task, clock: Clock) -> float:
             [*command, *files, "--whitelist", task.topic], stdout=sys.stderr, stderr=subprocess.DEVNULL
         )
         try:
-            return _rate(target, task, process, partial(clock, process.pid))
+            yield target, process
         finally:
             process.kill()
             process.wait()

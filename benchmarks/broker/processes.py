@@ -44,18 +44,11 @@ class Server:
 
     def resident_mb(self) -> float:
         """Memory that it has now."""
-        return self._status_mb("VmRSS")
+        return _status_mb(self.pid, "VmRSS")
 
     def peak_resident_mb(self) -> float:
         """The most that it ever had."""
-        return self._status_mb("VmHWM")
-
-    def _status_mb(self, field: str) -> float:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == field:
-                return int(value.split()[0]) / 1024
-        raise RuntimeError(f"process {self.pid} has no {field}")
+        return peak_resident_mb(self.pid)
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,19 @@ class Missing:
 
 
 Contender = Server | Missing
+
+
+def peak_resident_mb(pid: int) -> float:
+    """The most memory that a process ever had. Raises RuntimeError or OSError if it has ended."""
+    return _status_mb(pid, "VmHWM")
+
+
+def _status_mb(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) / 1024
+    raise RuntimeError(f"process {pid} has no {field}")
 
 
 def free_port() -> int:
