@@ -72,3 +72,21 @@ def _stat(pid: int) -> tuple[int, ProcessTime]:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system, ended_user, ended_system = map(int, fields[11:15])
     return int(fields[1]), ProcessTime(user + system, ended_user + ended_system)
+
+
+def resident_mb(pid: int) -> float:
+    """The memory that a process has now. Raises RuntimeError or OSError if it has ended."""
+    return _status_mb(pid, "VmRSS")
+
+
+def peak_resident_mb(pid: int) -> float:
+    """The most memory that a process ever had. Raises RuntimeError or OSError if it has ended."""
+    return _status_mb(pid, "VmHWM")
+
+
+def _status_mb(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) / 1024
+    raise RuntimeError(f"process {pid} has no {field}")

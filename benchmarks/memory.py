@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.broker.processes import peak_resident_mb
+from benchmarks.cpu_time import peak_resident_mb
 from benchmarks.harness import Better, Case, Effort, Measure, Peer, benchmark, version_of
 
 if TYPE_CHECKING:

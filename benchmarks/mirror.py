@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.broker.contenders import counted
-from benchmarks.broker.processes import peak_resident_mb
 from benchmarks.consume import KEY_BYTES, PARTITIONS
 from benchmarks.consume_scala import DIFFERENT_MB, HEAP_MB, VALUE_BYTES, filled
-from benchmarks.cpu_time import process_cpu_seconds
+from benchmarks.cpu_time import peak_resident_mb, process_cpu_seconds
 from benchmarks.harness import Case, Effort, Peer, benchmark
 from benchmarks.workload import Shape, record_sets
 from ottla import Admin, EmbeddedBroker, Producer

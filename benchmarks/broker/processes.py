@@ -11,10 +11,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.broker.load import Address
-from benchmarks.cpu_time import process_cpu_seconds
+from benchmarks.cpu_time import peak_resident_mb, process_cpu_seconds, resident_mb
 from ottla.zookeeper import process_guard
 
 LOCALHOST = "127.0.0.1"
@@ -44,7 +43,7 @@ class Server:
 
     def resident_mb(self) -> float:
         """Memory that it has now."""
-        return _status_mb(self.pid, "VmRSS")
+        return resident_mb(self.pid)
 
     def peak_resident_mb(self) -> float:
         """The most that it ever had."""
@@ -61,19 +60,6 @@ class Missing:
 
 
 Contender = Server | Missing
-
-
-def peak_resident_mb(pid: int) -> float:
-    """The most memory that a process ever had. Raises RuntimeError or OSError if it has ended."""
-    return _status_mb(pid, "VmHWM")
-
-
-def _status_mb(pid: int, field: str) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) / 1024
-    raise RuntimeError(f"process {pid} has no {field}")
 
 
 def free_port() -> int:
