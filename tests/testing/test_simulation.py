@@ -93,7 +93,7 @@ def test_a_killed_process_runs_nothing_more() -> None:
         assert ended == ["return", "finally"]  # of the second life only
 
     assert simulation.run(scenario, faults=[simulation.Fault(10.0, "kill", 5.0, 0.0)]).error is None
-    assert lives == [0.0, 16.0]
+    assert lives == pytest.approx([0.0, 16.0], abs=0.001)
 
 
 def test_clocks_and_chance_are_the_simulations_and_given_back() -> None:

@@ -188,11 +188,16 @@ class SimulationLoop(asyncio.BaseEventLoop):
 
     def bury(self) -> None:
         """Drop what dead processes have left. For the end, when the loop is closed."""
+        buried: set[asyncio.Task[Any]] = set()
         with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
-            for task in [*self._left, *self._owners]:
-                if not task.done():
+            for _ in range(NESTED_MAX):
+                unburied = [task for task in asyncio.all_tasks(self) if task not in buried]
+                if not unburied:
+                    break
+                for task in unburied:  # a `finally` may begin more tasks: they are next
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     close_quietly(task.get_coro())
+                buried.update(unburied)
         self._left.clear()
 
     # --- threads, names and sockets
