@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -238,7 +237,7 @@ def recorded_broker(root: Path, flush: str) -> Iterator[tuple[RecordingFiles, Em
     root.mkdir()
     files = RecordingFiles(root)
     with (
-        patch.object(cluster, "TopicStore", partial(TopicStore, file_system=files)),
+        patch.object(cluster, "TopicStore", lambda config, now_ms, _: TopicStore(config, now_ms, files)),
         EmbeddedBroker(root, properties={**SETTINGS, "ottla.flush": flush}) as broker,
     ):
         yield files, broker
