@@ -6,6 +6,7 @@ A group is classic (the first member assigns) or a consumer group of KIP-848 (th
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -44,7 +45,7 @@ class Member:
     partitions: list[int] = field(default_factory=list)
 
 
-class Members(Closing):
+class Members(Closing, ABC):
     """`count` members, which together subscribe to all partitions of a topic."""
 
     heartbeat_version: ClassVar[int]
@@ -56,13 +57,13 @@ class Members(Closing):
         self.members = [Member(Line(address)) for _ in range(count)]
         _wait_for_coordinator(self.members[0].line, group_id)
 
+    @abstractmethod
     def join(self) -> None:
         """Have all join, until each has its partitions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def heartbeat(self, member: Member) -> Any:
         """The request of a member that has nothing new to say."""
-        raise NotImplementedError
 
     def commit(self, member: Member) -> OffsetCommitRequest:
         """The request that commits an offset of each of a member's partitions."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,18 +21,6 @@ from tests.waiting import wait_for
 
 FETCH_BYTES = 32 << 20
 SETS = 10
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def client(broker: EmbeddedBroker) -> Iterator[Client]:
-    with Client.of(broker.bootstrap) as client:
-        yield client
 
 
 @pytest.fixture

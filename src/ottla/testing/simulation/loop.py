@@ -240,10 +240,12 @@ class SimulationLoop(asyncio.BaseEventLoop):
         **_: Any,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         if ssl:
-            raise NotImplementedError("simulated connections have no TLS")
+            raise ValueError("security.protocol: simulated connections have no TLS, use PLAINTEXT")
         if not isinstance(sock, Socket):
             if host is None or port is None:
-                raise NotImplementedError("in a simulation only simulated sockets can be used")
+                raise ValueError(
+                    "a simulation connects to a host and a port of its own, or by its own sockets"
+                )
             sock = await self._network.connect(host, port)
         protocol = protocol_factory()
         return self._network.adopt(sock, protocol), protocol
