@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ottla import SimulationFailed, SimulationStuck
+from ottla import SimulationFailed, SimulationStuck, aio
 from ottla.testing import simulation
 from tests.scale import REPLAY, SEED, sized
 from tests.testing.billing import FAULTS, commit_first, work_first
@@ -109,3 +109,11 @@ def test_clocks_and_chance_are_the_simulations_and_given_back() -> None:
     assert seen[0] == seen[1]
     assert time.time() - began[0] < 3000
     assert random.random() != began[1]
+
+
+def test_tls_is_refused_by_name() -> None:
+    async def scenario(sim: simulation.Simulation) -> None:
+        async with aio.Admin(bootstrap_servers=sim.bootstrap, security_protocol="SSL") as admin:
+            await admin.list_topics()
+
+    assert "simulated connections have no TLS" in str(simulation.run(scenario, faults=[]).error)
