@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.embedded import EmbeddedBroker
+from ottla.broker.serving.answer_writer import UntakenAnswers
 from ottla.broker.serving.client_quotas import ClientQuotas, QuotaLimits
 from ottla.broker.serving.traffic import Traffic
-from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import MemoryBudget
 from ottla.log import file_range
 from ottla.log.reading import ColdRead
@@ -104,8 +104,8 @@ def test_a_connection_that_was_cut_counts_until_its_memory_is_free(broker: Embed
 
     def cut() -> tuple[int, int]:
         for connection in memory._holders():
-            connection.count_waiting()  # what its peer took until now is no progress later
-            connection.stalled_since = float("-inf")
+            connection.answers.count()  # what its peer took until now is no progress later
+            connection.answers.stalled_since = float("-inf")
         used, answers.limit = answers.used, answers.used // 2
         memory._looked_at = float("-inf")
         memory._make_room()

@@ -47,7 +47,7 @@ def transports(broker: EmbeddedBroker) -> list[FileTransport]:
 
     def look() -> list[FileTransport]:
         connections = [item for node in nodes for item in node.traffic.connections]
-        found = [item._transport for item in connections if isinstance(item, BrokerConnection)]
+        found = [item.answers.transport for item in connections if isinstance(item, BrokerConnection)]
         return [item for item in found if isinstance(item, FileTransport)]
 
     return broker._call(look)

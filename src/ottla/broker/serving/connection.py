@@ -15,13 +15,12 @@ from functools import partial
 from typing import TypeVar, cast
 
 from ottla.broker.security.principal import ANONYMOUS
+from ottla.broker.serving.answer_writer import UNSENT_BYTES_HIGH, AnswerWriter
 from ottla.broker.serving.connection_context import ConnectionContext
 from ottla.broker.serving.doorkeeper import Doorkeeper
 from ottla.broker.serving.express_lane import ExpressLane
-from ottla.broker.serving.file_transport import FileTransport, with_files
 from ottla.broker.serving.handler import Cancellable, DividedCall, DropConnection, Handler, Inquiry, refusal
 from ottla.broker.serving.throttle import Throttle
-from ottla.broker.serving.untaken import UntakenAnswers
 from ottla.broker.storage.memory import SMALL_BYTES
 from ottla.model.error_codes import Code
 from ottla.model.errors import LocalProtocolError, OttlaError, RemoteProtocolError
@@ -45,17 +44,18 @@ CHUNK_BYTES_MIN = 4096
 CHUNK_BYTES_MAX = 1 << 18
 """Sizes of the receive buffer. It grows when it is filled: few reads if busy, one page if idle."""
 
-OUTPUT_BYTES_HIGH = 1 << 20
-"""Above this the transport tells us to stop. One answer of usual size: the next is prepared meanwhile."""
-
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """One client of one broker. All of it runs on the loop."""
 
     def __init__(self, context: ConnectionContext) -> None:
-        self._broker, self._loop = context.broker, context.broker.runtime.loop
-        self._traffic, self._faults, self._output = context.traffic, context.faults, context.output
-        self._handlers, self._handle_of = context.handlers, context.handle_of
+        self._broker = context.broker
+        self._loop = context.broker.runtime.loop
+        self._traffic = context.traffic
+        self._faults = context.faults
+        self._output = context.output
+        self._handlers = context.handlers
+        self._handle_of = context.handle_of
         self._security = context.security
         self.listener = context.security.listener.name
         self.principal = ANONYMOUS
@@ -70,29 +70,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._wire = ServerConnection(
             served=context.broker.served, receiver=self._receiver, short_cut=short_cut
         )
-        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         # The unanswered call that holds back the next ones.
         self._waiting_for: ReceivedRequest | LongCall | None = None
-        # Serving now; the peer does not take its answers; more bytes came while a call waits.
-        self._is_serving = self._is_paused = self._is_holding = False
+        self._is_serving = False
         self._is_reading = True
-        self._sends_files: bool | None = None  # not known before records are to be sent
-        self._chunk_bytes, self._room = CHUNK_BYTES_MIN, 0
+        self._is_paused = False  # the peer does not take its answers
+        self._is_holding = False  # more bytes came while a call waits
+        self._chunk_bytes = CHUNK_BYTES_MIN
+        self._room = 0
         self._held_bytes = 0  # what `traffic` knows of our unanswered requests
         self.throttle = Throttle(self._broker.quotas, self._broker.sessions, self._loop, self)
-        self._memory, self._untaken = context.broker.memory, UntakenAnswers()
-        self.waiting_bytes = 0  # of answers that the peer has not taken
-        self.stalled_since = self.last_active = 0.0
+        self.answers = AnswerWriter(context.broker.memory, self._loop)
+        self.last_active = 0.0
         self.parked: Cancellable | None = None
         self.farewells: dict[Hashable, Callable[[], None]] = {}
         self.peer_host = ""
-        self.is_cut = self.has_left = False
+        self.is_cut = False
+        self.has_left = False
 
     # --- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(OUTPUT_BYTES_HIGH)
+        self.answers.connected(cast(asyncio.Transport, transport))
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         self.last_active = self._loop.time()
@@ -118,7 +117,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for farewell in self.farewells.values():
             farewell()
         self._hold(0)
-        self._loop.call_soon(self._count_waiting, 0)  # uvloop frees what waits at the end of this turn
+        self.answers.lost()
         self._traffic.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -140,28 +139,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._wire.eof()
         self._serve()
-        return bool(self._sends_files and self._transport.get_write_buffer_size())  # then we close later
+        return self.answers.closes_late
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self.count_waiting()
+        self.answers.count()
         self.update_reading()
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self.count_waiting()
+        self.answers.count()
         self._serve()
 
     # --- the broker's side
 
     def sends_files(self) -> bool:
-        """Whether records may be left in their files: from now on they are sent from there, past the loop."""
-        if self._sends_files is None:
-            files = with_files(self._loop, self._transport, self, OUTPUT_BYTES_HIGH)
-            self._sends_files = files is not None
-            if files is not None:
-                self._transport, self.farewells[FileTransport] = files, files.end
-        return self._sends_files
+        """Whether records may be left in their files."""
+        return self.answers.sends_files(self)
 
     def answer(self, call: ReceivedRequest, response: Response) -> None:
         """Answer a call that had to wait. Ready answers are written at the end of the turn, or by `flush`."""
@@ -215,11 +209,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Close after what is ready has been written."""
         self._write()
         self._wire.close()
-        self._transport.close()
+        self.answers.transport.close()
 
     def expire(self) -> None:
         """Close after a long silence. A peer that has not taken its answers in that time is cut."""
-        if self._transport.get_write_buffer_size():
+        if self.answers.unsent_bytes:
             self.abort()
         else:
             self.close()
@@ -238,7 +232,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_cut = True
         self._hold(0)
         self._wire.close()
-        self._transport.abort()
+        self.answers.abort()
 
     # --- serving
 
@@ -258,7 +252,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._decode_later(event)
                     break
                 self._dispatch(event)
-                if wire.output_bytes >= OUTPUT_BYTES_HIGH:
+                if wire.output_bytes >= UNSENT_BYTES_HIGH:
                     self._write()  # now, so that the transport notices if the peer does not keep up
         except (RemoteProtocolError, DropConnection) as error:
             self.drop(error)
@@ -266,7 +260,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         finally:
             self._is_serving = False
         self._write()
-        if not self._transport.is_closing():  # a call may be answered after its client has left
+        if not self.answers.transport.is_closing():  # a call may be answered after its client has left
             self._hold(wire.unanswered_bytes + wire.partial_bytes)
         self.update_reading()
 
@@ -353,35 +347,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _write(self) -> None:
         size = self._wire.output_bytes
         output = self._wire.take_output()
-        if output and not self._transport.is_closing():
+        if output and not self.answers.transport.is_closing():
             self._traffic.bytes_out += size
             self.last_active = self._loop.time()
-            self._untaken.wrote(size)
-            self._transport.writelines(output)
-            if size > SMALL_BYTES:
-                # Transports may write at the end of the turn. Until then all of it counts as not taken.
-                self._count_waiting(self.waiting_bytes + size)
-                self._loop.call_soon(self.count_waiting)
+            self.answers.write(output, size)
 
     @property
     def partial_bytes(self) -> int:
         """Bytes of a request that has not come whole."""
         return self._wire.partial_bytes
-
-    def count_waiting(self) -> None:
-        """Report how much memory the answers hold that the peer has not taken."""
-        unsent = self._transport.get_write_buffer_size()
-        if self.is_cut or self.has_left or not (unsent or self.waiting_bytes):
-            return
-        if self._untaken.progressed(unsent):
-            self.stalled_since = self._loop.time()
-        self._count_waiting(self._untaken.held_bytes)
-
-    def _count_waiting(self, size: int) -> None:
-        if not self.waiting_bytes:
-            self.stalled_since = self._loop.time()
-        change, self.waiting_bytes = size - self.waiting_bytes, size
-        self._memory.count_answers(change)
 
     def _hold(self, size: int) -> None:
         """Report how many bytes of our requests wait for their answers."""
@@ -395,6 +369,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         holds = self._is_holding and self._waiting_for is not None
         is_greedy = self._traffic.is_flooded and self._held_bytes > SMALL_BYTES
         wanted = not (self._is_paused or self._wire.is_full or holds or is_greedy or self.throttle.is_muted)
-        if wanted != self._is_reading and not self._transport.is_closing():
+        transport = self.answers.transport
+        if wanted != self._is_reading and not transport.is_closing():
             self._is_reading = wanted
-            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+            (transport.resume_reading if wanted else transport.pause_reading)()

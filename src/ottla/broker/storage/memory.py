@@ -28,26 +28,37 @@ LOOK_S = 0.1
 """How often the connections are looked through, at most."""
 
 
+class Answers(Protocol):
+    """The answers of a connection that its peer has not taken whole.
+
+    waiting_bytes    of memory that they hold
+    stalled_since    the loop's time when the peer last took something
+    """
+
+    waiting_bytes: int
+    stalled_since: float
+
+    def count(self) -> None:
+        """Bring `waiting_bytes` up to date."""
+
+
 class Holder(Protocol):
     """A connection, as the budget sees it.
 
-    waiting_bytes    of memory that answers hold, because its peer has not taken them whole
     partial_bytes    of a request that has not come whole
-    stalled_since    the loop's time when its peer last took something
     is_cut           `abort` was called; what waits is freed soon
     """
 
     peer_host: str
-    waiting_bytes: int
-    stalled_since: float
     is_cut: bool
+
+    @property
+    def answers(self) -> Answers:
+        """What waits for the peer."""
 
     @property
     def partial_bytes(self) -> int:
         """See above."""
-
-    def count_waiting(self) -> None:
-        """Bring `waiting_bytes` up to date."""
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -122,19 +133,19 @@ class MemoryBudget:
         if now - self._looked_at < LOOK_S:
             return
         self._looked_at = now
-        waiting = [holder for holder in self._holders() if holder.waiting_bytes]
+        waiting = [holder for holder in self._holders() if holder.answers.waiting_bytes]
         for holder in waiting:
-            holder.count_waiting()
+            holder.answers.count()
         too_much = answers.used - answers.limit // 4 * 3
-        too_much -= sum(holder.waiting_bytes for holder in waiting if holder.is_cut)
+        too_much -= sum(holder.answers.waiting_bytes for holder in waiting if holder.is_cut)
         uncut = [holder for holder in waiting if not holder.is_cut]
-        stalled = [holder for holder in uncut if now - holder.stalled_since >= STALLED_S]
-        stalled.sort(key=lambda holder: holder.stalled_since)
+        stalled = [holder for holder in uncut if now - holder.answers.stalled_since >= STALLED_S]
+        stalled.sort(key=lambda holder: holder.answers.stalled_since)
         for holder in stalled:
             if too_much <= 0:
                 break
-            too_much -= holder.waiting_bytes
-            self._cut(holder, f"{holder.waiting_bytes:,} bytes of answers wait for it", answers)
+            too_much -= holder.answers.waiting_bytes
+            self._cut(holder, f"{holder.answers.waiting_bytes:,} bytes of answers wait for it", answers)
 
     # --- requests
 
