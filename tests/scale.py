@@ -11,6 +11,8 @@ import os
 import random
 from typing import TypeVar
 
+import pytest
+
 Size = TypeVar("Size")
 
 SOAK = os.environ.get("OTTLA_SOAK", "0") not in {"", "0"}
@@ -25,6 +27,11 @@ REPLAY = f"{'OTTLA_SOAK=1 ' if SOAK else ''}OTTLA_SEED={SEED}"
 def sized(small: Size, soak: Size) -> Size:
     """Return the size of this run."""
     return soak if SOAK else small
+
+
+def nightly(why: str) -> pytest.MarkDecorator:
+    """Return a mark of tests that run in nightly sizes only."""
+    return pytest.mark.skipif(not SOAK, reason=f"{why}: only in `make soak`")
 
 
 def kills(small: int, soak: int) -> int:

@@ -96,7 +96,7 @@ def main(wanted: str) -> None:
     threading.Thread(target=_watch_input, args=(is_over,), daemon=True).start()
     reader.fetch()
     print("ready", flush=True)
-    start, count = time.perf_counter(), 0
+    start, count = time.perf_counter(), reader.fetch()
     while not is_over.is_set():
         count += reader.fetch()
     print(count, time.perf_counter() - start)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.scale import nightly
+
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = [
     # These call no kernel, or start processes with an environment of their own.
@@ -24,13 +26,19 @@ LEFT_OUT = [
     "tests/kernels/test_numpy_path.py",
     "tests/kernels/test_numpy_writing.py",
 ]
-PATHS = {"plain Python": {"NUMBA_DISABLE_JIT": "1"}, "NumPy": {"OTTLA_KERNELS": "numpy"}}
+PLAIN_PYTHON, NUMPY = {"NUMBA_DISABLE_JIT": "1"}, {"OTTLA_KERNELS": "numpy"}
 
 pytestmark = [pytest.mark.each_alone, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_kernels_and_records_pass_without_a_compiler(path: str) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(PLAIN_PYTHON, id="plain Python", marks=nightly("kernels in plain Python are slow")),
+        pytest.param(NUMPY, id="NumPy"),
+    ],
+)
+def test_kernels_and_records_pass_without_a_compiler(settings: dict[str, str]) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += [f"--ignore={file}" for file in LEFT_OUT]
     # A run inside of a run: it must not take itself for one of the outer run's processes.
@@ -38,7 +46,7 @@ def test_kernels_and_records_pass_without_a_compiler(path: str) -> None:
     run = subprocess.run(
         [*command, "tests/kernels", "tests/records"],
         cwd=ROOT,
-        env={**environment, **PATHS[path]},
+        env={**environment, **settings},
         capture_output=True,
         text=True,
         check=False,

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from ottla import EmbeddedBroker, Producer
+from tests.scale import nightly
 from tools.peer_cache import Unavailable, spark_connect_packages
 
 ROOT = Path(__file__).parents[2]
 
 
+@nightly("Spark's server beside the session of the tests")
 @pytest.mark.timeout(400)
 def test_pipelines_run_through_spark_connect(
     broker: EmbeddedBroker, producer: Producer, topic: str, tmp_path: Path

@@ -21,7 +21,7 @@ from ottla.spark.locations import location
 from ottla.spark.pipeline.form import PipelineForm
 from ottla.spark.pipeline.spans import Spans
 from ottla.spark.pipeline.table_files import write_files
-from tests.scale import SOAK, sized
+from tests.scale import nightly, sized
 from tests.spark import duckdb_query, iceberg_query
 from tools.peer_cache import ICEBERG_SPARK, Unavailable, duckdb_with_iceberg, maven_jar, spark_for_iceberg
 from tools.store_servers import BUCKET
@@ -169,7 +169,7 @@ def test_duckdb_reads_the_table(tmp_path: Path) -> None:
     assert said_by(packages, duckdb_query.__file__, sql) == [[60, 59, 20]]
 
 
-@pytest.mark.skipif(not SOAK, reason="another version of Spark: 400 MB and a driver; OTTLA_SOAK=1")
+@nightly("another version of Spark: 400 MB and a driver")
 def test_spark_reads_the_table(tmp_path: Path) -> None:
     try:
         packages, jar = spark_for_iceberg(), maven_jar(ICEBERG_SPARK)

@@ -26,7 +26,7 @@ from ottla.spark.pipeline.table_files import read_file, write_files
 from ottla.spark.pipeline.units import TableUnits, Unit
 from ottla.spark.range_planner import TaskRange
 from ottla.spark.source_options import Mode
-from tests.scale import SOAK, sized
+from tests.scale import nightly, sized
 from tests.spark.conftest import Filled
 from tools.store_servers import BUCKET, HdfsServer
 
@@ -187,7 +187,7 @@ def test_raw_records_land_and_are_merged(
     assert [int(value) for value in values] == list(range(0, 90, 3))
 
 
-@pytest.mark.skipif(not SOAK, reason="Hadoop takes long to start: make soak")
+@nightly("Hadoop takes long to start")
 def test_what_a_killed_writer_left_in_hdfs_is_completed(hdfs: HdfsServer, tmp_path: Path) -> None:
     url = f"{hdfs.url}/{tmp_path.name}"
     writer, other = location(url), location(url)

@@ -24,7 +24,7 @@ from ottla.spark.iceberg import IcebergTable
 from ottla.spark.locations import location
 from ottla.spark.pipeline.table_files import read_file
 from ottla.spark.session import worker_python
-from tests.scale import SOAK
+from tests.scale import nightly
 from tests.spark import cluster_program
 from tests.spark.conftest import Filled, Reads, values
 from tests.spark.java_options import java_options
@@ -52,7 +52,7 @@ SETTINGS = {
 RECORDS = 210
 DEADLINE_S = 500
 
-nightly = pytest.mark.skipif(not SOAK, reason="a nightly size: OTTLA_SOAK=1")
+pytestmark = nightly("a cluster of five JVMs")
 
 
 class Cluster:
@@ -100,10 +100,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    environment = request.getfixturevalue("s3_server").environment if SOAK else {}
+def cluster(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server) -> Iterator[Cluster]:
     with ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("cluster"), stack, environment)
+        yield Cluster(tmp_path_factory.mktemp("cluster"), stack, s3_server.environment)
 
 
 @pytest.mark.timeout(DEADLINE_S + 40)
@@ -143,7 +142,6 @@ path = "{place}/table"
 """
 
 
-@nightly
 @pytest.mark.timeout(DEADLINE_S + 40)
 def test_a_pipeline_is_submitted_as_the_page_says(
     cluster: Cluster, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path
@@ -175,7 +173,6 @@ path = "{url}/iceberg"
 """
 
 
-@nightly
 @pytest.mark.timeout(DEADLINE_S + 40)
 def test_workers_that_share_no_directory_write_to_a_store(
     cluster: Cluster, s3: S3Server, broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path

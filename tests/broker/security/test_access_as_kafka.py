@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from ottla.broker.embedded import EmbeddedBroker
 from ottla.model.error_codes import Code
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -24,7 +22,7 @@ from tests.broker.security.access_requests import (
 )
 from tests.broker.security.access_rows import REQUESTS, TOPIC
 from tests.log.record_sets import batch
-from tests.scale import SOAK
+from tests.scale import nightly
 
 LISTENERS = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"}
 STRICTER = "1 Produce 9"
@@ -45,7 +43,7 @@ def test_every_user_gets_kafkas_verdict() -> None:
     assert differing == []
 
 
-@pytest.mark.skipif(not SOAK, reason="asks Apache Kafka again: in nightly runs")
+@nightly("asks Apache Kafka again")
 def test_kafka_still_says_so() -> None:
     assert list(kafkas_verdicts()) == [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 

@@ -15,7 +15,7 @@ from ottla import AuthenticationFailed, EmbeddedBroker, GroupConsumer, Producer,
 from ottla.security.client_login import properties_text
 from tests.client.certificates import Certificates
 from tests.compatibility.catalog import java_program
-from tests.scale import SOAK
+from tests.scale import nightly
 from tests.security.issuer import Issuer
 from tools.peer_cache import JOSE4J, KAFKA_3, KAFKA_CLIENTS, Unavailable, maven_jar
 
@@ -119,7 +119,7 @@ def test_our_clients_take_javas_settings(
         producer.check_brokers()
 
 
-@pytest.mark.skipif(not SOAK, reason="in nightly runs: Java takes seconds to start")
+@nightly("Java takes seconds to start")
 @pytest.mark.parametrize("version", [KAFKA_3, KAFKA_CLIENTS])
 def test_java_gets_a_token_by_its_own_means(
     version: str, settings: dict[str, Any], issuer: Issuer, certificates: Certificates, tmp_path: Path

@@ -14,11 +14,11 @@ import pytest
 
 from ottla import EmbeddedBroker, replay
 from tests.broker.scraping import free_port
-from tests.scale import SOAK
+from tests.scale import nightly
 from tests.waiting import wait_for
 from tools.peer_cache import Unavailable, kafka_connect_libs, program
 
-pytestmark = pytest.mark.skipif(not SOAK, reason="Connect is 50 MB and starts slowly: in `make soak`")
+pytestmark = nightly("Connect is 50 MB and starts slowly")
 
 SETTINGS = """
 group.id=connect

@@ -13,7 +13,7 @@ from ottla.model.errors import ConfigError
 from ottla.wire.api.fetch import FetchRequest
 from tests.consumer.partition.conftest import Consumers
 from tests.consumer.partition.rows import offsets
-from tests.scale import SOAK
+from tests.scale import nightly
 from tests.waiting import wait_for
 from tools.peers import KAFKA_3, RealKafka
 
@@ -135,7 +135,7 @@ def test_a_selector_of_ones_own_is_refused(tmp_path: Path) -> None:
         EmbeddedBroker(tmp_path, properties={"replica.selector.class": "com.example.Mine"})
 
 
-@pytest.mark.skipif(not SOAK, reason="two brokers of Apache Kafka with a ZooKeeper: only in soak")
+@nightly("two brokers of Apache Kafka with a ZooKeeper")
 def test_as_apache_kafka_says() -> None:
     rack = {"replica.selector.class": SELECTOR}
     with (
