@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from ottla.log.open_files import SEALED
 from tests.scale import seeded
 
 
@@ -22,21 +23,19 @@ def random(request: pytest.FixtureRequest) -> Random:
 
 @pytest.fixture(autouse=True)
 def _descriptors_of_the_dead(tmp_path: Path) -> Iterator[None]:
-    """A log whose process is killed in a test leaves its descriptors open, as no process does: close them.
+    """A log whose process is killed in a test leaves its files open, as no process does: close them.
 
     A thousand of them, and `select` fails in whatever test comes next.
     """
     yield
-    if _open_below(tmp_path):
+    SEALED._open.clear()
+    if _has_open_files(tmp_path):
         gc.collect()  # what is garbage closes itself
-    for descriptor in _open_below(tmp_path):
-        os.close(descriptor)
 
 
-def _open_below(place: Path) -> list[int]:
-    found = []
+def _has_open_files(place: Path) -> bool:
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
         with suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith(f"{place}{os.sep}"):
-                found.append(int(name))
-    return found
+                return True
+    return False

@@ -68,8 +68,7 @@ def test_bytes_that_only_the_disk_has_are_a_ticket(tmp_path: Path) -> None:
     wanted = log.read(20, 1000)
     log.close()
     log = open_log(tmp_path / "t-0", clean=True)
-    fd = log.active.file.fd
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(log.active.file.opened().fd, 0, 0, os.POSIX_FADV_DONTNEED)
     found = log.read_cached(20, 1000)
     if not isinstance(found, ColdRead):
         pytest.skip("the file system of the temporary directory keeps its files in memory")

@@ -1,7 +1,7 @@
 """Compaction: of each key, only the last value stays. Offsets never change; gaps appear.
 
     ticket = begin(log, first_dirty_offset, now_ms)   the owner; cheap
-    ticket.run()                                      anywhere: reads and writes descriptors of its own
+    ticket.run()                                      anywhere: reads and writes files
     result = finish(log, ticket)                      the owner again: the new files take their places
 
 1. `KeyOffsets` is filled from the dirty part: sealed segments that were not yet compacted.
@@ -31,6 +31,7 @@ from ottla.log.log_config import DAY_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.sealed_copy import SealedCopy
 from ottla.log.segment import Segment
+from ottla.log.segment_file import FileClosed
 from ottla.log.undecided import StoredAbort
 from ottla.model.errors import StorageError
 
@@ -78,9 +79,10 @@ class CompactionTicket:
     is_cancelled: bool = False
 
     def run(self) -> None:
-        """Read and write; returns early if it was cancelled. Raises StorageError, also as DamagedLog.
+        """Read and write; returns early if it was cancelled or the log was closed.
 
-        Call `finish` in every case; it leaves the log unchanged unless `run` has completed.
+        Raises StorageError, also as DamagedLog. Call `finish` in every case; it leaves the log unchanged
+        unless `run` has completed.
         """
         from ottla.log import cleaning  # here, since they load Numba
         from ottla.log.key_offsets import KeyOffsets
@@ -100,7 +102,7 @@ class CompactionTicket:
                     group.is_worth_it = is_changed and group.new.size > 0
                     if group.is_worth_it:
                         group.new.file.sync()
-        except _Cancelled:
+        except (_Cancelled, FileClosed):
             return
         except OSError as error:
             raise StorageError(f"cannot write a compacted segment: {error}") from error
@@ -120,12 +122,6 @@ class CompactionTicket:
         """Raise if the run is not wanted any more."""
         if self.is_cancelled:
             raise _Cancelled
-
-    def close_sources(self) -> None:
-        """Give the descriptors back that were read."""
-        for group in self.groups:
-            while group.sources:
-                group.sources.pop().close()
 
 
 def begin(
@@ -171,7 +167,6 @@ def finish(log: PartitionLog, ticket: CompactionTicket) -> Compaction:
     Replaced segments' files stay as `.deleted` until `log.purge()`.
     """
     log.is_compacting = False
-    ticket.close_sources()
     is_valid = ticket.done and not log.is_closed and log.cuts == ticket.cuts
     is_valid = is_valid and not _is_split(log, ticket.groups)
     bytes_before = log.size

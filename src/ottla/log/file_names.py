@@ -13,7 +13,8 @@ from pathlib import Path
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
-SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
+INDEX_SUFFIXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
+SUFFIXES = (LOG, *INDEX_SUFFIXES)
 DELETED_DIRECTORY = "-delete"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap|\.deleted)?")

@@ -17,12 +17,13 @@ from ottla.model.outside_bytes import OutsideBytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.log.open_files import OpenFile
     from ottla.log.segment_file import SegmentFile
 
 RANGE_BYTES_MIN = 64 << 10
 """Below this a copy costs less than a range."""
 RANGES_MAX = 512
-"""Ranges at a time in a process: each has a descriptor of its own."""
+"""Ranges at a time in a process: each may be the last one that has its file open."""
 
 _CACHESTAT = 451  # on every processor that Linux has it for
 _WANTED = struct.Struct("=QQ")
@@ -38,32 +39,29 @@ class CutShort(OSError):
 class FileRange(OutsideBytes):
     """`size` bytes of a file from `position` on; the first batch has `first_bytes`.
 
-    The descriptor is its own, so the segment may be deleted, compacted away or closed meanwhile.
+    It holds the open file, so the segment may be deleted, compacted away or closed meanwhile.
     """
 
-    __slots__ = ("_cuts", "_fd", "_file", "_position", "_size", "is_cut")
+    __slots__ = ("_cuts", "_file", "_opened", "_position", "_size", "is_cut")
 
-    def __init__(self, file: SegmentFile, position: int, size: int, first_bytes: int) -> None:
-        self._fd = -1
-        _free.pop()
-        try:
-            self._fd = os.dup(file.fd)
-        except OSError:
-            _free.append(None)
-            raise
-        self._file, self._cuts = file, file.cuts
+    def __init__(
+        self, file: SegmentFile, opened: OpenFile, position: int, size: int, first_bytes: int
+    ) -> None:
+        self._file, self._opened, self._cuts = file, opened, file.cuts
         self._position, self._size = position, size
         self.is_cut = first_bytes > size  # not even the first batch is whole
 
     @classmethod
     def of(cls, file: SegmentFile, position: int, size: int, first_bytes: int) -> FileRange | None:
         """The range, if all of it is in memory and there are not too many ranges; else None."""
-        if size < RANGE_BYTES_MIN or not _free or not _is_cached(file.fd, position, size):
+        opened = file.opened()
+        if size < RANGE_BYTES_MIN or not _free or not _is_cached(opened.fd, position, size):
             return None
         try:
-            return cls(file, position, size, first_bytes)
-        except (IndexError, OSError):
+            _free.pop()
+        except IndexError:
             return None
+        return cls(file, opened, position, size, first_bytes)
 
     def __len__(self) -> int:
         return self._size
@@ -71,23 +69,20 @@ class FileRange(OutsideBytes):
     def send(self, sock_fd: int, start: int, count: int) -> int:
         """Send up to `count` bytes from `start` on; returns how many. Raises OSError, CutShort too."""
         count = min(count, self._size - start)
-        sent = os.sendfile(sock_fd, self._fd, self._position + start, count)
+        sent = os.sendfile(sock_fd, self._opened.fd, self._position + start, count)
         if self._file.cuts != self._cuts or not sent:
             raise CutShort("a log was cut while it was sent")
         return sent
 
     def read(self, start: int = 0) -> bytes:
         """The bytes from `start` on. Raises OSError, CutShort too."""
-        data = os.pread(self._fd, self._size - start, self._position + start)
+        data = os.pread(self._opened.fd, self._size - start, self._position + start)
         if self._file.cuts != self._cuts or len(data) != self._size - start:
             raise CutShort("a log was cut while it was read")
         return data
 
     def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-            _free.append(None)
+        _free.append(None)
 
 
 def _is_cached(fd: int, position: int, size: int) -> bool:

@@ -4,7 +4,7 @@
     if isinstance(data, ColdRead):
         data = data.read()                        anywhere, e.g. in an executor
 
-A ticket has descriptors of its own, so the segment may be deleted, compacted away or closed meanwhile: what
+A ticket holds its files open, so the segment may be deleted, compacted away or closed meanwhile: what
 was there when the ticket was made is read. Only a truncated log is different, since other bytes may stand in
 that place afterwards: then nothing is read, and the reader asks again.
 """
@@ -112,7 +112,7 @@ class _Stretch:
         self._cuts = segment.file.cuts
         self._start = segment.offset_index.lookup(limits.offset)
         self._end = segment.size
-        self._fd = os.dup(segment.file.fd)
+        self._opened = segment.file.opened()
 
     @property
     def size(self) -> int:
@@ -138,10 +138,7 @@ class _Stretch:
         return data
 
     def _pread(self, position: int, size: int) -> bytes:
-        return os.pread(self._fd, size, position)
-
-    def close(self) -> None:
-        os.close(self._fd)
+        return os.pread(self._opened.fd, size, position)
 
 
 @dataclass(slots=True)
@@ -185,6 +182,5 @@ class ColdRead:
         return b""
 
     def close(self) -> None:
-        """Give the descriptors back; `read` does it too."""
-        while self._stretches:
-            self._stretches.pop().close()
+        """Give the files back; `read` does it too."""
+        self._stretches.clear()

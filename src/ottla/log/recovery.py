@@ -115,7 +115,7 @@ def finish_swaps(opening: LogOpening, report: RecoveryReport) -> None:
         end = _end_of_swap(opening, base, swap)
         for replaced in bases_of(directory):
             if base <= replaced < end:
-                for suffix in (file_names.INDEX, file_names.TIME_INDEX, file_names.ABORTED_INDEX):
+                for suffix in file_names.INDEX_SUFFIXES:
                     files.remove(file_names.segment_file(directory, replaced, suffix))
                 if replaced != base:
                     files.remove(file_names.segment_file(directory, replaced, LOG))

@@ -1,7 +1,7 @@
-"""A sealed segment as another thread may read it: a descriptor of its own, and numbers that do not change.
+"""A sealed segment as another thread may read it: its file, and numbers that do not change.
 
-A sealed file is never written to again. It may be renamed or deleted: the descriptor reads on. When the log
-is truncated it may be cut: then the owner throws away what was made of it.
+A sealed file is never written to again. It may be renamed; when it is deleted in the end, reading it raises
+FileClosed. When the log is truncated it may be cut: then the owner throws away what was made of it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ class SealedCopy:
         self.size = segment.size
         self.modified_ms = segment.modified_ms
         self._check_wanted = check_wanted
-        self._fd = os.dup(segment.file.fd)
+        self._file = segment.file
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes."""
         self._check_wanted()
-        return os.pread(self._fd, size, position)
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self._fd)
+        opened = self._file.opened()
+        return os.pread(opened.fd, size, position)

@@ -94,7 +94,8 @@ class Segment:
         """When the log file was last written."""
         if not self.file.is_made:
             return self.created_ms
-        return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
+        opened = self.file.opened()
+        return os.fstat(opened.fd).st_mtime_ns // 1_000_000
 
     @property
     def largest_timestamp(self) -> int:
@@ -323,11 +324,12 @@ class Segment:
 
     def rename(self, state: str, new_state: str) -> None:
         """Change the state suffix of all files that exist; the log file first, since recovery goes by it."""
-        for suffix in file_names.SUFFIXES:
+        if self.file.path.exists():
+            self.file.rename(self.path_of(file_names.LOG + new_state))
+        for suffix in file_names.INDEX_SUFFIXES:
             old = self.path_of(suffix + state)
             if old.exists():
                 self._file_system.rename(old, self.path_of(suffix + new_state))
-        self.file.path = self.path_of(file_names.LOG + new_state)
 
     def close(self) -> None:
         """Give the descriptor back. Indexes are not stored: that is `seal`."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from ottla.log.batch_header import HEADER_BYTES, BatchHeader, header_at
 from ottla.log.end_markers import EndMarker, read_marker
 from ottla.log.file_system import Buffer, FileSystem
+from ottla.log.open_files import SEALED, OpenFile
 from ottla.log.recent_batches import Span
 from ottla.model.error_codes import Code
 from ottla.model.errors import CorruptRecord, KafkaError, LogOffline, StorageError
@@ -39,8 +40,15 @@ UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 Read = Callable[[int, int], Buffer]
 
 
+class FileClosed(OSError):
+    """The owner has given the file up."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EBADF, "the file was closed", str(path))
+
+
 class SegmentFile:
-    """The descriptor stays open for the life of the segment: reads are one system call.
+    """Reads are one system call: the file is open as long as it is active (`keep`), or among the last used.
 
     `cuts` counts truncations, each before it happens: a reader in another thread compares it afterwards.
     `damage` is what a reader has found, in any thread.
@@ -49,9 +57,10 @@ class SegmentFile:
 
     def __init__(self, path: Path, file_system: FileSystem, *, later: bool = False) -> None:
         self.path = path
+        self._next_path = path
         self._file_system = file_system
-        self.is_made = False
-        self.fd = -1
+        self.is_made = self._is_kept = self._is_closed = False
+        self._kept: OpenFile | None = None
         self.size = 0
         if not later:
             self.make()
@@ -61,18 +70,67 @@ class SegmentFile:
 
     def make(self) -> None:
         """Open the file, which is made if it is missing."""
-        self.fd = self._file_system.open(self.path)
-        self.size = os.fstat(self.fd).st_size
+        opened = OpenFile(self._file_system.open(self.path))
+        self.size = os.fstat(opened.fd).st_size
         self.is_made = True
+        self._hold(opened)
+
+    def keep(self) -> None:
+        """Have the file open from now on: it is appended to."""
+        self._is_kept = True
+        if self.is_made:
+            self.opened()
+
+    def release(self) -> None:
+        """The end of `keep`: from now on the file is opened when it is read."""
+        self._is_kept = False  # first, so that no thread keeps it again
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._hold(kept)
+
+    def _hold(self, opened: OpenFile) -> None:
+        if self._is_kept:
+            self._kept = opened
+        else:
+            SEALED.add(self, opened)
+            if self._is_closed:  # meanwhile, by the owner
+                SEALED.take(self)
+
+    def opened(self) -> OpenFile:
+        """The open file, to be held while its descriptor is used. Raises OSError. Any thread may call."""
+        opened = self._kept
+        if opened is None:
+            if self._is_closed or not self.is_made:
+                raise FileClosed(self.path)
+            opened = SEALED.take(self) or OpenFile(self._open_again())
+            self._hold(opened)
+        return opened
+
+    def _open_again(self) -> int:
+        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(self.path, flags)
+            return os.open(self._next_path, flags)  # the owner is renaming it
+        except FileNotFoundError:
+            if self._is_closed:
+                raise FileClosed(self.path) from None
+            raise
+
+    def rename(self, path: Path) -> None:
+        """Give the file another name."""
+        self._next_path = path
+        self._file_system.rename(self.path, path)
+        self.path = path
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append to the file, all or nothing; returns the position of the first byte."""
-        start = self.size
+        start, opened = self.size, self.opened()
         try:
-            self.size += self._file_system.write_all(self.fd, buffers, start)
+            self.size += self._file_system.write_all(opened.fd, buffers, start)
         except OSError as error:
             try:
-                self._file_system.truncate(self.fd, start)
+                self._file_system.truncate(opened.fd, start)
             except OSError as second:
                 raise LogOffline(f"{self.path}: {error}, and cutting it back failed: {second}") from error
             raise StorageError(f"{self.path}: cannot append: {error}; nothing was kept of it") from error
@@ -80,7 +138,8 @@ class SegmentFile:
 
     def read(self, position: int, size: int) -> bytes:
         """At most `size` bytes; fewer only at the end."""
-        return os.pread(self.fd, min(size, self.size - position), position)
+        opened = self.opened()
+        return os.pread(opened.fd, min(size, self.size - position), position)
 
     def read_now(self, position: int, size: int, least: int = HEADER_BYTES) -> Buffer:
         """What is in memory of `size` bytes; raises BlockingIOError if those are fewer than `least`.
@@ -90,9 +149,9 @@ class SegmentFile:
         size = min(size, self.size - position)
         if size <= 0 or not self._can_refuse_to_wait:
             return self.read(position, size)
-        buffer = bytearray(size)
+        buffer, opened = bytearray(size), self.opened()
         try:
-            count = os.preadv(self.fd, (buffer,), position, RWF_NOWAIT)
+            count = os.preadv(opened.fd, (buffer,), position, RWF_NOWAIT)
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 raise  # BlockingIOError, too
@@ -135,19 +194,21 @@ class SegmentFile:
         """Cut to `size` bytes."""
         if not self.is_made:
             return
+        opened = self.opened()
         self.cuts += 1
-        self._file_system.truncate(self.fd, size)
+        self._file_system.truncate(opened.fd, size)
         self.size = size
 
     def sync(self) -> None:
         """Wait until the bytes survive a power cut."""
-        self._file_system.sync(self.fd)
+        opened = self.opened()
+        self._file_system.sync(opened.fd)
 
     def close(self) -> None:
-        """Give the descriptor back. May be called twice."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Give the descriptor back, when nobody reads any more. May be called twice."""
+        self._is_closed = True
+        self._kept = None
+        SEALED.take(self)
 
 
 def entries(

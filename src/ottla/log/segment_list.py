@@ -1,7 +1,7 @@
 """The segments of one log in order. The last one is active: it is appended to, the others are sealed.
 
 Keeps what must be cheap to ask: where an offset belongs, and how many bytes there are. Files of dropped
-segments get the suffix `.deleted` and stay, open, in `doomed` until `purge`.
+segments get the suffix `.deleted` and stay readable, in `doomed`, until `purge`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class SegmentList:
         self._file_system = file_system
         self.items = segments
         self.active = segments[-1]
+        self.active.file.keep()
         self.doomed: list[Segment] = []
         self.names_changed = self.active.file.is_made
         self._replacements: list[Segment] = []
@@ -85,6 +86,8 @@ class SegmentList:
             segment.close()
             raise
         self._sealed_bytes += self.active.size
+        self.active.file.release()
+        segment.file.keep()
         self.items.append(segment)
         self._bases.append(base_offset)
         self.active = segment
@@ -92,6 +95,7 @@ class SegmentList:
 
     def drop_last(self) -> None:
         """Remove the active segment with its files: the one before it is active again."""
+        self.items[-2].file.keep()
         segment = self.items.pop()
         self._bases.pop()
         self.active = self.items[-1]
@@ -141,7 +145,8 @@ class SegmentList:
     def _add_descriptors(self, segment: Segment, descriptors: list[int]) -> None:
         if not segment.file.is_made:
             return
-        descriptors.append(os.dup(segment.file.fd))
+        opened = segment.file.opened()
+        descriptors.append(os.dup(opened.fd))
         if segment.aborted.count:
             descriptors.append(self._file_system.open(segment.aborted.path))
         if segment is self.active:
