@@ -69,6 +69,7 @@ class ConsumerWorld(World):
             consumer_session_timeout_min_ms=10_000,
             consumer_heartbeat_interval_ms=3_000,
             consumer_heartbeat_interval_min_ms=1_000,
+            consumer_assignment_interval_ms=self.random.choice([0, 1_000, 5_000]),
         )
         self.loop = Loop(config)
         self.has_quiet = seed % 2 == 0

@@ -10,7 +10,11 @@ from ottla.broker.settings.config_view import ConfigResourceType
 from ottla.broker.storage.topic_store import TopicStore
 from ottla.model.topic_partition import INTERNAL_TOPICS
 
-GROUP_TIMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+GROUP_TIMES = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
 
 
 class ClusterTopics:

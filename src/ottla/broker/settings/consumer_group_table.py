@@ -10,8 +10,8 @@ from ottla.model.property_table import INT, INT_MAX, LIST, TEXT
 _JAVA_PREFIX = "org.apache.kafka.coordinator.group.assignor."
 
 
-def _ms(name: str, default: int, doc: str, target: str) -> Setting:
-    return Setting(name, INT, default, doc, unit="ms", minimum=1, target=f"groups.{target}")
+def _ms(name: str, default: int, doc: str, target: str, least: int = 1) -> Setting:
+    return Setting(name, INT, default, doc, unit="ms", minimum=least, target=f"groups.{target}")
 
 
 def _assignors(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,6 +64,28 @@ CONSUMER_GROUP_ROWS = (
         15_000,
         "The longest heartbeat interval of a consumer group.",
         "consumer_heartbeat_interval_max_ms",
+    ),
+    _ms(
+        "group.consumer.assignment.interval.ms",
+        1_000,
+        "The least time between two target assignments of a consumer group: members that join together share"
+        " one.",
+        "consumer_assignment_interval_ms",
+        0,
+    ),
+    _ms(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "The shortest assignment interval of a consumer group.",
+        "consumer_assignment_interval_min_ms",
+        0,
+    ),
+    _ms(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "The longest assignment interval of a consumer group.",
+        "consumer_assignment_interval_max_ms",
+        0,
     ),
     Setting(
         "group.consumer.max.size",

@@ -51,6 +51,9 @@ class GroupConfig:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_heartbeat_interval_min_ms: int = 5_000
     consumer_heartbeat_interval_max_ms: int = 15_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_assignment_interval_min_ms: int = 0
+    consumer_assignment_interval_max_ms: int = 15_000
     consumer_member_count_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ASSIGNORS
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
@@ -71,12 +74,13 @@ class GroupConfig:
 
     def _check_consumer_groups(self) -> None:
         rows = (
-            ("session.timeout.ms", "consumer_session_timeout"),
-            ("heartbeat.interval.ms", "consumer_heartbeat_interval"),
+            ("session.timeout.ms", "consumer_session_timeout", 1),
+            ("heartbeat.interval.ms", "consumer_heartbeat_interval", 1),
+            ("assignment.interval.ms", "consumer_assignment_interval", 0),
         )
-        for name, field in rows:
+        for name, field, least in rows:
             low, value, high = (getattr(self, f"{field}{part}_ms") for part in ("_min", "", "_max"))
-            if not 0 < low <= value <= high:
+            if not least <= low <= value <= high:
                 raise ConfigError(
                     f"group.consumer.{name}={value} must not be below group.consumer.min.{name}={low} nor "
                     f"above group.consumer.max.{name}={high}"

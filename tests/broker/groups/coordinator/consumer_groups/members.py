@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.groups.coordinator import GroupConfig
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from ottla.wire.api.consumer_group_heartbeat import (
@@ -12,6 +13,8 @@ from ottla.wire.api.consumer_group_heartbeat import (
 from tests.broker.groups.coordinator.driver import Loop
 
 REBALANCE_TIMEOUT_MS = 30_000
+AT_ONCE = GroupConfig(consumer_assignment_interval_ms=0)
+"""Every change has its own target assignment."""
 
 
 class Member:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.broker.groups.coordinator import GroupConfig
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 from tests.broker.groups.coordinator.consumer_groups.members import (
+    AT_ONCE,
     REBALANCE_TIMEOUT_MS,
     Member,
     described,
@@ -21,7 +24,7 @@ SESSION_MS = GroupConfig().consumer_session_timeout_ms
 
 @pytest.fixture
 def loop() -> Loop:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     loop.topics.put("t", 4)
     return loop
 
@@ -156,7 +159,7 @@ def test_before_version_1_the_broker_names_the_member(loop: Loop) -> None:
 
 
 def test_a_group_has_at_most_so_many_members() -> None:
-    loop = Loop(GroupConfig(consumer_member_count_max=1))
+    loop = Loop(replace(AT_ONCE, consumer_member_count_max=1))
     assert Member(loop, "a", ["t"]).join().error_code == Code.NONE
     assert Member(loop, "b", ["t"]).join().error_code == Code.GROUP_MAX_SIZE_REACHED
 

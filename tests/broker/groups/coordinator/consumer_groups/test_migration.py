@@ -2,123 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ottla.broker.groups.coordinator import GroupConfig
 from ottla.broker.settings.group_config import MigrationPolicy
 from ottla.model.error_codes import Code
-from ottla.model.topic_partition import TopicAndPartition
-from ottla.wire.api.heartbeat import HeartbeatRequest
-from ottla.wire.api.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
+from ottla.wire.api.join_group import JoinGroupProtocol
 from ottla.wire.api.leave_group import LeaveGroupRequest, LeavingMember
 from ottla.wire.api.list_groups import ListGroupsRequest
-from ottla.wire.api.sync_group import SyncGroupAssignment, SyncGroupRequest
-from ottla.wire.consumer_protocol import (
-    Assignment,
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
+from tests.broker.groups.coordinator.consumer_groups.classic_members import (
+    ClassicMember,
+    stable_classic_group,
 )
-from tests.broker.groups.coordinator.consumer_groups.members import Member, described, settle
+from tests.broker.groups.coordinator.consumer_groups.members import AT_ONCE, Member, described, settle
 from tests.broker.groups.coordinator.driver import Loop
-
-
-class ClassicMember:
-    """A cooperative member of the classic protocol, which leads a classic group if it must."""
-
-    def __init__(self, loop: Loop, instance_id: str | None = None) -> None:
-        self.loop = loop
-        self.instance_id = instance_id
-        self.member_id = ""
-        self.generation = -1
-        self.owned: tuple[TopicAndPartition, ...] = ()
-
-    def request(self) -> JoinGroupRequest:
-        metadata = encode_subscription(Subscription(("t",), owned=self.owned, generation=self.generation))
-        return JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=20_000,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupProtocol(name="cooperative-sticky", metadata=metadata)],
-        )
-
-    def join(self) -> int:
-        """Send a join, and return its ticket."""
-        ticket = self.loop.send(self.request())
-        response = self.loop.replies.get(ticket)
-        if isinstance(response, JoinGroupResponse) and response.error_code == Code.MEMBER_ID_REQUIRED:
-            self.member_id = response.member_id
-            ticket = self.loop.send(self.request())
-        return ticket
-
-    def joined(self, ticket: int) -> JoinGroupResponse:
-        response = self.loop.join_reply(ticket)
-        if not response.error_code:
-            self.member_id, self.generation = response.member_id, response.generation_id
-        return response
-
-    def sync(self, assignments: dict[str, list[int]] | None = None) -> int:
-        """Send a sync; the leader's has the assignments of all."""
-        given = [
-            SyncGroupAssignment(
-                member_id=member_id,
-                assignment=encode_assignment(Assignment(tuple(TopicAndPartition("t", n) for n in numbers))),
-            )
-            for member_id, numbers in (assignments or {}).items()
-        ]
-        return self.loop.send(
-            SyncGroupRequest(
-                group_id="g",
-                generation_id=self.generation,
-                member_id=self.member_id,
-                group_instance_id=self.instance_id,
-                assignments=given,
-            )
-        )
-
-    def synced(self, ticket: int) -> int:
-        response = self.loop.sync_reply(ticket)
-        if not response.error_code:
-            self.owned = decode_assignment(response.assignment).partitions
-        return response.error_code
-
-    def beat(self) -> int:
-        request = HeartbeatRequest(
-            group_id="g",
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-        )
-        return self.loop.call(request).error_code
-
-    def follow(self) -> None:
-        """Do what the coordinator of a consumer group wants until it wants nothing more."""
-        while self.beat() == Code.REBALANCE_IN_PROGRESS:
-            assert self.joined(self.join()).error_code == Code.NONE
-            assert self.synced(self.sync()) == Code.NONE
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(item.partition for item in self.owned)
-
-
-def stable_classic_group(loop: Loop, *instance_ids: str) -> list[ClassicMember]:
-    loop.topics.put("t", 4)
-    members = [ClassicMember(loop, instance_id) for instance_id in instance_ids or (None, None)]
-    tickets = [member.join() for member in members]
-    loop.advance(10_000)
-    for member, ticket in zip(members, tickets, strict=True):
-        assert member.joined(ticket).error_code == Code.NONE
-    shares = {members[0].member_id: [0, 1], members[1].member_id: [2, 3]}
-    leader = loop.join_reply(tickets[0]).leader
-    syncs = [member.sync(shares if member.member_id == leader else None) for member in members]
-    for member, ticket in zip(members, syncs, strict=True):
-        assert member.synced(ticket) == Code.NONE
-    return members
 
 
 def kinds(loop: Loop) -> list[str]:
@@ -131,7 +29,7 @@ def leave(member: ClassicMember) -> int:
 
 
 def test_a_rolling_upgrade_keeps_what_it_can() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop)
     generation = classic[0].generation
     new = Member(loop, "new", ["t"])
@@ -155,7 +53,7 @@ def test_a_rolling_upgrade_keeps_what_it_can() -> None:
 
 
 def test_the_last_consumer_member_that_goes_makes_the_group_classic_again() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop)
     new = Member(loop, "new", ["t"])
     new.join()
@@ -176,7 +74,7 @@ def test_the_last_consumer_member_that_goes_makes_the_group_classic_again() -> N
 
 
 def test_a_session_that_ends_downgrades_too() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop)
     Member(loop, "new", ["t"]).join()
     for _ in range(4):
@@ -189,7 +87,7 @@ def test_a_session_that_ends_downgrades_too() -> None:
 
 
 def test_a_member_that_waits_in_a_classic_rebalance_is_told_to_join_again() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop)
     ticket = ClassicMember(loop).join()
     assert ticket not in loop.replies
@@ -201,7 +99,7 @@ def test_a_member_that_waits_in_a_classic_rebalance_is_told_to_join_again() -> N
 
 
 def test_a_static_member_is_upgraded_and_downgraded_in_place() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop, "one", "two")
     new = Member(loop, "new", ["t"], instance_id="one")
     assert new.join().error_code == Code.NONE
@@ -219,14 +117,14 @@ def test_a_static_member_is_upgraded_and_downgraded_in_place() -> None:
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
 def test_an_upgrade_that_is_not_allowed_is_refused(policy: MigrationPolicy) -> None:
-    loop = Loop(GroupConfig(migration_policy=policy))
+    loop = Loop(replace(AT_ONCE, migration_policy=policy))
     stable_classic_group(loop)
     assert Member(loop, "new", ["t"]).join().error_code == Code.GROUP_ID_NOT_FOUND
     assert kinds(loop) == ["classic"]
 
 
 def test_without_downgrades_classic_members_stay_in_the_consumer_group() -> None:
-    loop = Loop(GroupConfig(migration_policy=MigrationPolicy.UPGRADE))
+    loop = Loop(replace(AT_ONCE, migration_policy=MigrationPolicy.UPGRADE))
     classic = stable_classic_group(loop)
     new = Member(loop, "new", ["t"])
     new.join()
@@ -239,7 +137,7 @@ def test_without_downgrades_classic_members_stay_in_the_consumer_group() -> None
 
 
 def test_an_empty_group_changes_its_kind_by_the_next_member() -> None:
-    loop = Loop(GroupConfig(migration_policy=MigrationPolicy.DISABLED))
+    loop = Loop(replace(AT_ONCE, migration_policy=MigrationPolicy.DISABLED))
     classic = stable_classic_group(loop)
     for member in classic:
         leave(member)
@@ -255,7 +153,7 @@ def test_an_empty_group_changes_its_kind_by_the_next_member() -> None:
 
 
 def test_classic_members_are_checked_in_a_consumer_group() -> None:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     classic = stable_classic_group(loop)
     new = Member(loop, "new", ["t"])
     new.join()

@@ -10,14 +10,14 @@ from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from ottla.wire.api.offset_delete import OffsetDeletePartition, OffsetDeleteRequest, OffsetDeleteTopic
 from ottla.wire.api.offset_fetch import OffsetFetchGroup, OffsetFetchGroupTopic, OffsetFetchRequest
-from tests.broker.groups.coordinator.consumer_groups.members import Member, described, settle
+from tests.broker.groups.coordinator.consumer_groups.members import AT_ONCE, Member, described, settle
 from tests.broker.groups.coordinator.driver import Loop
 
 RETENTION_MS = GroupConfig().offsets_retention_ms
 
 
 def group_of_two() -> tuple[Loop, Member, Member]:
-    loop = Loop()
+    loop = Loop(AT_ONCE)
     loop.topics.put("t", 4)
     first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
     first.join(), first.beat(), second.join()

@@ -20,7 +20,11 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
     TopicIdPartition,
 )
 from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
-from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
+from ottla.broker.groups.coordinator.consumer_groups.subscribing import (
+    assignment_wait_ms,
+    reconcile,
+    subscribe,
+)
 from ottla.broker.groups.coordinator.consumer_groups.topics import TopicsView
 from ottla.model.error_codes import Code
 from ottla.model.errors import RemoteProtocolError
@@ -129,7 +133,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, rules: GroupRules) -> 
         raise RequestRefused(
             Code.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not that of the join's answer."
         )
-    if group.epoch > member.epoch and member.state is not ReconcilingState.UNREVOKED_PARTITIONS:
+    if group.assignment_epoch > member.epoch and member.state is not ReconcilingState.UNREVOKED_PARTITIONS:
         raise RequestRefused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
@@ -149,11 +153,16 @@ def assignment_bytes(member: ConsumerMember, metadata: bytes, topics: TopicsView
     return encode_assignment(Assignment(tuple(named)), min(version, 3))
 
 
-def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest) -> bool:
-    """Whether the answer to a classic member's heartbeat is that it must join again. Raises Refused."""
+def must_rejoin(group: ConsumerGroup, request: HeartbeatRequest, rules: GroupRules) -> bool:
+    """Whether the answer to a classic member's heartbeat is that it must join again. Raises Refused.
+
+    It must, too, if its join can make the target assignment that the group lacks.
+    """
     member, _ = known(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    if member.epoch < group.epoch or member.state is ReconcilingState.UNREVOKED_PARTITIONS:
+    is_target_due = group.epoch > group.assignment_epoch and not assignment_wait_ms(group, rules)
+    is_behind = member.epoch < group.assignment_epoch
+    if is_target_due or is_behind or member.state is ReconcilingState.UNREVOKED_PARTITIONS:
         return True
     if member.state is ReconcilingState.STABLE:
         return False

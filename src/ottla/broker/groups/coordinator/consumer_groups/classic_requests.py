@@ -137,7 +137,8 @@ class ClassicRequests:
         step.reply(caller, HeartbeatResponse(error_code=error))
 
     def _must_rejoin(self, group: ConsumerGroup, request: HeartbeatRequest, step: CoordinatorStep) -> bool:
-        must_rejoin = classic_members.must_rejoin(group, request)
+        rules = self._consumer.rules(group.group_id, step)
+        must_rejoin = classic_members.must_rejoin(group, request, rules)
         self._consumer.settle(group, request.member_id, step)
         if must_rejoin:
             self._expect_join(group, request.member_id, step)

@@ -63,7 +63,10 @@ class ConsumerGroups:
         own = self._overrides(group_id)
         session_ms = own.get("consumer.session.timeout.ms", step.config.consumer_session_timeout_ms)
         interval_ms = own.get("consumer.heartbeat.interval.ms", step.config.consumer_heartbeat_interval_ms)
-        return GroupRules(step.config, self._topics, step.now_ms, session_ms, interval_ms)
+        assignment_ms = own.get(
+            "consumer.assignment.interval.ms", step.config.consumer_assignment_interval_ms
+        )
+        return GroupRules(step.config, self._topics, step.now_ms, session_ms, interval_ms, assignment_ms)
 
     # --- replay
 

@@ -28,14 +28,16 @@ _NOTHING: frozenset[TopicIdPartition] = frozenset()
 class ConsumerGroup(TimedGroup):
     """A group whose members speak the consumer protocol; some may speak the classic one.
 
-    `targets` are the target assignments by member, `resolved` the topics by regular expression. `seen_topics`
-    is the version of the topics that the group's epoch takes into account; None after a load. `unconfirmed`
-    has when members were given an assignment about which they have said nothing yet.
+    `targets` are the target assignments by member, made at `assignment_ms`; `resolved` the topics by regular
+    expression. `seen_topics` is the version of the topics that the group's epoch takes into account; None
+    after a load. `unconfirmed` has when members were given an assignment about which they have said nothing
+    yet.
     """
 
     epoch: int = 0
     metadata_hash: int = 0
     assignment_epoch: int = 0
+    assignment_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
     resolved: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -113,8 +115,9 @@ class ConsumerGroup(TimedGroup):
                 self.has_partition_metadata = stored is not None
             case records.TARGET, records.TargetEpochValue():
                 self.assignment_epoch = stored.assignment_epoch
+                self.assignment_ms = stored.assignment_timestamp
             case records.TARGET, _:
-                self.assignment_epoch = -1
+                self.assignment_epoch, self.assignment_ms = -1, 0
             case records.TARGET_MEMBER, records.TargetMemberValue():
                 self.targets[part] = records.target_partitions(stored)
             case records.TARGET_MEMBER, None:

@@ -14,7 +14,8 @@ heartbeat interval, and does not say that it missed one. In Kafka the group wait
 rebalance timeout, which is five minutes.
 
 Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
-topics of its expression, is called sooner; Kafka's members wait for a whole interval.
+topics of its expression, is called sooner, and so is everyone for when the group may get its next target
+assignment: where one has joined, others do. Kafka's members wait for a whole interval.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ from ottla.broker.groups.coordinator.consumer_groups.records import (
     target_value,
 )
 from ottla.broker.groups.coordinator.consumer_groups.rules import GroupRules, RequestRefused
-from ottla.broker.groups.coordinator.consumer_groups.subscribing import reconcile, subscribe
+from ottla.broker.groups.coordinator.consumer_groups.subscribing import (
+    assignment_wait_ms,
+    reconcile,
+    subscribe,
+)
 from ottla.model.error_codes import Code
 from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -128,10 +133,11 @@ def _has_waited(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules)
 def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> int:
     """Return the time until the next heartbeat of a member."""
     interval_ms = rules.heartbeat_interval_ms
+    wait_ms = assignment_wait_ms(group, rules) or interval_ms
     has_to_resolve = bool(member.regex) and member.regex not in group.resolved
     if has_to_resolve or member.state is ReconcilingState.UNRELEASED_PARTITIONS:
-        return min(interval_ms, max(interval_ms // WAITING_BEATS, WAITING_MS_MIN))
-    return interval_ms
+        wait_ms = min(wait_ms, interval_ms // WAITING_BEATS)
+    return min(interval_ms, max(wait_ms, WAITING_MS_MIN))
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -54,7 +54,7 @@ def upgraded(classic: CoordinatedGroup, rules: GroupRules) -> GroupDraft:
         draft.put_member(member)
     draft.put_epoch(classic.generation, 0)
     targets = {member.member_id: frozenset(member.assigned) for member in members}
-    draft.put_targets(targets, classic.generation, rules.now_ms)
+    draft.put_targets(targets, classic.generation, 0)
     for member in members:
         draft.put_current(member)
     return draft

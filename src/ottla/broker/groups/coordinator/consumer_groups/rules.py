@@ -27,3 +27,4 @@ class GroupRules:
     now_ms: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int

@@ -1,7 +1,9 @@
 """What a changed member changes in its group: the group's epoch, the target assignment, the member's own.
 
 All three happen in the decision of the request that brought the change; the other members learn of it with
-their next heartbeats. One thing comes later, as in Kafka: a member that subscribes to names and to an
+their next heartbeats. Two things come later, as in Kafka. A target assignment that would follow the last one
+within `group.consumer.assignment.interval.ms` is made by the first request after that: members that join
+together share it, and move once. A member that subscribes to names and to an
 expression that is new in the group gets the topics of the names first, and those of the expression with its
 next heartbeat.
 """
@@ -39,8 +41,14 @@ def subscribe(draft: GroupDraft, member: ConsumerMember, rules: GroupRules) -> N
     has_both = bool(member.topics and member.regex)
     is_later = wants_else and has_both and member.regex not in draft.group.resolved
     refresh(draft, rules, must_bump=wants_else, later=member.regex if is_later else None)
-    if draft.group.epoch > draft.group.assignment_epoch:
+    if draft.group.epoch > draft.group.assignment_epoch and not assignment_wait_ms(draft.group, rules):
         assign(draft, rules)
+
+
+def assignment_wait_ms(group: ConsumerGroup, rules: GroupRules) -> int:
+    """Return how long the group has to wait before it may get another target assignment."""
+    age_ms = rules.now_ms - group.assignment_ms
+    return max(rules.assignment_interval_ms - age_ms, 0) if age_ms >= 0 else 0
 
 
 def refresh(draft: GroupDraft, rules: GroupRules, *, must_bump: bool, later: str | None = None) -> None:
@@ -100,9 +108,11 @@ def reconcile(
     """Move a member towards its target assignment, and return it."""
     group = draft.group
     member = group.members[member_id]
-    if member.is_reconciled(group.assignment_epoch):
-        return member
     topic_ids = _topic_ids(group, member, rules.topics)
+    is_target_old = group.epoch > group.assignment_epoch
+    has_unwanted = is_target_old and any(topic_id not in topic_ids for topic_id, _ in member.assigned)
+    if member.is_reconciled(group.assignment_epoch) and not has_unwanted:
+        return member
     target = frozenset(partition for partition in group.target(member_id) if partition[0] in topic_ids)
     taken = group.taken(target - member.assigned.keys(), member_id)
     moved = reconciled(member, target, group.assignment_epoch, taken, owned)
