@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import socket
 import time
 import uuid
 from collections import deque
@@ -19,11 +18,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from benchmarks.broker.contenders import MeasureOf, compared, ottla
+from benchmarks.broker.idle_clients import IdleClients
 from benchmarks.broker.kafka import running
 from benchmarks.broker.lines import Line
-from benchmarks.broker.load import TIMEOUT_S, connected
+from benchmarks.broker.load import TIMEOUT_S
 from benchmarks.broker.members import COMMIT_VERSION, KINDS, Members
-from benchmarks.broker.memory import answers_versions
 from benchmarks.broker.processes import Contender, Server, allow_connections
 from benchmarks.harness import FULL, Better, Case, Effort, Measure, benchmark, growth, noted
 from ottla.admin import Admin, NewTopic
@@ -155,35 +154,38 @@ class _Idle(contextlib.ExitStack):
     def __init__(self, count: int) -> None:
         super().__init__()
         self._count = count
-        self._opened: dict[Server, list[socket.socket]] = {}
+        self._clients: dict[Server, IdleClients] = {}
 
     def more_mb(self, server: Server) -> Measure:
-        """Open them, each with an answer so that it is known to be accepted, and see what that adds."""
+        """Open them, and see what that adds."""
 
         def measure() -> float:
             before = server.resident_mb()
-            self._opened[server] = opened = []
-            for _ in range(self._count):
-                opened.append(self.enter_context(connected(server.address)))
-                answers_versions(opened[-1])
+            self._clients[server] = self.enter_context(IdleClients(server.address, self._count))
             return server.resident_mb() - before
 
         return measure
 
     def answers(self, server: Server) -> Measure:
         """How many are still answered."""
-        return lambda: sum(map(answers_versions, self._opened[server]))
+        return lambda: self._clients[server].answered()
 
 
 @benchmark("broker-connections")
 def connections(effort: Effort) -> Iterator[Case]:
     """Connections that do nothing, at three sizes, and the heartbeats of a group beside the most."""
     most = IDLE if effort is FULL else FEW_IDLE
-    allow_connections(2 * most + FEW_MEMBERS)
+    allow_connections(most + FEW_MEMBERS)
+    settings = WAIT, f"max.connections={most + 2 * FEW_MEMBERS}"
     more_mb: dict[int, list[float]] = {}
     for count in (most // 100, most // 10, most):
         more_mb[count] = []
-        with ottla(WAIT) as ours, running(KAFKA_4) as peer, _Idle(count) as idle, _Group(*_BESIDE) as group:
+        with (
+            ottla(*settings) as ours,
+            running(KAFKA_4) as peer,
+            _Idle(count) as idle,
+            _Group(*_BESIDE) as group,
+        ):
             name = f"resident memory that {count:,} idle connections add"
             case = _once(name, "MB", idle.more_mb, ours, peer, LIMIT_MB)
             yield replace(case, ours=noted(case.ours, more_mb[count]))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ottla.log.open_files import OpenFile
     from ottla.log.segment_file import SegmentFile
 
-RANGE_BYTES_MIN = 64 << 10
-"""Below this a copy costs less than a range."""
+RANGE_BYTES_MIN = 512 << 10
+"""Below this a copy costs less than a range (decision 29)."""
 RANGES_MAX = 512
 """Ranges at a time in a process: each may be the last one that has its file open."""
 

@@ -118,14 +118,20 @@ def test_a_topic_is_deleted_while_it_is_sent(broker: EmbeddedBroker, client: Cli
     assert data_of(answer.responses[0].partitions[0]) == expected  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("reason", ["no-descriptor-is-free", "the-file-system-cannot"])
+def test_an_idle_connection_has_one_descriptor(broker: EmbeddedBroker, client: Client, topic: str) -> None:
+    fetch(client, topic, place(0, FETCH_BYTES), max_bytes=FETCH_BYTES)
+    (transport,) = transports(broker)
+    wait_for(lambda: transport._socket is None, "the descriptor for sending is given back")
+
+
+@pytest.mark.parametrize("reason", ["no-descriptor-is-free", "no-socket-is-free", "the-file-system-cannot"])
 def test_bytes_are_read_where_files_cannot_be_sent(
     broker: EmbeddedBroker, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     if reason == "no-descriptor-is-free":
         monkeypatch.setattr(file_range, "_free", [])
     else:
-        monkeypatch.setattr(os, "sendfile", _refused)
+        monkeypatch.setattr(os, "dup" if reason == "no-socket-is-free" else "sendfile", _refused)
     answer = fetch(client, topic, place(0, FETCH_BYTES), max_bytes=FETCH_BYTES)
     assert data_of(answer) == stored(broker, topic)
 

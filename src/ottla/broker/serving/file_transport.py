@@ -46,9 +46,7 @@ class FileTransport(asyncio.Transport):
         self._inner = inner
         self._protocol = protocol
         self._high = high
-        # A descriptor of its own, since a loop refuses to watch one that a transport has.
-        self._socket = socket.socket(fileno=os.dup(inner.get_extra_info("socket").fileno()))
-        self._socket.settimeout(0)
+        self._socket: socket.socket | None = None  # while there is something to send
         self._unsent: deque[Part] = deque()
         self._start = 0  # how much of the first part was sent
         self._unsent_bytes = 0
@@ -63,7 +61,7 @@ class FileTransport(asyncio.Transport):
             if not any(type(part) is FileRange for part in parts):
                 self._inner.writelines(cast("list[Buffer]", parts))
                 return
-            if self._inner.get_write_buffer_size():
+            if self._inner.get_write_buffer_size() or not self._has_socket():
                 self._inner.writelines([_in_memory(part) for part in parts])
                 return
         self._unsent.extend(part for part in parts if len(part))
@@ -71,12 +69,24 @@ class FileTransport(asyncio.Transport):
         if not self._is_waiting:
             self._send()
 
+    def _has_socket(self) -> bool:
+        """Copy the inner transport's socket, since a loop refuses to watch what a transport has."""
+        inner = self._inner.get_extra_info("socket")
+        try:
+            copied = os.dup(inner.fileno())
+        except OSError:
+            return False  # too many descriptors are open
+        self._socket = socket.socket(inner.family, inner.type, inner.proto, copied)
+        self._socket.settimeout(0)
+        return True
+
     def _send(self) -> None:
         """Send what a turn may; come back when the socket is writable."""
-        left = TURN_BYTES
+        left, sock = TURN_BYTES, self._socket
+        assert sock is not None
         try:
             while self._unsent and left > 0:
-                sent = self._send_some(left)
+                sent = self._send_some(sock, left)
                 left -= sent
                 self._sent(sent)
         except (BlockingIOError, InterruptedError):
@@ -90,14 +100,14 @@ class FileTransport(asyncio.Transport):
         if self._is_closing and not self._unsent:
             self._inner.close()
 
-    def _send_some(self, limit: int) -> int:
+    def _send_some(self, sock: socket.socket, limit: int) -> int:
         first = self._unsent[0]
         if isinstance(first, FileRange):
-            return first.send(self._socket.fileno(), self._start, limit)
+            return first.send(sock.fileno(), self._start, limit)
         buffers = list(takewhile(lambda part: not isinstance(part, FileRange), self._unsent))[:BUFFERS_MAX]
         flags = _MORE if len(buffers) < len(self._unsent) else 0
         rest = cast("list[Buffer]", buffers[1:])
-        return self._socket.sendmsg([memoryview(first)[self._start :], *rest], (), flags)
+        return sock.sendmsg([memoryview(first)[self._start :], *rest], (), flags)
 
     def _sent(self, count: int) -> None:
         self._unsent_bytes -= count
@@ -115,12 +125,18 @@ class FileTransport(asyncio.Transport):
         return isinstance(first, FileRange)
 
     def _wait(self, *, needed: bool) -> None:
+        """Come back when the socket is writable, or give the descriptor back."""
+        if self._socket is None:
+            return
         if needed != self._is_waiting:
             self._is_waiting = needed
             if needed:
                 self._loop.add_writer(self._socket.fileno(), self._send)
             else:
                 self._loop.remove_writer(self._socket.fileno())
+        if not needed:
+            self._socket.close()
+            self._socket = None
 
     def _tell(self) -> None:
         """Pause the protocol while much is unsent, and let it go on when all was sent."""
@@ -158,10 +174,8 @@ class FileTransport(asyncio.Transport):
         """The connection is gone: forget what was not sent, and give the descriptor back."""
         self._unsent.clear()
         self._unsent_bytes = self._start = 0
-        if self._socket.fileno() >= 0:
-            with suppress(OSError):
-                self._wait(needed=False)
-            self._socket.close()
+        with suppress(OSError):
+            self._wait(needed=False)
 
     # --- the inner transport's
 
@@ -185,10 +199,7 @@ def with_files(
     is_plain = inner.get_extra_info("ssl_object") is None and inner.get_extra_info("socket") is not None
     if not is_plain or not hasattr(os, "sendfile") or inner.is_closing():
         return None
-    try:
-        return FileTransport(loop, inner, protocol, high)
-    except OSError:
-        return None  # too many descriptors are open
+    return FileTransport(loop, inner, protocol, high)
 
 
 def _in_memory(part: Part) -> Buffer:
