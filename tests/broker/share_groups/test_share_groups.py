@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
 from tests.broker.real_clients import send
 from tests.broker.share_groups.share_member import Member, acquired, batch, client_of, configure_group
+from tests.waiting import wait_for
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -127,6 +129,29 @@ def test_a_lock_is_renewed_and_a_fetch_waits_for_records(shared: EmbeddedBroker)
         assert member.acknowledge(batch(0, 9, ACCEPT)) == 0
         send(shared.bootstrap, "orders", [b"later"])
         assert acquired(member.fetch(max_wait_ms=60_000)) == [(0, 10, 10, 1)]
+
+
+def test_a_newcomer_gets_records_before_a_member_that_lost_the_partition_and_does_not_know(
+    shared: EmbeddedBroker,
+) -> None:
+    shared.create_topic("two", 2)
+    with Member(shared, ["two"]) as older, ThreadPoolExecutor() as threads:
+        assert older.acquire() == []
+        first = threads.submit(older.fetch, max_wait_ms=60_000)
+        _wait_for_fetches(shared, 1)
+        with Member(shared, ["two"]) as newcomer:
+            ((_, partition),) = newcomer.assigned
+            second = threads.submit(newcomer.fetch, max_wait_ms=60_000)
+            _wait_for_fetches(shared, 2)
+            send(shared.bootstrap, "two", [b"its own"], partition)
+            assert acquired(second.result()) == [(partition, 0, 0, 1)]
+            send(shared.bootstrap, "two", [b"for anybody"], partition)  # nobody else waits
+            assert acquired(first.result()) == [(partition, 1, 1, 1)]
+
+
+def _wait_for_fetches(broker: EmbeddedBroker, count: int) -> None:
+    waiting = broker._running().cluster.shares._waiting
+    wait_for(lambda: broker._call(lambda: max(map(len, waiting.values()), default=0)) == count)
 
 
 def test_who_has_left_the_group_may_still_acknowledge(shared: EmbeddedBroker) -> None:

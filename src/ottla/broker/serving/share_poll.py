@@ -127,6 +127,8 @@ class SharePoll:
             broker.shares.changed(key)
         if not shared.can_acquire(self._settings.record_locks_max):
             return True
+        if not broker.shares.has_precedence(key, self._request.member_id or ""):
+            return True
         end = found.last_stable_offset if self._settings.is_committed else log.high_watermark
         offset = shared.next_offset
         if offset >= end:
@@ -211,7 +213,7 @@ class SharePoll:
         else:
             for partition in self._listened:
                 partition.listeners[self._written] = None
-            self._inquiry.broker.shares.wait(self._keys(), self.look)
+            self._inquiry.broker.shares.wait(self._keys(), self._request.member_id or "", self.look)
 
     def _keys(self) -> list[ShareKey]:
         return [ShareKey(self._request.group_id or "", *item) for item in self._session.partitions]
