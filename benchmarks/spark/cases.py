@@ -58,26 +58,45 @@ class Turns:
 
 @benchmark("spark-queries")
 def queries(effort: Effort) -> Iterator[Case]:
-    """What is done with all rows of a topic."""
+    """What is asked of all rows of a topic."""
     with place() as at:
-        yield from _queries(at, effort)
+        log = _log(at, effort)
+        table = at.path("table")
+        at.ours.ask("land", source={"options": at.kafka(log)}, path=table)
+        for query, name, columns in (
+            ("count", "count()", "offset"),
+            ("sum", "sum(length(value))", "value"),
+            ("group", "group by key, count", "key"),
+        ):
+            contenders = _contenders(at, log, query, table, columns)
+            yield from _by_both_clocks(name, contenders, effort.process_rounds)
 
 
-def _queries(at: Place, effort: Effort) -> Iterator[Case]:
-    log = filled(at.server, VALUE_BYTES, PARTITIONS, min(MOST_MB, 4 * effort.server_mb))
-    table = at.path("table")
-    at.ours.ask("land", source={"options": at.kafka(log)}, path=table)
-    for query, name, columns, target in (
-        ("count", "count()", "offset", 1),
-        ("sum", "sum(length(value))", "value", 1),
-        ("group", "group by key, count", "key", 1),
-        ("parquet", "to parquet through Spark's writer", "", 2),
-    ):
-        contenders = _contenders(at, log, query, table, columns, target)
-        yield from _by_both_clocks(name, contenders, effort.process_rounds)
-    yield from _by_both_clocks("to parquet, raw", _landing(at, log), effort.process_rounds)
-    yield from _by_both_clocks("topic to topic", _copying(at, log), effort.process_rounds)
-    yield from _by_both_clocks("topic to topic, exactly once", _copying_once(at, log), effort.process_rounds)
+@benchmark("spark-tables")
+def tables(effort: Effort) -> Iterator[Case]:
+    """A topic as parquet files."""
+    with place() as at:
+        log = _log(at, effort)
+        for name, contenders in (
+            ("to parquet, raw", _landed(at, log)),
+            ("to parquet through Spark's writer", _written(at, log)),
+        ):
+            yield from _by_both_clocks(name, contenders, effort.process_rounds)
+
+
+@benchmark("spark-copies")
+def copies(effort: Effort) -> Iterator[Case]:
+    """A topic into another one."""
+    with place() as at:
+        log = _log(at, effort)
+        yield from _by_both_clocks("topic to topic", _copying(at, log), effort.process_rounds)
+        yield from _by_both_clocks(
+            "topic to topic, exactly once", _copying_once(at, log), effort.process_rounds
+        )
+
+
+def _log(at: Place, effort: Effort) -> Log:
+    return filled(at.server, VALUE_BYTES, PARTITIONS, min(MOST_MB, 4 * effort.server_mb))
 
 
 @dataclass(frozen=True)
@@ -92,26 +111,18 @@ class Contender:
     note: str = ""
 
 
-def _contenders(at: Place, log: Log, query: str, table: str, columns: str, target: float) -> list[Contender]:
-    out = at.path("out")
-
-    def source(name: str, **options: str) -> Callable[[], Answer]:
-        return lambda: at.ours.ask(
-            query, source={"format": name, "options": {**at.kafka(log), **options}}, path=out
-        )
+def _contenders(at: Place, log: Log, query: str, table: str, columns: str) -> list[Contender]:
+    def source(**options: str) -> Callable[[], Answer]:
+        return lambda: at.ours.ask(query, source={"format": "ottla", "options": {**at.kafka(log), **options}})
 
     files = {"format": "parquet", "options": {}, "path": table}
-    found = [
-        Contender("ottla", "", source("ottla"), log.records),
-        _connector(at, log, query, target),
+    return [
+        Contender("ottla", "", source(), log.records),
+        _connector(at, log, query, 1),
         _by_hand(at, log, query),
-        Contender("parquet", "", lambda: at.ours.ask(query, source=files, path=out), log.records),
+        Contender("parquet", "", lambda: at.ours.ask(query, source=files), log.records),
+        Contender(f"ottla, columns={columns}", "", source(columns=columns), log.records),
     ]
-    if columns:
-        found.append(
-            Contender(f"ottla, columns={columns}", "", source("ottla", columns=columns), log.records)
-        )
-    return found
 
 
 def _connector(at: Place, log: Log, query: str, target: float) -> Contender:
@@ -146,8 +157,22 @@ def _by_hand(at: Place, log: Log, query: str) -> Contender:
     )
 
 
-def _landing(at: Place, log: Log) -> list[Contender]:
-    """Ours writes the files in its tasks; the others are as before."""
+def _written(at: Place, log: Log) -> list[Contender]:
+    """After raw landing, whose files are the bound: they are read and written."""
+
+    def written(**source: object) -> Callable[[], Answer]:
+        return lambda: at.ours.ask("parquet", source=source, path=at.path("out"))
+
+    return [
+        Contender("ottla", "", written(format="ottla", options=at.kafka(log)), log.records),
+        _connector(at, log, "parquet", 2),
+        _by_hand(at, log, "parquet"),
+        Contender("parquet", "", written(format="parquet", options={}, path=at.path("raw")), log.records),
+    ]
+
+
+def _landed(at: Place, log: Log) -> list[Contender]:
+    """Ours writes the files in its tasks; the connector has Spark's writer."""
     source = {"options": at.kafka(log)}
     return [
         Contender("ottla", "", lambda: at.ours.ask("land", source=source, path=at.path("raw")), log.records),

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.broker.contenders import ottla
 from benchmarks.broker.processes import Server
 from benchmarks.consume import Log
+from benchmarks.harness import bytecode_kept
 from tools.peer_cache import Unavailable, spark_kafka_jars
 
 VALUE_BYTES = 100
@@ -87,6 +88,7 @@ def place(*, has_connector: bool = True) -> Iterator[Place]:
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        stack.enter_context(bytecode_kept())
         server = stack.enter_context(ottla())
         ours = Session()
         stack.callback(ours.close)

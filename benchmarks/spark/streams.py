@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.broker.contenders import ottla
 from benchmarks.consume import filled
-from benchmarks.harness import Better, Case, Effort, Measure, Peer, benchmark
+from benchmarks.harness import Better, Case, Effort, Measure, Peer, benchmark, bytecode_kept
 from benchmarks.spark.sessions import CONNECTOR, VALUE_BYTES, Place, Session, connector_jars, place
 from ottla.admin import Admin, NewTopic
 from tools.peer_cache import SPARK_KAFKA, Unavailable
@@ -56,7 +56,7 @@ def _streams(at: Place, effort: Effort) -> Iterator[Case]:
 @benchmark("spark-first")
 def first(effort: Effort) -> Iterator[Case]:
     """The first query of a process, a count() of few records, after its session has begun."""
-    with ottla() as server:
+    with bytecode_kept(), ottla() as server:
         log = filled(server, VALUE_BYTES, 4, 1)
         options = {"kafka.bootstrap.servers": log.bootstrap, "subscribe": log.topic}
 

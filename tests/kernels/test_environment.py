@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.kernels.cache import source_digest
 from tests.naive.record_set import batch, record
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -138,6 +140,21 @@ def test_the_numpy_path_imports_neither_numba_nor_arrow() -> None:
 
 
 # ---- with Numba, but little else
+
+
+def test_another_installation_of_the_same_version_has_a_cache_of_its_own(tmp_path: Path) -> None:
+    """Numba finds nothing in the cache of the other: a process that thinks it is filled would compile all."""
+    shutil.copytree(SOURCE / "ottla/kernels", tmp_path / "kernels")
+    shutil.copytree(SOURCE / "ottla/model", tmp_path / "model")
+
+    def digest() -> str:
+        copy = runpy.run_path(str(tmp_path / "kernels/cache.py"))
+        return str(copy["source_digest"]())
+
+    first = digest()
+    assert digest() == first != source_digest()
+    os.utime(tmp_path / "kernels/varint.py", (1, 1))
+    assert digest() != first
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Where the machine code of compiled kernels is kept.
 
-The directory's name holds a digest of all kernel sources and of the record layout. Numba stamps a cached
-function with its own file only: it would outlive a change of a helper or a constant in another file.
+The directory's name holds a digest of all kernel sources and of the record layout: Numba stamps a cached
+function with its own file only, so it would outlive a change of a helper or a constant in another file. Where
+the files are and when they were written is in the digest, too, because Numba goes by that: what another
+installation of the same version has compiled would be compiled again.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ CACHE_KEPT_SECONDS = 30 * 86_400
 
 
 def source_digest() -> str:
-    """Name of this version of all kernels together."""
+    """Name of this version of all kernels together, in this installation."""
     kernels = Path(__file__).parent
     sources = [path for path in sorted(kernels.glob("*.py")) if not path.name.startswith("numpy_")]
     digest = hashlib.sha256()
     for path in [*sources, kernels.parent / "model" / "record_layout.py"]:
-        digest.update(path.read_bytes())
+        digest.update(f"{path}\0{path.stat().st_mtime_ns}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
