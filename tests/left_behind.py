@@ -16,7 +16,14 @@ from tests.waiting import wait_for
 LEFT_MAX = 60
 """What all modules share is opened by the first that needs it: real servers, Spark, caches."""
 _DESCRIPTORS = Path("/proc/self/fd")
-_SHARED_PROCESSES = ("process_guard.py", "ToolRunner", "org.apache.spark", "resource_tracker", "forkserver")
+_SHARED_PROCESSES = (
+    "process_guard.py",
+    "ToolRunner",
+    "org.apache.spark",
+    "ottla.spark.fork_server",
+    "resource_tracker",
+    "forkserver",
+)
 """Real servers behind their guards, Kafka's tools, Spark: they end with the run."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.spark.process_tree import below, children, kill, kill_with_all_below
+from tests.spark.process_tree import below, children, kill, kill_with_all_below, name_of
 
 LOOK_S = 0.01
 
@@ -31,7 +31,7 @@ class Driver:
     def kill_worker(self) -> bool:
         """One of the processes that tasks run in, if there is one."""
         tree = below(self.process.pid)
-        daemons = [pid for pid, command in tree.items() if "spark.daemon pyspark.worker" in command]
+        daemons = [pid for pid in tree if name_of(pid) == "pyspark.worker"]
         workers = [pid for daemon in daemons for pid in children(daemon) if pid in daemons]
         if not workers:
             return False

@@ -27,6 +27,13 @@ def below(root: int) -> dict[int, str]:
     return found
 
 
+def name_of(pid: int) -> str:
+    """The name that it has given itself; "" if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 def kill(pid: int) -> None:
     """At once; it may have ended already."""
     with suppress(ProcessLookupError):

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 PRELOADED = (
     "pyspark.worker",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "ottla.spark.data_source",
     "ottla.spark.range_reader",

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 R = TypeVar("R")
 
-# Spark gives its workers a path with pyspark.zip in front, which they then import without compiled
-# bytecode: a second for each new process. The installed package is the same code.
-_WRAPPER = """#!/bin/sh
-PYTHONPATH=$(printf %s "$PYTHONPATH" | tr ':' '\\n' | grep -v '/pyspark\\.zip$' | paste -sd: -)
-export PYTHONPATH
+_PREFIX = "ottla-spark-"
+_SCRIPT = """#!/bin/sh
+case "$1" in -m) set -- -IS {client} {socket} "$@" ;; esac
 exec {python} "$@"
 """
 LOCAL = {
@@ -54,9 +53,9 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
     if master.startswith("local"):
         chosen |= LOCAL | {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where the web pages are served
-        if "PYSPARK_PYTHON" not in os.environ and os.name == "posix":
+        if os.name == "posix" and is_python_ours_to_set():
             # Spark's planners look at nothing else: a JVM that runs already does not learn of it.
-            os.environ["PYSPARK_PYTHON"] = worker_python()
+            os.environ["PYSPARK_PYTHON"] = worker_python(is_forked=True)
     chosen |= {name.replace("_", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(app_name)
     builder = builder.remote(master) if remote else builder.master(master)
@@ -85,14 +84,30 @@ def check_installed(*, needs_java: bool = True) -> None:
         raise ConfigError(f"Spark runs on Java and there is none here: {JAVA_REMEDY}")
 
 
-def worker_python() -> str:
-    """Path of a script that starts this Python without Spark's zip file.
+def is_python_ours_to_set() -> bool:
+    """Whether nobody has set one, or it is that of a parent's session: its server would fork for us."""
+    given = os.environ.get("PYSPARK_PYTHON")
+    if given is None:
+        return True
+    owner = Path(given).parent.name
+    return owner.startswith(_PREFIX) and not owner.startswith(f"{_PREFIX}{os.getpid()}-")
 
-    It is removed when this process ends.
+
+def worker_python(*, is_forked: bool = False) -> str:
+    """Path of a script that starts this Python for Spark: without Spark's zip file, or by a fork server.
+
+    It is removed when this process ends, and the server ends.
     """
-    directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
+    directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    script = directory / "python"
-    script.write_text(_WRAPPER.format(python=shlex.quote(sys.executable)))
+    script, socket = directory / "python", directory / "server"
+    client = Path(__file__).with_name("fork_client.py")
+    paths = {"python": sys.executable, "client": str(client), "socket": str(socket)}
+    script.write_text(_SCRIPT.format(**{name: shlex.quote(path) for name, path in paths.items()}))
     script.chmod(0o755)
+    if is_forked:
+        from ottla.spark import fork_server
+
+        with suppress(OSError):  # a path that is too long for a socket: there are no forks
+            fork_server.start(socket)
     return str(script)
