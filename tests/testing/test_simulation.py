@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ottla import SimulationFailed, SimulationStuck, aio
+from ottla import OttlaError, SimulationFailed, SimulationStuck, aio
 from ottla.testing import simulation
 from tests.scale import REPLAY, SEED, sized
 from tests.testing.billing import FAULTS, commit_first, work_first
@@ -109,6 +109,78 @@ def test_clocks_and_chance_are_the_simulations_and_given_back() -> None:
     assert seen[0] == seen[1]
     assert time.time() - began[0] < 3000
     assert random.random() != began[1]
+
+
+def test_a_clock_that_jumps_stays_wrong_in_its_process() -> None:
+    errors: list[float] = []
+
+    async def scenario(sim: simulation.Simulation) -> None:
+        started = time.time() - sim.now_s
+
+        async def worker() -> None:
+            await asyncio.sleep(30)
+            errors.append(time.time() - started - sim.now_s)
+            assert time.monotonic() == pytest.approx(sim.now_s)
+
+        sim.start("worker", worker)
+        await asyncio.sleep(100)
+        assert time.time() - started == pytest.approx(sim.now_s), "others have their own clocks"
+
+    for choice in (0.0001, 0.0002):  # the last digit says whether it jumps forward or back
+        jump = simulation.Fault(5.0, "clock jump", 10.0, choice)
+        result = simulation.run(scenario, faults=[jump, simulation.Fault(10.0, "kill", 1.0, 0.0)])
+        assert result.error is None, result
+    assert errors == pytest.approx([600.0, -600.0])
+
+
+def test_a_full_disk_refuses_records_and_loses_none() -> None:
+    async def scenario(sim: simulation.Simulation) -> None:
+        await sim.create_topic("events")
+        acked, refused = [], 0
+        async with aio.Producer(bootstrap_servers=sim.bootstrap, delivery_timeout_ms=40_000) as producer:
+            while sim.now_s < 120:
+                value = f"{sim.now_s}".encode()
+                try:
+                    await (await producer.send("events", value))
+                    acked.append(value)
+                except OttlaError:
+                    refused += 1
+                await asyncio.sleep(1)
+        async with aio.PartitionConsumer(bootstrap_servers=sim.bootstrap) as consumer:
+            reader = await consumer.consume_partition("events", 0, "earliest")
+            seen = [message.value async for message in reader.messages(timeout=5)]
+        assert refused
+        assert float(acked[-1]) > 110, "it goes on when there is room"
+        assert [value for value in seen if value in acked] == acked
+
+    result = simulation.run(scenario, faults=[simulation.Fault(20.0, "disk full", 60.0, 0.01)])
+    assert result.error is None, result
+
+
+def test_a_leader_moves_and_readers_follow() -> None:
+    leaders: set[int | None] = set()
+
+    async def scenario(sim: simulation.Simulation) -> None:
+        await sim.create_topic("events")
+        async with (
+            aio.Producer(bootstrap_servers=sim.bootstrap) as producer,
+            aio.PartitionConsumer(bootstrap_servers=sim.bootstrap) as consumer,
+            aio.Admin(bootstrap_servers=sim.bootstrap) as admin,
+        ):
+            reader = await consumer.consume_partition("events", 0, "earliest")
+            rows = reader.messages()
+            for number in range(40):
+                await (await producer.send("events", b"%d" % number))
+                assert (await anext(rows)).value == b"%d" % number
+                (partition,) = (await admin.describe_topics("events")).partitions
+                leaders.add(partition.leader)
+                await asyncio.sleep(1)
+
+    moves = [simulation.Fault(at, "leader move", 0.0, choice) for at, choice in ((9.0, 0.1), (20.0, 0.9))]
+    result = simulation.run(scenario, faults=moves, brokers=3)
+    assert result.error is None, result
+    assert len([line for line in result.log if "leader move: " in line]) == len(moves)
+    assert len(leaders) > 1
 
 
 def test_tls_is_refused_by_name() -> None:

@@ -35,6 +35,7 @@ class Account:
     processed: dict[str, dict[str, int]] = field(default_factory=dict)
     accepted: dict[str, Places] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)
+    _accepted_at: dict[tuple[str, str], int] = field(default_factory=dict)
     _steps: int = 0
 
     def step(self) -> int:
@@ -85,17 +86,19 @@ class Account:
         counts = self.processed.setdefault(group, {})
         counts[value] = counts.get(value, 0) + 1
 
-    def delivered(self, group: str, partition: TopicAndPartition, value: str) -> None:
-        """A record of a share group is delivered: that is wrong if its acceptance was confirmed before."""
-        places = self.accepted.setdefault(group, {})
-        if value in places.get(partition, ()):
-            places[partition].append(value)
+    def delivered(self, group: str, partition: TopicAndPartition, value: str, asked_at: int) -> None:
+        """A record of a share group is delivered: wrong if it was accepted before `asked_at`.
+
+        An answer on its way may hold a record whose lock has run out, and which another member has accepted.
+        """
+        if self._accepted_at.get((group, value), asked_at) < asked_at:
+            self.accepted[group][partition].append(value)
 
     def confirmed(self, group: str, partition: TopicAndPartition, value: str) -> None:
-        """It was confirmed that a record is accepted. Two members may both have had it."""
-        values = self.accepted.setdefault(group, {}).setdefault(partition, [])
-        if value not in values:
-            values.append(value)
+        """It was confirmed that a record is accepted."""
+        if (group, value) not in self._accepted_at:
+            self._accepted_at[group, value] = self.step()
+            self.accepted.setdefault(group, {}).setdefault(partition, []).append(value)
 
     # --- the end
 

@@ -102,10 +102,15 @@ def sharer(sim: Simulation, account: Account, group: str, name: str) -> Main:
             group_id=group,
             bootstrap_servers=sim.bootstrap,
         ) as consumer:
-            async for message in consumer:
+            rows, asked_at = aiter(consumer), account.step()
+            while True:
+                began_at, before_s = account.step(), sim.now_s
+                message = await anext(rows)
+                if sim.now_s > before_s:  # else it came with the last answer
+                    asked_at = began_at
                 place = TopicAndPartition(message.topic, message.partition)
                 value = (message.value or b"").decode()
-                account.delivered(group, place, value)
+                account.delivered(group, place, value, asked_at)
                 await asyncio.sleep(random.expovariate(20))
                 if random.random() < 0.1:
                     consumer.release(message)

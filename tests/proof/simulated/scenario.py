@@ -120,7 +120,7 @@ class World:
 
     async def _caught_up(self, sim: Simulation, account: Account) -> None:
         """Wait until all groups have worked on all records, or a time is over: then the checker tells."""
-        final = {item.value for item in (await _read(sim, PLACES[:PARTITIONS]))[0]}
+        final = {item.value for rows in await _read(sim, PLACES[:PARTITIONS]) for item in rows}
 
         def all_done() -> bool:
             groups = [account.processed.get(group, {}).keys() for group in (*GROUPS, SHARED)]

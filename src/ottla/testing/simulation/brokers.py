@@ -1,10 +1,13 @@
-"""A broker as a simulated process: its real code, on simulated connections and a disk that may lose power."""
+"""A broker as a simulated process: its real code, on simulated connections and a disk that may lose power or
+be full."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -12,6 +15,7 @@ from random import Random
 from ottla.broker.embedded import DEFAULTS
 from ottla.broker.service import BrokerService
 from ottla.broker.settings.broker_config import BrokerConfig, texts_by_name
+from ottla.log.file_system import Buffer
 from ottla.model.errors import KafkaError
 from ottla.testing.simulation.disk import Disk, Note, RecordingFiles, put
 from ottla.testing.simulation.loop import Process, SimulationLoop, close_quietly
@@ -22,7 +26,10 @@ HOST = "127.0.0.1"
 
 
 class MortalFiles(RecordingFiles):
-    """The files of one life of a broker. Changes go to the disk at once; there are none after its death."""
+    """The files of one life of a broker. Changes go to the disk at once; there are none after its death.
+
+    `room` is how many bytes can be written until the disk is full; None if there is enough.
+    """
 
     def __init__(self, root: Path, disk: Disk, trace: Trace) -> None:
         super().__init__(root)
@@ -31,6 +38,26 @@ class MortalFiles(RecordingFiles):
         self._disk = disk
         self._trace = trace
         self.is_dead = False
+        self.room: int | None = None
+
+    def open(self, path: Path) -> int:
+        if self.room == 0 and not path.exists():
+            raise _disk_full()
+        return super().open(path)
+
+    def make_directory(self, path: Path) -> None:
+        if self.room == 0:
+            raise _disk_full()
+        super().make_directory(path)
+
+    def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        if self.room is None:
+            return super().write(fd, buffers, position)
+        fitting = b"".join(map(bytes, buffers))[: self.room]
+        if not fitting:
+            raise _disk_full()
+        self.room -= len(fitting)
+        return super().write(fd, [fitting], position)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -41,6 +68,10 @@ class MortalFiles(RecordingFiles):
     def _take(self, note: Note) -> None:
         self._trace.note(str(note))
         self._disk.take(note)
+
+
+def _disk_full() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class SimulatedBroker:
@@ -71,7 +102,9 @@ class SimulatedBroker:
 
     async def start(self) -> None:
         """Start, and wait until clients can connect."""
+        clock_error_s = self.process.clock_error_s if self.process is not None else 0.0
         self.process = process = Process("broker")
+        process.clock_error_s = clock_error_s
         self._ready.clear()
         serving = self._loop.spawn(process, self._serve())
         ready = asyncio.ensure_future(self._ready.wait())
@@ -117,6 +150,24 @@ class SimulatedBroker:
         self._root.mkdir()
         put(drawn, self._root)
         self._disk = Disk.holding(self._root)
+
+    def fill_disk(self, room: int | None) -> None:
+        """From now on it can write `room` bytes only; None ends that. A broker that starts has room again."""
+        if self._files is not None:
+            self._files.room = room
+
+    def move_leader(self, choice: float) -> str:
+        """Let another broker lead a partition of any topic; returns what happened, "" if nothing."""
+        service, process = self._service, self.process
+        if service is None or process is None or self._count == 1:
+            return ""
+        partitions = sorted(service.cluster.store.all_partitions(), key=str)
+        index, rest = divmod(choice * len(partitions), 1)
+        moved = partitions[int(index)]
+        others = [number for number in service.nodes if number != moved.leader]
+        leader = others[int(rest * len(others))]
+        process.context.run(service.move_leader, moved.topic, moved.index, leader)
+        return f"{moved} to broker {leader}"
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic without a client. Raises KafkaError."""

@@ -32,8 +32,13 @@ def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
 
 
 @contextmanager
-def simulated(seed: object, now_s: Callable[[], float], advance: Callable[[float], None]) -> Iterator[None]:
-    """Clocks show the simulated time; random numbers come from the seed."""
+def simulated(
+    seed: object,
+    now_s: Callable[[], float],
+    clock_error_s: Callable[[], float],
+    advance: Callable[[float], None],
+) -> Iterator[None]:
+    """Clocks show the simulated time, wall clocks with an error; random numbers come from the seed."""
     thread = threading.get_ident()
     source = _RealRandom(f"{seed} entropy")
 
@@ -51,9 +56,12 @@ def simulated(seed: object, now_s: Callable[[], float], advance: Callable[[float
                 a = source.getrandbits(64)
             super().seed(a, version)
 
+    def wall_s() -> float:
+        return EPOCH_S + now_s() + clock_error_s()
+
     clocks: dict[str, Callable[..., Any]] = {
-        "time": lambda: EPOCH_S + now_s(),
-        "time_ns": lambda: int((EPOCH_S + now_s()) * 1e9),
+        "time": wall_s,
+        "time_ns": lambda: int(wall_s() * 1e9),
         "monotonic": now_s,
         "monotonic_ns": lambda: int(now_s() * 1e9),
         "perf_counter": now_s,

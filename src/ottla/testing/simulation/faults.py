@@ -17,11 +17,17 @@ class Kind(StrEnum):
     POWER_LOSS = "power loss"  # of the broker's machine: what was not flushed may be lost
     CUT = "cut"  # a connection breaks
     STALL = "stall"  # the bytes from and to a process are held back for a while
+    LEADER_MOVE = "leader move"  # another broker leads a partition
+    DISK_FULL = "disk full"  # the broker's, for a while
+    CLOCK_JUMP = "clock jump"  # the wall clock of a process is set wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong: when, what, for how long. `choice` picks the process or connection."""
+    """Something that goes wrong: when, what, for how long. `choice` picks the process, connection, partition.
+
+    A clock that jumps is wrong by a minute for each second of `duration_s`, and stays so.
+    """
 
     at_s: float
     kind: str
@@ -41,6 +47,7 @@ class Faults:
     """One fault in `every_s` seconds on average, of these kinds, during the first `for_s` seconds.
 
     Without power losses by default: a broker whose `ottla.flush` is not `always` may lose records by them.
+    Nor moves of leaders, full disks and clock jumps: name them if your code should bear them.
     """
 
     every_s: float = 20.0

@@ -33,11 +33,12 @@ THREAD_S = (0.000_02, 0.002)
 
 
 class Process:
-    """A simulated process. `tasks` are those that have not ended."""
+    """A simulated process. Its wall clock is wrong by `clock_error_s`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
+        self.clock_error_s = 0.0
         self.frozen: deque[asyncio.Handle] | None = None
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
@@ -47,6 +48,12 @@ class Process:
 
 
 PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("PROCESS")
+
+
+def clock_error_s() -> float:
+    """By how much the wall clock of the running process is wrong."""
+    process = PROCESS.get(None)
+    return process.clock_error_s if process is not None else 0.0
 
 
 class _Handle(asyncio.Handle):

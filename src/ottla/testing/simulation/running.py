@@ -18,7 +18,7 @@ from ottla.model.errors import SimulationFailed
 from ottla.testing.simulation.brokers import SimulatedBroker
 from ottla.testing.simulation.chance import replaced, simulated
 from ottla.testing.simulation.faults import Fault, Faults
-from ottla.testing.simulation.loop import PROCESS, Process, SimulationLoop
+from ottla.testing.simulation.loop import PROCESS, Process, SimulationLoop, clock_error_s
 from ottla.testing.simulation.network import Network, Socket
 from ottla.testing.simulation.simulation import Simulation
 from ottla.testing.simulation.trace import Trace
@@ -123,7 +123,7 @@ def _one_world(seed: int, loop: SimulationLoop, network: Network) -> Iterator[No
     gc.freeze()
     try:
         with (
-            simulated(seed, loop.time, loop.advance),
+            simulated(seed, loop.time, clock_error_s, loop.advance),
             replaced(opening, "_connected_socket", connected),
         ):
             yield

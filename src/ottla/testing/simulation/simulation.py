@@ -15,6 +15,10 @@ from ottla.testing.simulation.network import Network
 RESTART_S = 1.0
 """How long it takes at least until what was killed runs again."""
 LOOK_S = 0.1
+CLOCK_ERROR_S = 1700.0
+"""How wrong a clock may be. Brokers refuse records that are an hour ahead of their own clock."""
+LAST_ROOM = 4096
+"""How many bytes fit at most on a disk that gets full."""
 
 Main = Callable[[], Coroutine[Any, Any, object]]
 
@@ -80,7 +84,9 @@ class Simulation:
     def _run(self, application: Application) -> None:
         if application.is_over:
             return
+        clock_error_s = application.process.clock_error_s if application.process is not None else 0.0
         application.process = process = Process(application.name)
+        process.clock_error_s = clock_error_s
         self._note(f"{application.name} starts")
         task = self._loop.spawn(process, application.main())
         task.add_done_callback(lambda done: self._ended(application, process, done))
@@ -119,21 +125,35 @@ class Simulation:
                     link = _chosen(links, fault)
                     self._note(f"cut: {link}")
                     link.cut()
-            case Kind.BROKER_KILL | Kind.POWER_LOSS:
-                self._strike_broker(fault)
-            case Kind.STALL:
+            case Kind.BROKER_KILL | Kind.POWER_LOSS | Kind.DISK_FULL | Kind.LEADER_MOVE:
+                if self._broker.is_up:
+                    self._strike_broker(fault)
+            case Kind.STALL | Kind.CLOCK_JUMP:
                 living = [*self._living(), *([self._broker.process] if self._broker.process else [])]
                 if living:
-                    process = _chosen(living, fault)
-                    self._note(f"stall: {process.name}, for {fault.duration_s} s")
-                    self._network.stall(process, self.now_s + fault.duration_s)
+                    self._strike_process(fault, _chosen(living, fault))
             case Kind.KILL | Kind.FREEZE:
                 self._strike_application(fault)
 
+    def _strike_process(self, fault: Fault, process: Process) -> None:
+        if fault.kind == Kind.STALL:
+            self._note(f"stall: {process.name}, for {fault.duration_s} s")
+            self._network.stall(process, self.now_s + fault.duration_s)
+        else:
+            size_s = min(fault.duration_s * 60, CLOCK_ERROR_S)
+            process.clock_error_s = size_s if round(fault.choice * 10_000) % 2 else -size_s
+            self._note(f"clock jump: that of {process.name} is wrong by {process.clock_error_s:.0f} s")
+
     def _strike_broker(self, fault: Fault) -> None:
-        if not self._broker.is_up:
+        if fault.kind == Kind.LEADER_MOVE:
+            if moved := self._broker.move_leader(fault.choice):
+                self._note(f"leader move: {moved}")
             return
         self._note(f"{fault.kind}, for {fault.duration_s} s")
+        if fault.kind == Kind.DISK_FULL:
+            self._broker.fill_disk(round(fault.choice * LAST_ROOM))
+            self._loop.call_later(fault.duration_s, self._broker.fill_disk, None)
+            return
         if fault.kind == Kind.POWER_LOSS:
             self._broker.lose_power(fault.duration_s + RESTART_S)
         else:
