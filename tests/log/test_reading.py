@@ -12,7 +12,7 @@ import pytest
 from ottla.log.compaction import compact
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.reading import ColdRead, FirstBatch
+from ottla.log.reading import ColdRead, FirstBatch, ReadLimits
 from ottla.log.recent_batches import KEPT_MIN
 from ottla.log.segment import Segment
 from ottla.log.segment_file import RWF_NOWAIT, find_batch
@@ -58,6 +58,19 @@ def test_what_is_in_memory_is_given_at_once(tmp_path: Path) -> None:
                 assert not isinstance(found, ColdRead)
                 assert bytes(found) == log.read(offset, max_bytes, first_batch)
     assert log.read_cached(log.high_watermark, 100) == b""
+    log.close()
+
+
+def test_a_large_read_ends_with_a_whole_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig())
+    for number in range(20):
+        add(log, batch(*values(1000 + number * 3, 3, 10_000)))
+    size = log.active.size // 20
+    for as_range in (False, True):
+        limits = ReadLimits(3, 10 * size - 1, FirstBatch.WHOLE)
+        assert len(log.cached(limits, as_range=as_range)) == 9 * size  # type: ignore[arg-type]
+        to_the_end = ReadLimits(48, 10 * size, FirstBatch.WHOLE)
+        assert len(log.cached(to_the_end, as_range=as_range)) == 4 * size  # type: ignore[arg-type]
     log.close()
 
 

@@ -193,6 +193,19 @@ def test_a_hint_sizes_the_next_chunk() -> None:
     assert len(FrameReceiver().get_buffer(10)) == CHUNK_BYTES
 
 
+def test_a_frame_like_the_last_one_is_received_in_one_piece() -> None:
+    receiver = FrameReceiver()
+    feed(receiver, stream([bytes(MEGABYTE)]))
+    assert len(drain(receiver)) == 1
+    receiver.make_room()
+    room = receiver.get_buffer()
+    assert len(room) >= MEGABYTE + 4
+    room[:100] = stream([bytes(MEGABYTE)])[:100]
+    receiver.received(100)
+    receiver.make_room()  # a frame has begun: its room stays
+    assert len(receiver.get_buffer()) == len(room) - 100
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [

@@ -98,7 +98,8 @@ class LoopFetchEngine(PartitionFeeds):
     def take_in(self, departures: Iterable[Departure | Cursor]) -> None:
         """Find a fetcher for these partitions."""
         self._arrivals.extend(departures)
-        self._wake.set()
+        if self._arrivals:
+            self._wake.set()
 
     def room_was_made(self) -> None:
         """A reader has taken a chunk: nothing is fetched for it here."""
@@ -260,6 +261,7 @@ class LoopFetcher:
             self._engine.take_in(rounds.take_departed())
             if not plan.requests and not received and not await self._rests(plan):
                 return
+            received = []  # their memory takes the next answer
 
     async def _receive(self, connection: LoopConnection) -> list[ReceivedRecords]:
         due, self._due, plan = self._due, None, self._rounds.in_flight

@@ -47,7 +47,8 @@ class LoopLink(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room to receive into."""
+        """Room to receive into: the socket has bytes."""
+        self._receiver.make_room()
         return self._wire.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -144,7 +144,7 @@ async def _connected_socket(address: Address, config: ClientConfig, deadline: De
     """Resolve the name and connect to the first of its addresses that accepts. Raises OSError."""
     loop = asyncio.get_running_loop()
     try:
-        resolved = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        resolved = await _resolved(address)
     except UnicodeError:
         raise socket.gaierror(socket.EAI_NONAME, f"{address.host!r} is no name of a host") from None
     failure = OSError(f"{address.host} has no address")
@@ -170,6 +170,14 @@ async def _connected_socket(address: Address, config: ClientConfig, deadline: De
         else:
             return made
     raise failure
+
+
+async def _resolved(address: Address) -> list[tuple[Any, ...]]:
+    """The addresses of a host. A name is looked up by a thread: that may take long."""
+    host, port = address
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 def _set_options(made: socket.socket, config: ClientConfig) -> None:

@@ -63,7 +63,7 @@ FETCH_PROPERTIES: tuple[Property, ...] = (
     Property(
         "fetch.message.max.bytes",
         INT,
-        2 << 20,
+        4 << 20,
         "How much of one partition is fetched at once. Before 0.10.1 a larger message cannot be read. "
         "Kafka's default is 1 MB; every answer costs us some time, so fewer ones are faster.",
         synonyms=("max.partition.fetch.bytes",),
@@ -165,7 +165,7 @@ class FetchConfig:
 
     fetch_min_bytes: int = 1
     fetch_wait_max_ms: int = 500
-    fetch_message_max_bytes: int = 2 << 20
+    fetch_message_max_bytes: int = 4 << 20
     fetch_max_bytes: int = 50 << 20
     queued_max_message_chunks: int = 8
     queued_max_bytes: int = 64 << 20

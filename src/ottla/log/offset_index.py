@@ -71,6 +71,11 @@ class OffsetIndex:
         index = bisect_right(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX)) - 1
         return max(self._positions[index], 0) if index >= 0 else 0
 
+    def position_before(self, position: int) -> int:
+        """Where the last batch with an entry begins, at or before a position; 0 without one."""
+        index = bisect_right(self._positions, position) - 1
+        return self._positions[index] if index >= 0 else 0
+
     def offset_after(self, offset: int, size: int) -> int | None:
         """An offset at or after the end of `size` bytes from `offset` on; None where no entry tells."""
         first = bisect_left(self._relative, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))

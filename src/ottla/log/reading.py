@@ -24,6 +24,9 @@ from ottla.log.segment import Segment
 from ottla.log.segment_file import Read, SegmentFile, search
 from ottla.model.errors import StorageError
 
+WHOLE_BYTES_MIN = 64 << 10
+"""A read of less may end within a batch: the index has an entry every index.interval.bytes only."""
+
 
 class FirstBatch(Enum):
     """What a fetch gets if its first batch alone is larger than its limit."""
@@ -72,6 +75,8 @@ def read_cached_from(
             if limits.end_offset is not None:
                 end = _end_position(segment, limits, file.read_now)
                 size = min(size, max(end - span.position, 0))
+            if size == limits.max_bytes:
+                size = _without_partial(segment, span, size)
             if as_range and size >= RANGE_BYTES_MIN:
                 size = min(size, file.size - span.position)
                 whole = FileRange.of(file, span.position, size, span.size)
@@ -79,6 +84,18 @@ def read_cached_from(
                     return whole
             return file.read_now(span.position, size, needed)
     return b""
+
+
+def _without_partial(segment: Segment, span: Span, size: int) -> int:
+    """`size` bytes from `span` on without the start of a batch at their end, as far as the index tells.
+
+    Readers drop it, and would get it again with the next fetch.
+    """
+    end = span.position + size
+    if size < WHOLE_BYTES_MIN or end >= segment.size:
+        return size
+    whole = segment.offset_index.position_before(end) - span.position
+    return whole if whole >= max(span.size, 1) else size
 
 
 def cached_or_cold(

@@ -99,6 +99,15 @@ class FrameReceiver:
                 self._replace_chunk(lacking_bytes, hint)
         return self._chunk[self._end :]
 
+    def make_room(self) -> None:
+        """Between frames: have room for one as large as the last ones, which is then received in one piece.
+
+        For drivers that know that bytes have arrived; a connection that waits should hold less.
+        """
+        usual_bytes = _SIZE_BYTES + self._earned_bytes
+        if self._start == self._end and len(self._chunk) - self._end < usual_bytes:
+            self._replace_chunk(0, usual_bytes + ROOM_BYTES_MIN)
+
     def received(self, count: int) -> None:
         """The driver wrote `count` bytes to the start of the buffer of the last `get_buffer`."""
         if not 0 <= count <= len(self._chunk) - self._end:
