@@ -129,10 +129,14 @@ def _larger(table: Table, rows: int, times: float, rows_max: int | None) -> Tabl
     capacity = TABLE_ROWS_MIN + min(TABLE_GROWTH_MAX * rows, int(1.1 * times * rows))
     if rows_max is not None:
         capacity = min(capacity, rows_max + 1)
-    size = capacity * layout.ENTRY_COLUMNS * table.itemsize
-    larger = np.frombuffer(_TABLES.lease(size).view(0, size), np.int64).reshape(capacity, -1)
+    larger = _leased(capacity)
     larger[:rows] = table[:rows]
     return larger
+
+
+def _leased(rows: int) -> Table:
+    size = rows * layout.ENTRY_COLUMNS * np.dtype(np.int64).itemsize
+    return np.frombuffer(_TABLES.lease(size).view(0, size), np.int64).reshape(rows, -1)
 
 
 def verified(entries: Entries) -> Entries:
@@ -193,7 +197,8 @@ def decompressed(entries: Entries, *, verify_crc: bool, limit: int) -> Entries:
         table[rows, layout.SOURCE] = 1
     table = table[: len(entries.table)]
     if pieces:
-        table = np.concatenate([*pieces, table[done:]])
+        pieces.append(table[done:])
+        table = np.concatenate(pieces, out=_leased(sum(map(len, pieces))))
     return replace(entries, table=table, summary=summarize(table), arena=_filled(arena), borrowed=arena)
 
 
@@ -250,13 +255,13 @@ def _unwrapped(data: U8Array, wrapper: Row, arena: Arena, *, verify_crc: bool) -
         raise
     if inner.damage:
         raise CorruptRecord(f"inside a compressed message, {inner.damage}")
-    table = inner.table
-    if (table[:, layout.MAGIC] != magic).any():
-        raise CorruptRecord(f"a compressed message of format {magic} holds messages of another format")
-    if (table[:, layout.ATTRIBUTES] & record_layout.CODEC_MASK).any():
-        raise CorruptRecord("a compressed message holds another compressed message")
+    table, summary = inner.table, inner.summary
     if not len(table):
         return _emptied(wrapper[np.newaxis].copy(), np.ones(1, np.bool_))
+    if summary.formats != 1 << magic:
+        raise CorruptRecord(f"a compressed message of format {magic} holds messages of another format")
+    if summary.attributes & record_layout.CODEC_MASK:
+        raise CorruptRecord("a compressed message holds another compressed message")
     table[:, layout.ENTRY] = wrapper[layout.ENTRY]
     if magic == 1:
         _settle_wrapped(table, wrapper)
