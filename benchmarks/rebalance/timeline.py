@@ -49,9 +49,12 @@ def is_shared(
     partitions: int,
     since_s: float,
 ) -> bool:
-    """Whether these members read all partitions in equal shares, and records that were written since then."""
+    """Whether these members read all partitions in equal shares, and records that were written since then.
+
+    A record may be delivered before the writer notes that it was acknowledged: then it was written just now.
+    """
     last = {one.partition: one for one in deliveries}
-    fresh = [one for one in last.values() if written.get((one.partition, one.offset), 0.0) > since_s]
+    fresh = [one for one in last.values() if written.get((one.partition, one.offset), one.at_s) > since_s]
     shares = Counter(one.member for one in fresh)
     names = set(members)
     if len(fresh) < partitions or not shares.keys() <= names:
@@ -77,7 +80,7 @@ def are_all_reading(
     fresh = [
         one
         for one in deliveries
-        if one.at_s > left_s and written.get((one.partition, one.offset), 0.0) > since_s
+        if one.at_s > left_s and written.get((one.partition, one.offset), one.at_s) > since_s
     ]
     return {one.member for one in fresh} == names and len({one.partition for one in fresh}) == partitions
 

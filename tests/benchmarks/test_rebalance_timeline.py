@@ -52,6 +52,7 @@ def test_members_share_when_each_has_its_part_of_what_is_new() -> None:
     assert not is_shared(both, written(5), {"a"}, 2, since_s=2.5)
     assert not is_shared(both, written(5), {"a", "b", "c"}, 3, since_s=2.5)
     assert is_shared(both, written(5), {"a", "b", "c"}, 2, since_s=2.5)
+    assert is_shared(both, written(3), {"a", "b"}, 2, since_s=2.5), "the writer has not noted it yet"
 
 
 def test_a_share_group_is_well_when_all_who_are_left_read_since_the_leaver_stopped() -> None:
