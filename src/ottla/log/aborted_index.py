@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 from ottla.log.undecided import StoredAbort
 
 VERSION = 0
@@ -25,14 +25,19 @@ _ROW = struct.Struct(">hqqqq")
 class AbortedIndex:
     """Belongs to one segment."""
 
-    __slots__ = ("_file_system", "_is_stale", "_rows", "_stored_bytes", "path")
+    __slots__ = ("_file_system", "_is_stale", "_path", "_rows", "_stored_bytes")
 
-    def __init__(self, path: Path, file_system: FileSystem) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, file_system: FileSystem) -> None:
+        self._path = os.fspath(path)
         self._file_system = file_system
         self._rows = bytearray()
         self._stored_bytes = 0  # what the file has of them
         self._is_stale = False  # the file has what is not known here
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._path)
 
     @property
     def count(self) -> int:
@@ -61,7 +66,7 @@ class AbortedIndex:
     def load(self, base_offset: int) -> bool:
         """Read the file, which may be missing; False if it is not the index of a segment with this base."""
         try:
-            self._rows = bytearray(self.path.read_bytes())
+            self._rows = bytearray(read_whole(self._path))
         except FileNotFoundError:
             return True
         self._stored_bytes = len(self._rows)

@@ -8,6 +8,7 @@ orders-7                      partition 7 of orders       orders-7.<32 hex>-dele
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -24,6 +25,11 @@ _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 def segment_file(directory: Path, base_offset: int, suffix: str) -> Path:
     """The file of a segment, e.g. for suffix LOG or LOG + SWAP."""
     return directory / f"{base_offset:020d}{suffix}"
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str) -> str:
+    """The same as text, which costs a start with many segments less time and memory."""
+    return f"{directory}{os.sep}{base_offset:020d}{suffix}"
 
 
 def parse_segment_file(name: str) -> tuple[int, str, str] | None:

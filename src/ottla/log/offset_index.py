@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 
 ENTRY_BYTES = 8
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -25,14 +25,21 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 class OffsetIndex:
     """Belongs to one segment. `entries_max` is `segment.index.bytes` in entries."""
 
-    def __init__(self, path: Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
-        self.path = path
+    __slots__ = ("_file_system", "_path", "_positions", "_relative", "_stored", "base_offset", "entries_max")
+
+    def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
+        self._path = os.fspath(path)
         self.base_offset = base_offset
         self.entries_max = entries_max
         self._file_system = file_system
         self._relative = array("i")
         self._positions = array("i")
         self._stored = 0  # entries that the file has
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._path)
 
     @property
     def count(self) -> int:
@@ -87,7 +94,7 @@ class OffsetIndex:
     def load(self, log_bytes: int) -> bool:
         """Read the file; False if it is missing, or not the index of a log of `log_bytes`."""
         try:
-            raw = self.path.read_bytes()
+            raw = read_whole(self._path)
         except FileNotFoundError:
             return False
         if len(raw) % ENTRY_BYTES:

@@ -29,6 +29,8 @@ class Span(NamedTuple):
 class RecentBatches:
     """Belongs to one segment. Knows every batch that ends above `_known_above`, and no other."""
 
+    __slots__ = ("_known_above", "_last_offsets", "_positions")
+
     def __init__(self, next_offset: int) -> None:
         self.clear(next_offset)
 

@@ -70,19 +70,22 @@ class Segment:
         is_later = base_offset == 0 and not state and (is_new or not path.exists())
         self.file = SegmentFile(path, file_system, later=is_later)
         self.recent = RecentBatches(base_offset)
-        self.aborted = AbortedIndex(self.path_of(file_names.ABORTED_INDEX), file_system)
+        self.aborted = AbortedIndex(self._path_text(file_names.ABORTED_INDEX), file_system)
         self._new_indexes(config)
 
     def _new_indexes(self, config: LogConfig) -> None:
         base, files = self.base_offset, self._file_system
         offsets_max = max(config.segment_index_bytes // ENTRY_BYTES, 1)
-        self.offset_index = OffsetIndex(self.path_of(file_names.INDEX), base, offsets_max, files)
+        self.offset_index = OffsetIndex(self._path_text(file_names.INDEX), base, offsets_max, files)
         times_max = max(config.segment_index_bytes // TIME_ENTRY.size, 2)
-        self.time_index = TimeIndex(self.path_of(file_names.TIME_INDEX), base, times_max, files)
+        self.time_index = TimeIndex(self._path_text(file_names.TIME_INDEX), base, times_max, files)
 
     def path_of(self, suffix: str) -> Path:
         """One of the segment's files."""
         return file_names.segment_file(self.directory, self.base_offset, suffix)
+
+    def _path_text(self, suffix: str) -> str:
+        return file_names.segment_path(self.directory, self.base_offset, suffix)
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from pathlib import Path
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 from ottla.model.record_layout import NO_TIMESTAMP
 
 ENTRY = struct.Struct(">qi")
@@ -22,14 +22,21 @@ ENTRY = struct.Struct(">qi")
 class TimeIndex:
     """Belongs to one segment; the same rules for memory and file as `OffsetIndex`."""
 
-    def __init__(self, path: Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
-        self.path = path
+    __slots__ = ("_file_system", "_path", "_relative", "_stored", "_timestamps", "base_offset", "entries_max")
+
+    def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
+        self._path = os.fspath(path)
         self.base_offset = base_offset
         self.entries_max = entries_max
         self._file_system = file_system
         self._timestamps = array("q")
         self._relative = array("q")
         self._stored = 0
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._path)
 
     @property
     def count(self) -> int:
@@ -73,7 +80,7 @@ class TimeIndex:
     def load(self) -> bool:
         """Read the file; False if it is missing or not a time index."""
         try:
-            raw = self.path.read_bytes()
+            raw = read_whole(self._path)
         except FileNotFoundError:
             return False
         if len(raw) % ENTRY.size:
