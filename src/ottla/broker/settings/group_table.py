@@ -23,19 +23,19 @@ def _int(name: str, default: int, doc: str, least: int, most: int, unit: str = "
     return Setting(name, INT, default, doc, minimum=least, maximum=most, unit=unit)
 
 
-def _times(kind: str) -> tuple[Setting, ...]:
-    """The three times that members of every new kind of group have."""
+def _times(kind: str, interval: str) -> tuple[Setting, ...]:
+    """The three times that members of every new kind of group have; `interval` tells what the last does."""
     return (
         _int(f"{kind}.session.timeout.ms", 45_000, "A member is gone after this.", 45_000, 60_000, "ms"),
         _int(f"{kind}.heartbeat.interval.ms", 5_000, "How often members report.", 5_000, 15_000, "ms"),
-        _int(f"{kind}.assignment.interval.ms", 1_000, "The least time between assignments.", 0, 15_000, "ms"),
+        _int(f"{kind}.assignment.interval.ms", 1_000, interval, 0, 15_000, "ms"),
     )
 
 
 GROUP_SETTINGS = table(
     (
-        *_times("consumer"),
-        *_times("share"),
+        *_times("consumer", "The least time between assignments."),
+        *_times("share", "Without effect: assignments of share groups are hints, made at once."),
         Setting(
             "share.auto.offset.reset",
             TEXT,
@@ -78,7 +78,7 @@ GROUP_SETTINGS = table(
             default=False,
             doc="Whether dead letters have key and value of the record, or only say where it is.",
         ),
-        *_times("streams"),
+        *_times("streams", "Without effect here."),
         _int("streams.initial.rebalance.delay.ms", 3_000, "Without effect here.", 0, INT_MAX, "ms"),
         _int("streams.num.standby.replicas", 0, "Without effect here.", 0, 2),
     )

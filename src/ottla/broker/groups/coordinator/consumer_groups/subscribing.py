@@ -1,11 +1,12 @@
 """What a changed member changes in its group: the group's epoch, the target assignment, the member's own.
 
 All three happen in the decision of the request that brought the change; the other members learn of it with
-their next heartbeats. Two things come later, as in Kafka. A target assignment that would follow the last one
-within `group.consumer.assignment.interval.ms` is made by the first request after that: members that join
-together share it, and move once. A member that subscribes to names and to an
-expression that is new in the group gets the topics of the names first, and those of the expression with its
-next heartbeat.
+their next heartbeats. Two things come later, as in Kafka:
+
+- A target assignment that would follow the last one within `group.consumer.assignment.interval.ms` is made by
+  the first request after that. Members that join together share it, and move once.
+- A member that subscribes to names and to an expression that is new in the group gets the topics of the names
+  first, and those of the expression with its next heartbeat.
 """
 
 from __future__ import annotations
