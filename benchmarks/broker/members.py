@@ -30,6 +30,7 @@ from ottla.wire.consumer_protocol import (
 )
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000  # the defaults of Kafka's consumer
+PAUSE_S = 0.02
 COORDINATOR_VERSION, COMMIT_VERSION = 2, 9
 ASSIGNOR = "range"
 _POLL_S = 0.05
@@ -165,7 +166,6 @@ class ConsumerMembers(Members):
     """The broker assigns."""
 
     heartbeat_version = 1
-    _rounds_max = 60
 
     def join(self) -> None:
         """Join, and send heartbeats until each has its share and no partition has two owners."""
@@ -183,12 +183,13 @@ class ConsumerMembers(Members):
             for member in self.members
         ]
         self._take_in(self._all_ask(joins, self.heartbeat_version))
-        for _ in range(self._rounds_max):
-            if self._is_settled:
-                return
+        end = time.monotonic() + TIMEOUT_S
+        while not self._is_settled:
+            if time.monotonic() > end:
+                raise TimeoutError(f"not assigned after {TIMEOUT_S:.0f} s")
+            time.sleep(PAUSE_S)  # brokers wait between two target assignments
             reports = [self._report(member) for member in self.members]
             self._take_in(self._all_ask(reports, self.heartbeat_version))
-        raise TimeoutError(f"not assigned after {self._rounds_max} heartbeats of each member")
 
     def heartbeat(self, member: Member) -> ConsumerGroupHeartbeatRequest:
         """A heartbeat of the member's epoch."""
