@@ -1,5 +1,4 @@
-"""A broker as a simulated process: its real code, on simulated connections and a disk that may lose power or
-be full."""
+"""A broker as a simulated process: its real code, simulated connections, a disk that may fail or be full."""
 
 from __future__ import annotations
 
@@ -102,9 +101,7 @@ class SimulatedBroker:
 
     async def start(self) -> None:
         """Start, and wait until clients can connect."""
-        clock_error_s = self.process.clock_error_s if self.process is not None else 0.0
-        self.process = process = Process("broker")
-        process.clock_error_s = clock_error_s
+        self.process = process = Process("broker", self.process)
         self._ready.clear()
         serving = self._loop.spawn(process, self._serve())
         ready = asyncio.ensure_future(self._ready.wait())

@@ -33,12 +33,12 @@ THREAD_S = (0.000_02, 0.002)
 
 
 class Process:
-    """A simulated process. Its wall clock is wrong by `clock_error_s`."""
+    """A simulated process. Its wall clock is wrong by `clock_error_s`, as that of its life before."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, before: Process | None = None) -> None:
         self.name = name
         self.is_dead = False
-        self.clock_error_s = 0.0
+        self.clock_error_s: float = before.clock_error_s if before is not None else 0.0
         self.frozen: deque[asyncio.Handle] | None = None
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)

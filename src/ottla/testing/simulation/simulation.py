@@ -84,9 +84,7 @@ class Simulation:
     def _run(self, application: Application) -> None:
         if application.is_over:
             return
-        clock_error_s = application.process.clock_error_s if application.process is not None else 0.0
-        application.process = process = Process(application.name)
-        process.clock_error_s = clock_error_s
+        application.process = process = Process(application.name, application.process)
         self._note(f"{application.name} starts")
         task = self._loop.spawn(process, application.main())
         task.add_done_callback(lambda done: self._ended(application, process, done))
