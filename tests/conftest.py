@@ -38,7 +38,7 @@ settings.register_profile(
     "compiled",
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("plain", settings.get_profile("compiled"), max_examples=10)

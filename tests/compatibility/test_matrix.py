@@ -10,10 +10,13 @@ from tests.compatibility.page import PAGE
 from tests.compatibility.targets import ottla
 from tests.compatibility.verdicts import ORACLE, PASSED, load
 from tests.interop.rows import our_rows, sample, table
+from tests.scale import nightly
 
 pytestmark = pytest.mark.each_alone
 
 PROVEN = load(ORACLE)
+OLD_JAVA = {"Java client 3.9", "command-line tools 3.9", "Scala tools 0.9.0.1"}
+SELDOM = nightly("many programs of Java; tests of our own tools run these classes as well")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,7 +28,10 @@ def _compiled_kernels() -> None:
 
 # A cold cache costs the download of a peer, which has a limit of its own, on top of the steps.
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("client", ALL, ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param(each, id=each.name, marks=SELDOM if each.name in OLD_JAVA else ()) for each in ALL],
+)
 def test_steps_that_pass_on_kafka_pass_here(client: Client) -> None:
     report = client.run(ottla(with_zookeeper=client.needs_zookeeper))
     if report.missing:

@@ -80,7 +80,7 @@ def seen(response: FetchResponse) -> dict[TopicAndPartition, tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(sized(40, 5000)))
+@pytest.mark.parametrize("seed", range(sized(20, 5000)))
 def test_answers_are_those_of_full_fetches(seed: int) -> None:
     """Random plans, appends, epochs of leaders, sizes, lost sessions."""
     chance = seeded(f"client sessions {seed}")

@@ -16,6 +16,7 @@ from ottla.fetching.inbox import Inbox
 from ottla.model.topic_partition import TopicAndPartition
 from tests.fetching.real_traffic import client, write
 from tests.fetching.traffic import Ledger
+from tests.scale import nightly
 from tests.waiting import wait_for
 from tools.peers import KAFKA_0_9, RealKafka, Unavailable
 
@@ -56,6 +57,7 @@ def leader_of(feed: PartitionFeed) -> int:
     return source.broker.broker_id if source else -1
 
 
+@nightly("three brokers of Apache Kafka with a ZooKeeper")
 def test_the_leader_is_killed_and_comes_back(brokers: dict[int, RealKafka]) -> None:
     config = client(*brokers.values())
     with ClusterMetadata(config) as metadata:

@@ -19,7 +19,7 @@ from tests.fuzz.harness import Journal, Report, read_journal
 from tests.fuzz.targets import ALL, Frames, Records, Wire
 from tests.scale import SEED, sized
 
-CASES = sized(10_000, 1_000_000)
+CASES = sized(5_000, 1_000_000)
 
 
 def assert_clean(report: Report) -> None:

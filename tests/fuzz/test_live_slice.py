@@ -10,7 +10,7 @@ from tests.scale import SEED, sized
 
 
 def test_a_broker_survives_hostile_frames_and_serves_an_honest_client(tmp_path: Path) -> None:
-    outcome = live.run(sized(3000, 1_000_000), SEED, tmp_path)
+    outcome = live.run(sized(1500, 1_000_000), SEED, tmp_path)
     assert not outcome.failures, "\n".join([str(outcome), *outcome.failures])
     assert {"answered", "closed"} <= outcome.frames.keys()
     assert outcome.ack_ms

@@ -26,6 +26,7 @@ from tests.interop.rows import (
     sample,
     table,
 )
+from tests.scale import sized
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
 
@@ -182,7 +183,7 @@ records = st.lists(st.tuples(times, contents, contents, header_lists), min_size=
 
 @given(records=records, form=st.sampled_from(FORMATS), first_offset=st.integers(0, 2**60))
 @settings(
-    max_examples=100,
+    max_examples=sized(40, 1000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     print_blob=True,

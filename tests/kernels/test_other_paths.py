@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.each_alone, pytest.mark.timeout(1200)]
     "settings",
     [
         pytest.param(PLAIN_PYTHON, id="plain Python", marks=nightly("kernels in plain Python are slow")),
-        pytest.param(NUMPY, id="NumPy"),
+        pytest.param(NUMPY, id="NumPy", marks=nightly("the broker of every test runs on it")),
     ],
 )
 def test_kernels_and_records_pass_without_a_compiler(settings: dict[str, str]) -> None:

@@ -33,6 +33,7 @@ from ottla.kernels.tiers import TIERS
 from ottla.model.errors import CorruptRecord
 from ottla.records.reader import decode
 from ottla.records.slabs import SlabPool
+from tests.scale import sized
 
 Array = npt.NDArray[Any]
 
@@ -229,11 +230,11 @@ def _both() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=["usual chunks", "tiny chunks"], autouse=True)
+@pytest.fixture(params=sized(["tiny chunks"], ["usual chunks", "tiny chunks"]), autouse=True)
 def _chunks(request: pytest.FixtureRequest) -> Iterator[str]:
     """With tiny chunks, small inputs meet every way of copying, and every boundary."""
-    if request.param == "usual chunks":
-        yield request.param
+    if request.param == "usual chunks" or "usual_chunks" in request.fixturenames:
+        yield "usual chunks"
         return
     with pytest.MonkeyPatch.context() as patch:
         for module in (numpy_decode, numpy_messages, numpy_headers, numpy_encode):
@@ -246,10 +247,8 @@ def _chunks(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def usual_chunks(_chunks: str) -> None:
-    """For tests that are about size."""
-    if _chunks != "usual chunks":
-        pytest.skip("with usual chunks only")
+def usual_chunks() -> None:
+    """For tests that are about size: `_chunks` looks for this name."""
 
 
 def read(data: bytes, **options: Any) -> int:

@@ -17,12 +17,12 @@ from ottla.client.reactions import Action, Call, action_for
 from ottla.mirror import Mirror
 from ottla.model.errors import MirrorFailed
 from tests.consumer.member_faults import MemberFault
+from tests.error_codes import CODES
 from tests.fetching.traffic import Writer
 from tests.mirror.clusters import running
 from tests.mirror.conftest import Mirrors
 from tests.waiting import wait_for
 
-CODES = [code for code in Code if code is not Code.NONE]
 OPENING_CALLS = (
     Call.FIND_COORDINATOR,
     Call.JOIN_GROUP,

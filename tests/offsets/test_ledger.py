@@ -26,7 +26,7 @@ from tests.offsets.database_servers import KINDS, NotHere, connect, database
 from tests.scale import REPLAY, seeded, sized
 
 T0, T1 = TopicAndPartition("t", 0), TopicAndPartition("t", 1)
-KILLS = sized(5, 100)
+KILLS = sized(3, 100)
 PARTITIONS, RECORDS = 3, 600 * KILLS
 
 

@@ -34,7 +34,7 @@ from tests.waiting import wait_for
 OFFSETS_TOPIC = "__consumer_offsets"
 GROUPS = [f"group-{number}" for number in range(4)]
 PARTITION_COUNT = 250
-COMMIT_COUNT = sized(100_000, 1_000_000)
+COMMIT_COUNT = sized(40_000, 1_000_000)
 ROUND_COUNT = COMMIT_COUNT // (len(GROUPS) * PARTITION_COUNT)
 LOG_COUNT = 2
 SEGMENT_BYTES = 256 << 10

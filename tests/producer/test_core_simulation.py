@@ -8,7 +8,7 @@ from ottla.model.errors import DeliveryExpired
 from tests.producer.simulated_cluster import Simulation
 from tests.scale import sized
 
-SEEDS = range(sized(30, 1000))
+SEEDS = range(sized(15, 1000))
 STEPS = 1_500
 
 
@@ -52,7 +52,7 @@ def test_without_idempotence_records_may_come_twice_but_never_out_of_order(seed:
         assert first_seen == sorted(first_seen)
 
 
-@pytest.mark.parametrize("seed", range(sized(10, 100)))
+@pytest.mark.parametrize("seed", range(sized(6, 100)))
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_without_faults_everything_is_stored(seed: int, is_idempotent: bool) -> None:
     simulation = run(seed, is_idempotent=is_idempotent, partitions=4, faults=0.0, delivery_timeout_ms=1e9)

@@ -16,8 +16,8 @@ from tests.log.record_sets import add, batch, open_log, values
 from tests.proof.power_loss import prove
 from tests.scale import SEED, sized
 
-POINTS = sized(80, 50_000)
-NOTES = sized(600, 3_000)
+POINTS = sized(50, 50_000)
+NOTES = sized(400, 3_000)
 
 
 @pytest.mark.parametrize("flush", ["always", "os"])

@@ -33,6 +33,7 @@ from tests.records.codec_samples import (
     each_compressing,
     payloads,
 )
+from tests.scale import sized
 
 
 def bomb(codec: Codec, size: int) -> bytes:
@@ -129,7 +130,7 @@ def test_truncation_at_every_byte_is_corrupt_or_a_value(codec: Codec, magic: int
 
 
 @each_compressing
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=sized(100, 3000))
 @given(
     data=payloads,
     magic=st.sampled_from([0, 1, 2]),
@@ -147,7 +148,7 @@ def test_mutated_bytes_are_corrupt_or_a_value(
 
 
 @each_compressing
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=sized(100, 3000))
 @given(
     data=st.binary(max_size=300),
     prefix=st.sampled_from(["", "1f8b08", "82534e4150505900", "04224d18", "28b52ffd"]),

@@ -15,17 +15,18 @@ import pytest
 
 from ottla import EmbeddedBroker
 from tests.proof.checker import History, Table, anomalies
-from tests.scale import kills, seeded, sized
+from tests.scale import kills, nightly, seeded
 from tests.spark import killed_driver
 from tests.spark.conftest import Filled
 from tests.spark.killing import newest_batch, reaches, running
 from tests.spark.pipeline_runs import table_of
 
-KILLS = kills(2, 100)
-KINDS = sized(("landing", "files"), ("landing", "files", "tables"))
+KILLS = kills(100, 100)
+KINDS = ("landing", "files", "tables")
 DEADLINE_S = 480 + 30 * KILLS
 
 
+@nightly("three drivers; test_exactly_once_kills kills some in every run")
 @pytest.mark.timeout(DEADLINE_S + 60)
 def test_every_record_is_there_once_whoever_is_killed(
     broker: EmbeddedBroker, topic: str, fill: Filled, tmp_path: Path

@@ -16,6 +16,7 @@ from ottla.wire.api.fetch import FetchRequest, FetchTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 from ottla.wire.schema import ProtocolMessage, decode, decode_prefix, encode
+from tests.scale import sized
 from tests.wire.messages import KINDS, Row, messages, rows_of
 
 HUGE_COUNTS = [
@@ -40,7 +41,7 @@ def attempt(kind: type[ProtocolMessage], version: int, data: bytes) -> ProtocolM
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(3, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_values_survive_the_round_trip_in_every_version(
     kind: type[ProtocolMessage], data: st.DataObject
@@ -50,7 +51,7 @@ def test_random_values_survive_the_round_trip_in_every_version(
         assert decode(kind, version, b"".join(encode(message, version))) == message
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sized(200, 4000), deadline=None)
 @given(kind=st.sampled_from(KINDS), data=st.binary(max_size=200), draw=st.data())
 def test_random_bytes_are_read_or_refused(
     kind: type[ProtocolMessage], data: bytes, draw: st.DataObject
@@ -109,7 +110,7 @@ def test_a_huge_count_anywhere_is_refused_before_anything_is_allocated(count: by
     try:
         for row in newest:
             data = row.data or b""
-            for position in range(0, len(data), 3):
+            for position in range(0, len(data), sized(7, 3)):
                 hostile = data[:position] + count + data[position + len(count) :]
                 allowed = ALLOWANCE_BYTES + AMPLIFICATION * len(hostile)
                 # Threads that other tests have left count too, but not three times in a row.

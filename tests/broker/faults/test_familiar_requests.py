@@ -19,7 +19,7 @@ from tests.fuzz.mutations import mutated
 from tests.scale import SEED, sized
 
 VERSIONS = [3, 5, 8, 9, 12]
-CASES = sized(1500, 100_000)
+CASES = sized(800, 100_000)
 
 
 @pytest.fixture

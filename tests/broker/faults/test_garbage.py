@@ -32,7 +32,7 @@ from tests.fuzz.mutations import mutated
 from tests.scale import SEED, sized
 from tests.wire.messages import rows
 
-CASES = sized(4000, 200_000)
+CASES = sized(2000, 200_000)
 PATIENCE_S = 0.05
 MAY_WAIT = {request.API.key for request in (ProduceRequest, FetchRequest, JoinGroupRequest, SyncGroupRequest)}
 """A long poll, a group, or acks=0: silence is an answer of these. They must still notice that we leave."""

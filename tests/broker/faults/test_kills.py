@@ -22,7 +22,7 @@ from tests.broker.faults.workloads import Committer, Producer, TopicMaker, Workl
 from tests.scale import REPLAY, seeded, sized
 from tests.waiting import wait_for
 
-KILLS = sized(16, 500)
+KILLS = sized(8, 500)
 LOAD_S = (0.02, 0.15)
 SETTINGS = {
     "log.segment.bytes": "10000",

@@ -91,7 +91,7 @@ def sessions_of(slots: int = 1000, limit: int = 1 << 20) -> FetchSessions:
     return FetchSessions(Share(limit), lambda: next(numbers), slots)
 
 
-@pytest.mark.parametrize("seed", range(sized(40, 5000)))
+@pytest.mark.parametrize("seed", range(sized(20, 5000)))
 def test_a_client_of_a_session_knows_what_full_fetches_would_tell(seed: int) -> None:
     """Random adds, forgets, appends, cuts, moved leaders, wrong epochs: told changes add up to the truth."""
     chance = seeded(f"sessions {seed}")

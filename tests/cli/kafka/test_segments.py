@@ -13,6 +13,7 @@ import pytest
 
 from ottla.cli.kafka.segment_entries import SegmentEntry, entries
 from tests.cli.kafka.conftest import Era, created, ours
+from tests.scale import nightly
 from tests.waiting import wait_for
 
 NEW_CLASS = "org.apache.kafka.tools.DumpLogSegments"
@@ -150,7 +151,9 @@ def test_logs_with_holes(new: Era, old: Era, logs: dict[str, bytes], tmp_path: P
             assert ours("kafka-dump-log", *arguments) == era.tool(tool, *arguments), arguments
 
 
-@pytest.mark.parametrize("era", ["new", "old"])
+@pytest.mark.parametrize(
+    "era", ["new", pytest.param("old", marks=nightly("consoles of Kafka 0.9 wait for seconds"))]
+)
 def test_the_topic_of_offsets(era: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     at: Era = request.getfixturevalue(era)
     topic = created(at, "decoded")

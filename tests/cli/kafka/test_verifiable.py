@@ -13,6 +13,7 @@ import pytest
 
 from ottla import EmbeddedBroker
 from tests.cli.kafka.conftest import Era, created, ours
+from tests.scale import nightly
 
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
@@ -69,7 +70,9 @@ def until_ended(command: list[str], last_event: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in masked("".join(lines))]
 
 
-@pytest.mark.parametrize("era", ["new", "old"])
+@pytest.mark.parametrize(
+    "era", ["new", pytest.param("old", marks=nightly("consoles of Kafka 0.9 wait for seconds"))]
+)
 def test_who_is_ended_leaves_the_group(era: str, request: pytest.FixtureRequest) -> None:
     at: Era = request.getfixturevalue(era)
     topic = created(at, "ended")

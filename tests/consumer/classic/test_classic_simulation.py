@@ -29,7 +29,7 @@ from tests.consumer.classic.simulation.ottla_member import OttlaMember
 from tests.consumer.classic.simulation.scenario import Scenario
 from tests.scale import SEED, sized
 
-SEEDS = sized(500, 100_000)
+SEEDS = sized(250, 100_000)
 SEEDS_TO_FIND = 1_500
 """Most are found within a few; one in a hundred seeds shows claims that are left behind."""
 

@@ -34,6 +34,7 @@ from tests.consumer.classic.naive_assignors import java_hash
 from tests.consumer.classic.reading import offsets, owners
 from tests.fetching.real_traffic import client
 from tests.naming import name_after_test
+from tests.scale import nightly
 from tests.waiting import wait_for
 from tools.peers import KAFKA_0_8, KAFKA_0_9, RealKafka, Unavailable, kafka_libs
 
@@ -63,6 +64,16 @@ def ottla_broker(server: ZooKeeperServer) -> Iterator[Cluster]:
     with EmbeddedBroker(properties={**registered_at(where), "num.partitions": str(PARTITIONS)}) as one:
         config = ClientConfig.from_properties({"bootstrap.servers": one.bootstrap})
         yield Cluster(where, config, 2, {})
+
+
+SELDOM_ON_KAFKA = pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param("Apache Kafka", marks=nightly("the first test runs on Kafka")),
+        "ottla",
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="module", params=["Apache Kafka", "ottla"])
@@ -139,6 +150,7 @@ def test_two_of_each_kind_share_a_topic_as_they_come_and_go(
     assert not twice, "all came and went in good order"
 
 
+@SELDOM_ON_KAFKA
 def test_partitions_are_dealt_out_as_kafka_0_8_and_0_9_deal_them(
     group: Group, zookeeper: KazooZooKeeperSession, cluster: Cluster
 ) -> None:
@@ -161,6 +173,7 @@ def test_partitions_are_dealt_out_as_kafka_0_8_and_0_9_deal_them(
     wait_for(lambda: owners(zookeeper, group.name, group.name) == expected, "all agree")
 
 
+@SELDOM_ON_KAFKA
 def test_members_of_both_kinds_are_killed(group: Group, zookeeper: KazooZooKeeperSession) -> None:
     """Each kind takes over what the other left, when ZooKeeper has given its session up."""
     group.write(10)
@@ -198,6 +211,7 @@ def _words(line: str) -> list[str]:
     return line.replace(",", " ").split()
 
 
+@SELDOM_ON_KAFKA
 @pytest.mark.parametrize("storage", [IN_ZOOKEEPER, IN_KAFKA], ids=["zookeeper", "kafka"])
 def test_each_kind_goes_on_at_the_very_message_where_the_other_stopped(
     group: Group,
@@ -233,6 +247,7 @@ def test_each_kind_goes_on_at_the_very_message_where_the_other_stopped(
     assert set((console.seen + rest).values()) == {1}
 
 
+@SELDOM_ON_KAFKA
 def test_a_group_moves_from_zookeeper_to_kafka_member_by_member(
     group: Group, zookeeper: KazooZooKeeperSession
 ) -> None:

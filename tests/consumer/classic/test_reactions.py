@@ -24,10 +24,10 @@ from ottla.model.errors import ConfigError, KafkaError, MessageSizeTooLarge
 from ottla.offsets import KafkaOffsets, OffsetAndMetadata, OffsetStore, ZooKeeperOffsets
 from ottla.zookeeper.kazoo_session import KazooZooKeeperSession
 from tests.consumer.classic.conftest import Connectors
+from tests.error_codes import CODES
 from tests.fetching.traffic import Writer
 from tests.waiting import wait_for
 
-CODES = [code for code in Code if code is not Code.NONE]
 TRIGGERS = {
     Call.FETCH: None,
     Call.LIST_OFFSETS: Code.OFFSET_OUT_OF_RANGE,

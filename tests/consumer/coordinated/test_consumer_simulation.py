@@ -11,7 +11,7 @@ from tests.consumer.coordinated.consumer_simulation import ConsumerWorld
 from tests.histories import counts_of
 from tests.scale import SEED, sized
 
-SEEDS = sized(120, 20_000)
+SEEDS = sized(60, 20_000)
 STEPS = 400
 BLOCKS = 2
 

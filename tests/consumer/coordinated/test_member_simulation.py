@@ -11,7 +11,7 @@ from tests.consumer.coordinated.simulation import World
 from tests.histories import counts_of
 from tests.scale import SEED, sized
 
-SEEDS = sized(200, 20_000)
+SEEDS = sized(120, 20_000)
 STEPS = 400
 BLOCKS = 4
 

@@ -15,6 +15,7 @@ from ottla import Admin, EmbeddedBroker
 from ottla.admin import NewTopic
 from tests.consumer.coordinated.foreign_members import FOREIGN, OF_0_9, ForeignMember, Ours, java_member
 from tests.consumer.coordinated.mixed_group import PARTITIONS, MixedGroup
+from tests.scale import sized
 from tools.peers import KAFKA_0_9, KAFKA_4, RealKafka
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -88,7 +89,7 @@ def test_each_record_is_read_once_in_a_mixed_group(
     check_mixed(groups(broker.bootstrap, strategy), strategy, clients(strategy))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", sized(STRATEGIES[-1:], STRATEGIES))
 @pytest.mark.parametrize("version", [KAFKA_4])
 def test_each_record_is_read_once_on_apache_kafka(
     real_kafka: Callable[[str], RealKafka], groups: Callable[..., MixedGroup], version: str, strategy: str

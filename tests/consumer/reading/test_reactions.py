@@ -35,10 +35,10 @@ from ottla.fetching.fetch_errors import STOPPED_BACKOFF
 from ottla.model.error_codes import Code
 from ottla.model.errors import ConfigError, CorruptRecord, ReplayStalled
 from tests.consumer.member_faults import MemberFault
+from tests.error_codes import CODES
 from tests.fetching.traffic import Writer
 from tests.waiting import PATIENCE_S, wait_for
 
-CODES = [code for code in Code if code is not Code.NONE]
 QUICK: dict[str, Any] = {
     "fetch_wait_max_ms": 10,
     "refresh_leader_backoff_ms": 1,

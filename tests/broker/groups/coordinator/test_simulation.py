@@ -11,7 +11,7 @@ from tests.broker.groups.coordinator.simulation import World
 from tests.histories import counts_of
 from tests.scale import SEED, sized
 
-SEEDS = sized(1000, 100_000)
+SEEDS = sized(500, 100_000)
 STEPS = 110
 BLOCKS = 10
 

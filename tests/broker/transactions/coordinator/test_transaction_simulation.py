@@ -13,7 +13,7 @@ from tests.broker.transactions.coordinator.simulation import World
 from tests.histories import counts_of
 from tests.scale import SEED, sized
 
-SEEDS = sized(400, 100_000)
+SEEDS = sized(200, 100_000)
 STEPS = 150
 
 
