@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import subprocess
 import sys
 import time
+import weakref
 
 import pytest
 
@@ -94,6 +96,35 @@ def test_a_killed_process_runs_nothing_more() -> None:
 
     assert simulation.run(scenario, faults=[simulation.Fault(10.0, "kill", 5.0, 0.0)]).error is None
     assert lives == pytest.approx([0.0, 16.0], abs=0.001)
+
+
+def test_what_dead_processes_begin_while_they_are_dropped_is_dropped_too() -> None:
+    """It is neither run nor left to the thread's own loop, with all of the simulation behind it."""
+    begun: list[asyncio.Task[None]] = []
+    ended: list[str] = []
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def end(sim: simulation.Simulation) -> None:
+        ended.append(f"{sim.now_s}")
+
+    async def scenario(sim: simulation.Simulation) -> None:
+        async def worker() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                begun.append(asyncio.ensure_future(end(sim)))
+                await begun[-1]
+
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        sim.start("worker", worker)
+        await asyncio.sleep(100)
+
+    assert simulation.run(scenario, faults=[simulation.Fault(10.0, "kill", 5.0, 0.0)]).error is None
+    assert [task.get_loop() for task in begun] == [loops[0]()] * 2  # one of each life
+    begun.clear()
+    gc.collect()
+    assert ended == []
+    assert [loop() for loop in loops] == [None]
 
 
 def test_clocks_and_chance_are_the_simulations_and_given_back() -> None:

@@ -194,17 +194,25 @@ class SimulationLoop(asyncio.BaseEventLoop):
             self._ready.extend(waiting)
 
     def bury(self) -> None:
-        """Drop what dead processes have left. For the end, when the loop is closed."""
+        """Drop what dead processes have left. For the end, just before the loop is closed.
+
+        A `finally` may begin more tasks. They must be this loop's, so that they are found: without a running
+        loop, asyncio would give them to the thread's own, for ever.
+        """
         buried: set[asyncio.Task[Any]] = set()
-        with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
-            for _ in range(NESTED_MAX):
-                unburied = [task for task in asyncio.all_tasks(self) if task not in buried]
-                if not unburied:
-                    break
-                for task in unburied:  # a `finally` may begin more tasks: they are next
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    close_quietly(task.get_coro())
-                buried.update(unburied)
+        asyncio._set_running_loop(self)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
+                for _ in range(NESTED_MAX):
+                    unburied = [task for task in asyncio.all_tasks(self) if task not in buried]
+                    if not unburied:
+                        break
+                    for task in unburied:
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        close_quietly(task.get_coro())
+                    buried.update(unburied)
+        finally:
+            asyncio._set_running_loop(None)
         self._left.clear()
 
     # --- threads, names and sockets

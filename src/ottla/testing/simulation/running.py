@@ -101,8 +101,8 @@ def run(
             finally:
                 result.simulated_s = loop.time()
                 result.digest, result.trace = trace.digest, trace.lines
-                loop.close()
                 loop.bury()
+                loop.close()
     return result
 
 
