@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.harness import QUICK, Better, Case, Effort, Peer, benchmark
@@ -128,10 +129,17 @@ def flawed(effort: Effort) -> Iterator[Case]:  # noqa: ARG001  (it takes as long
     yield _case(name, "s", blocked[OURS].recovered_s or flaws.RECOVERY_S, [rival])
 
 
-@benchmark("rebalance-coordinator")
-def coordinated(effort: Effort) -> Iterator[Case]:
-    """Groups of every kind on our broker, beside Kafka 4 with the same members."""
-    yield from _on_both_brokers(run_coordinator(effort), "")
+def coordinated(kind: str, effort: Effort) -> Iterator[Case]:
+    """A group of this kind on our broker, beside Kafka 4 with the same members."""
+
+    def kinds(broker: coordinator.Broker) -> dict[str, coordinator.Kind]:
+        return {name: how for name, how in coordinator.our_kinds(broker).items() if name == kind}
+
+    yield from _on_both_brokers(run_coordinator(effort, kinds), "")
+
+
+for _kind in ("classic", "consumer", "share", "zookeeper"):
+    benchmark(f"rebalance-coordinator-{_kind}")(partial(coordinated, _kind))
 
 
 @benchmark("rebalance-librdkafka")

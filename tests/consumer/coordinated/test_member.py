@@ -66,9 +66,9 @@ def test_nothing_is_asked_before_the_application_polls() -> None:
 def test_heartbeats_go_on_while_the_application_takes_and_gives_back() -> None:
     one = member()
     assert take(one, A0, A1).assigned == {A0, A1}
-    assert one.next_request(2_999) is None
-    assert one.next_at_ms() == 3_000
     beat(one, 0, 3_000)
+    assert one.next_request(5_999) is None
+    assert one.next_at_ms() == 6_000
     one.change_done()
     assert (one.state, one.owned) == (MemberState.STABLE, {A0, A1})
     beat(one, Code.REBALANCE_IN_PROGRESS, 6_000)
@@ -81,6 +81,20 @@ def test_heartbeats_go_on_while_the_application_takes_and_gives_back() -> None:
     assert request.member_id == "m"
     told = decode_subscription(request.protocols[0].metadata)
     assert (told.owned, told.generation) == ((), 1)
+
+
+def test_a_young_member_hears_soon_of_those_that_start_with_it() -> None:
+    one = member()
+    take(one, A0)
+    one.change_done()
+    for now_ms in (100, 200, 400, 800, 1_600, 3_200, 6_200, 9_200):
+        assert one.next_at_ms() == now_ms
+        assert one.next_request(now_ms - 1) is None
+        beat(one, 0, now_ms)
+    beat(one, Code.REBALANCE_IN_PROGRESS, 12_200)
+    one.change_done()
+    take(one, A0, generation=2, now_ms=12_300)
+    assert one.next_at_ms() == 15_300  # it is not young any more
 
 
 def test_a_leader_that_waits_for_partition_counts_rebalances_once() -> None:
@@ -202,7 +216,8 @@ def test_an_application_that_does_not_poll_leaves_with_numbers_and_comes_back() 
     one = member(max_poll_interval_ms=10_000, session_timeout_ms=60_000)
     take(one, A0)
     one.change_done()
-    assert one.next_at_ms() == 3_000
+    beat(one, 0, 3_000)
+    assert one.next_at_ms() == 6_000
     beat(one, 0, 9_000)
     assert one.next_at_ms() == 10_000
     assert isinstance(asked(one, 10_500), LeaveGroupRequest)

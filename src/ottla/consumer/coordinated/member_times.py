@@ -8,6 +8,8 @@ from ottla.consumer.coordinated.member_config import MemberConfig
 
 FAILURES_UNTOLD = 4
 """Coordinators refuse a few times while they load or move."""
+YOUNG_MS = 100.0
+"""The first heartbeat of a member comes after this time; the others as long after it as the member is old."""
 
 
 class MemberTimes:
@@ -21,6 +23,7 @@ class MemberTimes:
         self._heartbeat_at_ms = 0.0
         self._answered_at_ms = 0.0  # the last heartbeat, join or sync
         self._synced_at_ms = 0.0
+        self._member_since_ms: float | None = None
         self._polled_at_ms: float | None = None
         self.retry_at_ms = 0.0
 
@@ -31,11 +34,24 @@ class MemberTimes:
         self._failures = 0
         self.retry_at_ms = 0.0
         self._answered_at_ms = now_ms
-        self._heartbeat_at_ms = now_ms + self.interval_ms
+        self._heartbeat_at_ms = now_ms + self._next_heartbeat_ms()
 
     def synced(self) -> None:
         """Note that the last answer was the answer to a sync."""
         self._synced_at_ms = self._answered_at_ms
+        if self._member_since_ms is None:
+            self._member_since_ms = self._answered_at_ms
+        self._heartbeat_at_ms = self._answered_at_ms + self._next_heartbeat_ms()
+
+    def _next_heartbeat_ms(self) -> float:
+        """How long after an answer the next heartbeat comes.
+
+        Members of a group often start together, and one that was first hears of the others only by a
+        heartbeat. So those of a young member are closer than heartbeat.interval.ms.
+        """
+        if self._member_since_ms is None:
+            return self.interval_ms
+        return min(max(self._answered_at_ms - self._member_since_ms, YOUNG_MS), self.interval_ms)
 
     def failed(self, now_ms: float) -> None:
         """Note a failed request: the next try comes later, and later after each failure."""
