@@ -47,6 +47,8 @@ TABLES = (
 
 CONSUMER, SHARE, ZOOKEEPER = "consumer", "share", "zookeeper"
 """Instead of a strategy: the consumer protocol (KIP-848), share groups (KIP-932), and groups in ZooKeeper."""
+REBALANCE_BACKOFF_MS = 500
+"""Of all members of a group in ZooKeeper; ScalaMember.java has the same."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ class ZooKeeperWorker:
             zookeeper_connect=settings.zookeeper,
             zookeeper_session_timeout_ms=settings.session_timeout_ms,
             zookeeper_connection_timeout_ms=60_000,
-            rebalance_backoff_ms=500,
+            rebalance_backoff_ms=REBALANCE_BACKOFF_MS,
             rebalance_max_retries=100,
             auto_offset_reset="smallest",
             auto_commit_enable=False,
