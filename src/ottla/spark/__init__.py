@@ -9,9 +9,10 @@ Pure, without a broker, a file or Spark: `options`, `source_options`, `offset_js
 `admission`, `range_planner`, `data_loss`, `columns`, `row_identity`, `lag`. On the driver:
 `cluster` and `group_offsets` call brokers, `stream_planner` answers Spark.
 Tables: `locations` (directories and stores), `commits`, `iceberg`; without Spark: `lander`, `raw_tables`.
-In the executors: `daemon` (forks the workers), `range_reader`, `landing_files`, `landing_compaction`, most
-of `writer`. On one machine: `fork_server` and `fork_client` start Spark's Python processes. What Spark and
-users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a package), `session`.
+In the executors: `daemon` (forks the workers), `range_reader`, `landing_files`, `parquet_file`,
+`landing_compaction`, most of `writer`. On one machine: `fork_server` and `fork_client` start Spark's Python
+processes. What Spark and users hold: `data_source`, `readers`, `log_source`, `landing`, `pipeline` (a
+package), `session`.
 """
 
 from __future__ import annotations

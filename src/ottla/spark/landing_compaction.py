@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.model.errors import StorageError
-from ottla.spark.landing_files import LandedFile, file_of, landed_in, parquet_writer
+from ottla.spark.landing_files import LandedFile, file_of, landed_in
 from ottla.spark.locations import Location, location
+from ottla.spark.parquet_file import RawParquetFile
 from ottla.spark.session import in_tasks
 
 if TYPE_CHECKING:
@@ -80,9 +81,11 @@ def _merge(where: Location, directory: str, run: Sequence[LandedFile]) -> None:
     try:
         first = _opened(where, run[0])
         codec = first.metadata.row_group(0).column(0).compression
-        with parquet_writer(scratch, first.schema_arrow, codec) as writer:
-            for file in run:
-                writer.write_table(_opened(where, file).read())
+        merged = RawParquetFile(scratch, first.schema_arrow, codec)
+        for file in run:
+            for rows in _opened(where, file).iter_batches():
+                merged.add(rows)
+        merged.close()
         where.put(target, scratch)
     finally:
         scratch.unlink(missing_ok=True)

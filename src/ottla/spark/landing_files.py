@@ -11,25 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.locations import Location, remove_strays
+from ottla.spark.parquet_file import RawParquetFile
 from ottla.spark.range_planner import TaskRange
 
-ROW_GROUP_BYTES = 64 << 20
-ROW_GROUP_ROWS = 1 << 20
-# What repeats is written once; bytes of messages and growing numbers do not repeat.
-DICTIONARY = ["key", "topic", "partition", "timestampType"]
-# What grows from row to row is written as differences: a byte or two instead of eight.
-GROWING = ["offset", "timestamp"]
-# Readers choose parts of a file by the smallest and the largest of these; of values nobody asks.
-MEASURED = ["key", "topic", "partition", "offset", "timestamp", "timestampType"]
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -90,35 +81,21 @@ def file_of(directory: str, start: int, end: int) -> str:
     return f"{directory}/{start:020d}-{end:020d}.parquet"
 
 
-def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """A parquet writer with an encoding that suits each column."""
-    dictionary, growing, measured = (
-        [name for name in names if name in schema.names] for names in (DICTIONARY, GROWING, MEASURED)
-    )
-    return pq.ParquetWriter(
-        path,
-        schema,
-        compression=compression,
-        use_dictionary=dictionary or False,
-        column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
-        write_statistics=measured or False,
-    )
-
-
 class LandingFile:
-    """A file that is being written. It appears at `finish`. Rows are collected into large row groups."""
+    """A file that is being written. It appears at `finish`."""
 
     def __init__(self, where: Location, wanted: TaskRange, schema: pa.Schema, compression: str) -> None:
         directory = directory_of(wanted.topic_partition)
         remove_strays(where, directory, prefix=".")
         self.wanted = wanted
-        self.rows = 0
         self.path = file_of(directory, wanted.start, wanted.end)
         self._where = where
-        self._scratch = where.scratch(self.path)
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = self._pending_rows = 0
-        self._writer = parquet_writer(self._scratch, schema, compression)
+        self._file = RawParquetFile(where.scratch(self.path), schema, compression)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were added."""
+        return self._file.rows
 
     def end_at(self, end: int) -> None:
         """The file holds the offsets to before `end`."""
@@ -127,30 +104,17 @@ class LandingFile:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows, in the order of their offsets."""
-        self._pending.append(rows)
-        self._pending_bytes += rows.nbytes
-        self._pending_rows += rows.num_rows
-        self.rows += rows.num_rows
-        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
-            self._write()
-
-    def _write(self) -> None:
-        if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=ROW_GROUP_ROWS)
-        self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
+        self._file.add(rows)
 
     def finish(self, *, replaces: bool) -> int:
         """Make the file appear under its name; `replaces` an older one, or leaves it. Returns its bytes."""
-        self._write()
-        self._writer.close()
-        nbytes = self._scratch.stat().st_size
+        nbytes = self._file.close()
         if replaces:
-            self._where.put(self.path, self._scratch)
+            self._where.put(self.path, self._file.path)
         else:
-            self._where.create(self.path, self._scratch)
+            self._where.create(self.path, self._file.path)
         return nbytes
 
     def abandon(self) -> None:
         """Remove what was written."""
-        self._writer.close()
-        self._scratch.unlink(missing_ok=True)
+        self._file.abandon()

@@ -16,9 +16,10 @@ import pyarrow as pa
 from ottla.model.errors import ConfigError
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.spark.iceberg import DATA, IcebergTable
-from ottla.spark.landing_files import ROW_GROUP_BYTES, LandingFile, is_there, landed, parquet_writer
+from ottla.spark.landing_files import LandingFile, is_there, landed
 from ottla.spark.locations import OWN, check_promises, location
 from ottla.spark.offset_json import Offsets
+from ottla.spark.parquet_file import RawParquetFile
 from ottla.spark.pipeline.sink_form import SinkForm, SinkFormat
 from ottla.spark.pipeline.spans import Spans, from_json, to_json
 from ottla.spark.pipeline.tables import TableBatch
@@ -226,30 +227,16 @@ class _DataFile:
 
     def __init__(self, url: str, schema: pa.Schema) -> None:
         self._where = location(url)
-        self._schema = schema
         self._path = f"{DATA}/{uuid.uuid4().hex}.parquet"
-        self._scratch = self._where.scratch(self._path)
-        self._writer = parquet_writer(self._scratch, schema, "snappy")
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
+        self._file = RawParquetFile(self._where.scratch(self._path), schema, "snappy")
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._pending.append(rows)
-        self._pending_bytes += rows.nbytes
-        if self._pending_bytes >= ROW_GROUP_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending).cast(self._schema))
-        self._pending, self._pending_bytes = [], 0
+        self._file.add(rows)
 
     def put(self) -> str:
-        self._write()
-        self._writer.close()
-        self._where.put(self._path, self._scratch)
+        self._file.close()
+        self._where.put(self._path, self._file.path)
         return self._path
 
     def abandon(self) -> None:
-        self._writer.close()
-        self._scratch.unlink(missing_ok=True)
+        self._file.abandon()
