@@ -45,6 +45,12 @@ def test_groups_behave(first: int) -> None:
             raise
 
 
+@pytest.mark.parametrize("seed", [10286])
+def test_histories_that_were_once_judged_too_early(seed: int) -> None:
+    """10286: a busy member had not looked yet at the news that its session is back."""
+    Scenario(seed).run()
+
+
 def test_a_seed_is_always_the_same_run() -> None:
     assert Scenario(11).run() == Scenario(11).run()
 

@@ -72,7 +72,8 @@ class OttlaMember(Process):
     @property
     def is_content(self) -> bool:
         """Whether it waits for something to happen."""
-        return self.is_well and not self._is_leaving and self.member.health is Health.STABLE
+        is_idle = self.is_well and not self._is_leaving and not self._news
+        return is_idle and self.member.health is Health.STABLE
 
     # --- the process
 

@@ -64,6 +64,19 @@ def test_a_member_that_waits_for_partitions_is_called_sooner(loop: Loop) -> None
     assert second.beat().heartbeat_interval_ms == 5000
 
 
+def test_members_that_were_called_together_go_apart_and_stay_so(loop: Loop) -> None:
+    members = [Member(loop, f"m{number}", ["t"]) for number in range(41)]
+    for member in members:
+        member.join()
+    settle(*members)
+    due_ms = {member.member_id: loop.now_ms + member.beat().heartbeat_interval_ms for member in members}
+    assert len(set(due_ms.values())) > 20
+    assert max(due_ms.values()) - min(due_ms.values()) <= 40
+    for member in sorted(members, key=lambda member: due_ms[member.member_id]):
+        loop.advance(due_ms[member.member_id] - loop.now_ms)
+        assert member.beat().heartbeat_interval_ms == 5000
+
+
 def test_a_member_that_leaves_gives_its_part_to_the_others(loop: Loop) -> None:
     first, second = Member(loop, "a", ["t"]), Member(loop, "b", ["t"])
     first.join(), second.join()

@@ -15,13 +15,15 @@ rebalance timeout, which is five minutes.
 
 Each answer says when the next heartbeat is due. A member that waits for partitions of others, or for the
 topics of its expression, is called sooner, and so is everyone for when the group may get its next target
-assignment: where one has joined, others do. Kafka's members wait for a whole interval.
+assignment: where one has joined, others do. Kafka's members wait for a whole interval. Each member has a
+place of its own in a stretch of time, so that a large group does not send all its heartbeats at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from zlib import crc32
 
 from ottla.broker.coordination.effects import Caller
 from ottla.broker.groups.coordinator.consumer_groups.assignors import ASSIGNORS
@@ -54,6 +56,8 @@ from ottla.wire.api.consumer_group_heartbeat import (
 
 WAITING_BEATS, WAITING_MS_MIN = 5, 100
 """A member that waits sends so many heartbeats in an interval, but none sooner than after so many ms."""
+APART_MS = 1
+"""How far apart the heartbeats of two members are, as long as half an interval has room for all."""
 PATIENCE_MS = 30_000
 """How long a member may say nothing about an assignment before it is given the next one all the same."""
 _OWN_ID_SINCE = 1
@@ -133,11 +137,20 @@ def _has_waited(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules)
 def _interval_ms(group: ConsumerGroup, member: ConsumerMember, rules: GroupRules) -> int:
     """Return the time until the next heartbeat of a member."""
     interval_ms = rules.heartbeat_interval_ms
-    wait_ms = assignment_wait_ms(group, rules) or interval_ms
+    stretch_ms = _stretch_ms(len(group.members), interval_ms)
+    place_ms = crc32(member.member_id.encode()) % stretch_ms
+    called_ms = assignment_wait_ms(group, rules)
+    wait_ms = called_ms + place_ms if called_ms else interval_ms - (rules.now_ms - place_ms) % stretch_ms
     has_to_resolve = bool(member.regex) and member.regex not in group.resolved
     if has_to_resolve or member.state is ReconcilingState.UNRELEASED_PARTITIONS:
         wait_ms = min(wait_ms, interval_ms // WAITING_BEATS)
     return min(interval_ms, max(wait_ms, WAITING_MS_MIN))
+
+
+def _stretch_ms(members: int, interval_ms: int) -> int:
+    """Return in what time every member has a place for its heartbeat: some part of the interval."""
+    wanted_ms = max(min((members - 1) * APART_MS, interval_ms // 2), 1)
+    return interval_ms // (interval_ms // wanted_ms)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
