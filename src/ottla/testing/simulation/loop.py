@@ -200,6 +200,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         loop, asyncio would give them to the thread's own, for ever.
         """
         buried: set[asyncio.Task[Any]] = set()
+        self.set_exception_handler(lambda _loop, _context: None)  # errors of the dead, which nobody has seen
         asyncio._set_running_loop(self)
         try:
             with warnings.catch_warnings(action="ignore"):  # of coroutines that are never awaited
@@ -208,7 +209,6 @@ class SimulationLoop(asyncio.BaseEventLoop):
                     if not unburied:
                         break
                     for task in unburied:
-                        task._log_destroy_pending = False  # type: ignore[attr-defined]
                         close_quietly(task.get_coro())
                     buried.update(unburied)
         finally:
