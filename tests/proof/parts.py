@@ -181,7 +181,7 @@ PARTS = (
     ),
     Part(
         "simulated system",
-        "a broker, its clients, groups of every kind and transactions in virtual time; the power fails too",
+        "brokers, ZooKeeper, groups of every kind and transactions in virtual time; the power fails too",
         ("-m", "tests.proof.simulated", "--seeds=5", "--first={seed}", "--hours=1"),
         {"simulated hours": 5},
         2,

@@ -31,6 +31,7 @@ class Account:
     takeovers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     changes: dict[int, Change] = field(default_factory=dict)
     owners: list[Ownership] = field(default_factory=list)
+    periods: dict[Hashable, Ownership] = field(default_factory=dict)
     readers: list[Places] = field(default_factory=list)
     processed: dict[str, dict[str, int]] = field(default_factory=dict)
     accepted: dict[str, Places] = field(default_factory=dict)
@@ -81,6 +82,13 @@ class Account:
         self.owners += [Ownership(group, partition, member, generation) for partition in seen]
         return seen
 
+    def held(
+        self, group: str, member: str, partition: TopicAndPartition, since_s: float, until_s: float
+    ) -> None:
+        """A member has handed out records of a partition in that time; again with a later end."""
+        key = group, member, partition, since_s
+        self.periods[key] = Ownership(group, partition, member, since=since_s, until=until_s)
+
     def worked(self, group: str, value: str) -> None:
         """A member of a group has done what a record asks for."""
         counts = self.processed.setdefault(group, {})
@@ -127,7 +135,7 @@ class Account:
             writes=list(self.writes.values()),
             changes=list(self.changes.values()),
             looks=looks,
-            owners=self.owners,
+            owners=[*self.owners, *self.periods.values()],
             tables=[
                 Table(group, expected, dict.fromkeys(counts, True))
                 for group, counts in self.processed.items()

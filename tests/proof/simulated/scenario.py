@@ -1,4 +1,4 @@
-"""A broker, writers, groups of every kind, transactions and an administrator, under faults; then peace."""
+"""Brokers, ZooKeeper, writers, groups of every kind, transactions, an administrator, faults; then peace."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 from ottla import TopicAndPartition, aio
 from ottla.testing import simulation
 from ottla.testing.simulation import Faults, Kind, Simulation
+from tests.consumer.classic.simulation.world import GROUP as CLASSIC
 from tests.proof.checker import History, Look, Placed, anomalies
-from tests.proof.simulated import parts
+from tests.proof.simulated import classic, parts
 from tests.proof.simulated.account import Account
 from tests.proof.simulated.parts import COPIERS, EXACT, MADE, PARTITIONS, PLACES, PLAIN
 
@@ -90,12 +91,13 @@ class World:
             await sim.create_topic(topic, PARTITIONS)
         async with aio.Admin(bootstrap_servers=sim.bootstrap) as admin:
             await admin.alter_share_group_offsets(SHARED, dict.fromkeys(PLACES[:PARTITIONS], 0))
-        self._start(sim, account, is_over)
+        zookeeper = classic.Servers()
+        self._start(sim, account, zookeeper, is_over)
         await asyncio.sleep(self.for_s)
         is_over.set()
         await asyncio.sleep(120)  # whoever was killed last has started, and a writer has given up
         await self._caught_up(sim, account)
-        lines = anomalies(await _seen_in_the_end(sim, account))
+        lines = anomalies(await _seen_in_the_end(sim, account, zookeeper))
         self.counts.update(
             records=len(account.writes),
             transactions=len(account.transactions),
@@ -105,7 +107,10 @@ class World:
         if lines:
             raise Wrong("\n".join(lines))
 
-    def _start(self, sim: Simulation, account: Account, is_over: asyncio.Event) -> None:
+    def _start(
+        self, sim: Simulation, account: Account, zookeeper: classic.Servers, is_over: asyncio.Event
+    ) -> None:
+        sim.start("ZooKeeper", zookeeper.main)
         for number in range(2):
             name = f"writer {number}"
             sim.start(name, parts.writer(sim, account, name, is_over, self.pause_s))
@@ -116,6 +121,8 @@ class World:
         for number in range(2):
             sim.start(f"sharer {number}", parts.sharer(sim, account, SHARED, f"sharer {number}"))
             sim.start(f"copier {number}", parts.copier(sim, account, f"copier-{number}"))
+            name = f"zookeeper-{number}"
+            sim.start(name, classic.member(sim, account, zookeeper, name))
         sim.start("administrator", parts.administrator(sim, account, is_over, self.pause_s * 10))
 
     async def _caught_up(self, sim: Simulation, account: Account) -> None:
@@ -123,7 +130,7 @@ class World:
         final = {item.value for rows in await _read(sim, PLACES[:PARTITIONS]) for item in rows}
 
         def all_done() -> bool:
-            groups = [account.processed.get(group, {}).keys() for group in (*GROUPS, SHARED)]
+            groups = [account.processed.get(group, {}).keys() for group in (*GROUPS, SHARED, CLASSIC)]
             return all(final <= done for done in groups)
 
         end = sim.now_s + self.catch_up_s
@@ -155,7 +162,7 @@ async def _read(sim: Simulation, places: Iterable[TopicAndPartition]) -> tuple[l
     return tuple(seen)
 
 
-async def _seen_in_the_end(sim: Simulation, account: Account) -> History:
+async def _seen_in_the_end(sim: Simulation, account: Account, zookeeper: classic.Servers) -> History:
     """The whole history, with what is stored now."""
     async with aio.Admin(bootstrap_servers=sim.bootstrap) as admin:
         topics = await admin.describe_topics()
@@ -169,6 +176,9 @@ async def _seen_in_the_end(sim: Simulation, account: Account) -> History:
                 for place in PLACES[:PARTITIONS]
             ]
         copied = await admin.group_offsets(COPIERS)
+    for place in PLACES[:PARTITIONS]:
+        offset = zookeeper.stored(place)
+        looks.append(Look((CLASSIC, place), None if offset < 0 else offset))
     final = dict(zip(PLACES, await _read(sim, PLACES), strict=True))
     positions = {place: stored.offset for place, stored in copied.items()}
     sparse = frozenset(place for place in PLACES if place.topic == EXACT)

@@ -33,6 +33,8 @@ class Network:
         self._seed = seed
         self.trace = trace
         self.current = current
+        self.chance_name = b""
+        """A name in paths that differs from run to run. Processes are told others of its size."""
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._links: dict[int, Link] = {}
         self._count = 0
@@ -241,7 +243,7 @@ class End(asyncio.Transport):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        return self._is_closing
+        return self._is_closing or self._loop.is_closed()
 
     def is_reading(self) -> bool:
         return self._is_reading and not self._is_closing
@@ -264,7 +266,10 @@ class End(asyncio.Transport):
         if self.peer._is_closing and self.peer._is_lost:
             self.lose(BrokenPipeError(32, "Broken pipe"), self.link.delay_s())
             return
-        for piece in self.link.pieces(bytes(data)):
+        sent, name = bytes(data), self.link.network.chance_name
+        if name and name in sent:  # in the error of a broker, with the path of its file
+            sent = sent.replace(name, b"x" * len(name))
+        for piece in self.link.pieces(sent):
             self._unarrived += len(piece)
             self._send(piece)
         if self._unarrived > self._limit and not self._is_full:

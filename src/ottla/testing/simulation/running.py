@@ -91,6 +91,7 @@ def run(
             broker.kill()
 
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        network.chance_name = Path(directory).name.encode()
         root = Path(directory, "data")
         root.mkdir()
         with _one_world(seed, loop, network):

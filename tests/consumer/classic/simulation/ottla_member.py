@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 
@@ -114,7 +115,8 @@ class OttlaMember(Process):
     def _commit_now_and_then(self) -> None:
         if self.is_alive:
             if not self.is_frozen:
-                self._commit(tuple(self.feeds))
+                with suppress(OttlaError):
+                    self._commit(tuple(self.feeds))
             self.world.after(AUTO_COMMIT_MS, self._commit_now_and_then)
 
     # --- the thread that rebalances
@@ -217,7 +219,7 @@ class OttlaMember(Process):
             case CommitOffsets():
                 raise ZooKeeperConnectionLost("the session is in doubt")
             case FetchOffsets(places):
-                return {place: self.world.committed.get(place, -1) for place in places}
+                return {place: self.world.stored(place) for place in places}
             case StartFetching(starts):
                 self._start(starts)
             case FindUnfetched():
@@ -245,7 +247,10 @@ class OttlaMember(Process):
         for place in places:
             if place in self.progress and self.gate.is_open(self.world.now_ms):
                 self._check_owner(place, f"{self.name}-", "commits")
-                self.world.commit(place, self.progress.pop(place))
+                self._store(place, self.progress.pop(place))
+
+    def _store(self, place: TopicAndPartition, offset: int) -> None:
+        self.world.commit(place, offset)
 
     def _check_owner(self, place: TopicAndPartition, beginning: str, what: str) -> None:
         owner = self.world.owner_of(place)

@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ottla.model.topic_partition import TopicAndPartition
 from ottla.zookeeper import paths
@@ -27,7 +28,6 @@ class World:
 
     chance: random.Random
     is_tracing: bool = False
-    now_ms: float = 0.0
     ensemble: MemoryZooKeeper = field(default_factory=lambda: MemoryZooKeeper(WatchDelivery.ON_DEMAND))
     committed: dict[TopicAndPartition, int] = field(default_factory=dict)
     handed_out: dict[TopicAndPartition, int] = field(default_factory=dict)
@@ -38,13 +38,22 @@ class World:
     processes: list[Process] = field(default_factory=list)
     _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: int = 0
+    _now_ms: float = 0.0
 
-    def __post_init__(self) -> None:
-        self._admin = self.ensemble.session()
-        self._admin.connect()
+    @property
+    def now_ms(self) -> float:
+        """The time."""
+        return self._now_ms
+
+    @cached_property
+    def _admin(self) -> MemorySession:
+        """Whoever makes topics, and a broker for them."""
+        admin = self.ensemble.session()
+        admin.connect()
         registration = encode_broker(BrokerRegistration((Endpoint("kafka", 9092),), 0))
-        self._admin.create_with_parents(paths.broker(0), registration)
-        self._admin.ensure(paths.TOPICS)
+        admin.create_with_parents(paths.broker(0), registration)
+        admin.ensure(paths.TOPICS)
+        return admin
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Let something happen later."""
@@ -54,9 +63,9 @@ class World:
     def run(self, until_ms: float) -> None:
         """Let everything happen that is due until then."""
         while self._events and self._events[0][0] <= until_ms:
-            self.now_ms, _, action = heapq.heappop(self._events)
+            self._now_ms, _, action = heapq.heappop(self._events)
             action()
-        self.now_ms = until_ms
+        self._now_ms = until_ms
 
     def trace(self, text: str) -> None:
         """For the eyes of whoever replays a seed."""
@@ -87,6 +96,10 @@ class World:
         assert offset <= first_new, f"{place}: {first_new} … {offset - 1} were never handed out"
         self.redelivered += offset < first_new
         self.handed_out[place] = max(first_new, offset + 1)
+
+    def stored(self, place: TopicAndPartition) -> int:
+        """The committed offset, or -1."""
+        return self.committed.get(place, -1)
 
     def commit(self, place: TopicAndPartition, offset: int) -> None:
         """Keep an offset. Nobody may commit what was not handed out."""
