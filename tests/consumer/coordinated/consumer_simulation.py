@@ -25,11 +25,11 @@ class QuietMember(BrokerAssignedMember):
     """As librdkafka's: it does not say that it missed an answer, unless its connection broke."""
 
     def _failed(self, now_ms: float) -> None:
-        self._must_tell |= self._is_target_open
+        self._must_report |= self._awaits_answer
         self._times.failed(now_ms)
 
     def reconnect(self) -> None:
-        self._told_owned = self._told_topics = None
+        self._reported_owned = self._reported_topics = None
 
 
 class ConsumerClient(Client):

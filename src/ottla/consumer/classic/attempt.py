@@ -49,7 +49,7 @@ Partitions = tuple[TopicAndPartition, ...]
 
 @dataclass(frozen=True)
 class Balance:
-    """The result of an attempt: the group as it was read, and the assignment that follows from it."""
+    """The result of an attempt: the group as it was read, and the assignment computed from it."""
 
     view: GroupView
     assignment: Assignment
@@ -76,8 +76,10 @@ class Inspection:
 
 
 def attempt(rules: ViewRules, ownership: Ownership, assignor: Assignor) -> Steps[Balance]:
-    """Release and claim partitions until we own our share. Raises OttlaError; partitions may then be
-    DOUBTFUL."""
+    """Release and claim partitions until this member owns its share.
+
+    Raises OttlaError. Partitions whose node may or may not be ours are DOUBTFUL then.
+    """
     view = yield from read_group(rules)
     if not view.has_brokers:
         return Balance(view, {})  # nothing can be read: we keep our partitions
@@ -99,7 +101,7 @@ def attempt(rules: ViewRules, ownership: Ownership, assignor: Assignor) -> Steps
 
 
 def _drop_stolen(ownership: Ownership, ours: Threads) -> Steps[set[TopicAndPartition]]:
-    """Return the partitions that we keep. A stolen one is not committed: another member reads it."""
+    """Return the partitions that we keep. A stolen partition is not committed: another member reads it."""
     same = {
         topic_partition: thread
         for topic_partition, thread in ownership.owned.items()
@@ -161,7 +163,8 @@ def leave(ownership: Ownership) -> Steps[None]:
 
 
 def drop(ownership: Ownership) -> Steps[None]:
-    """The session is gone with all its nodes: read nothing more and commit nothing, others may own it.
+    """The session is gone with all its nodes: stop reading and do not commit, because other members may own
+    the partitions.
 
     A claim whose answer was lost stays DOUBTFUL: the server may still perform it for the next session.
     """

@@ -122,7 +122,7 @@ def _topic_counts(rules: ViewRules, broken: dict[str, str]) -> Steps[dict[Consum
 
 
 def _partitions(topic: str, broken: dict[str, str]) -> Steps[tuple[int, ...]]:
-    """Return the partitions of a topic; () if it does not exist yet or its node is broken."""
+    """Return the partitions of a topic; () if the topic does not exist yet or its node is broken."""
     path = paths.topic(topic)
     node = yield Read(path, watched=True)
     if node is None:
@@ -135,7 +135,10 @@ def _partitions(topic: str, broken: dict[str, str]) -> Steps[tuple[int, ...]]:
 
 
 def _has_brokers() -> Steps[bool]:
-    """Brokers are watched only while there are none: fetchers handle leaders that move."""
+    """Return whether any broker is registered. A watch is set only while there is none.
+
+    Later the fetchers notice by themselves when leaders move.
+    """
     if (yield Children(paths.BROKER_IDS)):
         return True
     return bool((yield Children(paths.BROKER_IDS, watched=True)))

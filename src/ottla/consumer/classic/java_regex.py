@@ -86,7 +86,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 class _Translation:
-    """One walk over a pattern, from left to right."""
+    """Translates one pattern, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -130,8 +130,10 @@ class _Translation:
         return character
 
     def _group(self, depth: int) -> tuple[int, str]:
-        """Translate a group with its end, or flags for what follows, which become a group that the caller
-        ends."""
+        """Translate a group up to its closing parenthesis.
+
+        Flags for the rest of the pattern, such as `(?i)`, become a group that the caller closes.
+        """
         flags = _FLAGS.match(self._pattern, self._at)
         if flags and (flags[1] or flags[2] or flags[3] == ")"):
             self._at = flags.end()
@@ -175,7 +177,7 @@ class _Translation:
         return self._ignores_case and "i" not in off
 
     def _escape(self) -> str:
-        """Outside of a class."""
+        """Translate an escape that is not inside a character class."""
         following = self._pattern[self._at + 1 : self._at + 2]
         if following in _ANCHORS and following:
             self._at += 2
@@ -202,7 +204,7 @@ class _Translation:
         return self._pattern[begin:] if end < 0 else self._pattern[begin:end]
 
     def _escaped_set(self) -> frozenset[str]:
-        """Return what an escape at a backslash stands for; that may be a character that no topic has."""
+        """Return the characters that an escape stands for, including those that no topic name has."""
         letter = self._pattern[self._at + 1 : self._at + 2]
         self._at += 2
         if letter.lower() in _CLASSES and letter:
@@ -252,7 +254,7 @@ class _Translation:
         return self._pattern[self._at - 1]
 
     def _character_class(self) -> frozenset[str]:
-        """Read a class after its opening bracket, with the closing one."""
+        """Read a character class, from after the opening bracket to the closing bracket."""
         negated = self._pattern.startswith("^", self._at)
         self._at += negated
         result: frozenset[str] | None = None
@@ -276,7 +278,7 @@ class _Translation:
         return ALPHABET - allowed if negated else allowed
 
     def _item(self, character: str) -> frozenset[str]:
-        """A character, an escape, a quotation or a range."""
+        """Return the characters of one item of a class: a character, an escape, a quotation or a range."""
         if character == "\\":
             self._at -= 1
             if self._pattern.startswith("\\Q", self._at):
@@ -301,7 +303,7 @@ class _Translation:
         return frozenset(each for each in ALPHABET if character <= each <= last)
 
     def _folded(self, characters: frozenset[str]) -> frozenset[str]:
-        """Add the other case, before a negation: Java folds the listed characters, Python the others."""
+        """Add the other case of each letter. Do this before a negation: Java folds the listed characters."""
         if not self._ignores_case:
             return characters
         return characters | {each.swapcase() for each in characters}
@@ -314,7 +316,7 @@ class _Translation:
 
 
 def _written(characters: frozenset[str]) -> str:
-    """Return the characters as a class of Python; if there are none, a pattern that never matches."""
+    """Return the characters as a Python character class; if there are none, a pattern that never matches."""
     allowed = "".join(sorted(characters & ALPHABET))
     if not allowed:
         return "(?!)"

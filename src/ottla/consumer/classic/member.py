@@ -60,7 +60,7 @@ class ClassicMember:
 
     @property
     def reason(self) -> str:
-        """Why it is DEGRADED or FAILED."""
+        """Why the member is DEGRADED or FAILED."""
         return self._rebalancer.reason
 
     @property

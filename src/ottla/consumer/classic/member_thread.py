@@ -124,7 +124,7 @@ class MemberThread:
         self._has_events = threading.Condition(threading.Lock())
         self._is_stopping = False
         self._broken: dict[str, str] = {}
-        self._told: dict[TopicAndPartition, str] = {}
+        self._reported_stopped: dict[TopicAndPartition, str] = {}
         self._unsettled_since_ms = around.clock.now_ms()
         readings = around.readings
         self._local: dict[type[LocalEffect], Callable[[Any], object]] = {
@@ -186,7 +186,7 @@ class MemberThread:
                 if steps is not None:
                     self._do(steps)
                 self._report_health()
-                self._tell_stopped()
+                self._report_stopped()
                 if steps is None:
                     self._wait()
             self._do(self.member.leave())
@@ -214,7 +214,7 @@ class MemberThread:
                 self._watches.clear()
             if state is SessionState.LOST:
                 self.counts.lost_sessions += 1
-                self._told = {}
+                self._reported_stopped = {}
             if steps is not None:
                 self._do(steps)
             if state is SessionState.CONNECTED:
@@ -314,14 +314,14 @@ class MemberThread:
             log.info("[%s] %s", self._consumer, self.health.value)
         self._report(self.health)
 
-    def _tell_stopped(self) -> None:
-        """Keep a node for each partition that cannot be read, for `ottla lag`. A failure is not raised."""
+    def _report_stopped(self) -> None:
+        """Keep a node for each partition that cannot be read, for `ottla lag`. A failure is only logged."""
         stopped = {each: stop_note(report.error) for each, report in self._around.readings.stopped.items()}
-        if stopped == self._told or self.member.health is Health.SUSPENDED:
+        if stopped == self._reported_stopped or self.member.health is Health.SUSPENDED:
             return
         session, group = self._around.session, self.member.ownership.group_id
         try:
-            for topic_partition in self._told.keys() | stopped.keys():
+            for topic_partition in self._reported_stopped.keys() | stopped.keys():
                 path = paths.stopped_partition(group, *topic_partition)
                 delete_if_present(session, path)
                 if topic_partition in stopped:
@@ -330,7 +330,7 @@ class MemberThread:
         except ZooKeeperError as error:
             log.debug("[%s] stopped partitions are not told: %s", self._consumer, error)
         else:
-            self._told = stopped
+            self._reported_stopped = stopped
 
     def _log_broken(self) -> None:
         balance = self.member.balance

@@ -139,7 +139,7 @@ class Readings:
         return {topic_partition: position.offset for topic_partition, position in positions.items()}
 
     def unfetched(self) -> frozenset[TopicAndPartition]:
-        """Return the partitions that are read from no broker, although no error stopped them."""
+        """Return the partitions that are fetched from no broker although no error stopped them."""
         return frozenset(
             topic_partition
             for topic_partition, reading in self._snapshot().items()

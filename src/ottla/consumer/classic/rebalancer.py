@@ -133,7 +133,7 @@ class Rebalancer:
     # --- what to do
 
     def next_action(self, now_ms: float) -> MemberAction | None:
-        """Return the action that is due, or None."""
+        """Return the most urgent action that is due, or None."""
         for action in self._possible():
             if self._due.get(action, inf) <= now_ms:
                 return action
@@ -192,8 +192,8 @@ class Rebalancer:
         """Another session was registered with our consumer.id when an attempt began.
 
         It may be our own former session, which ends within the session timeout. If an attempt that begins
-        after that is refused too, another member has the id, and this one ends. A process that stood still
-        may read an old refusal late: that one does not count.
+        after that is refused too, another member has the id, and this one ends. A process that was suspended
+        may read an old refusal late; such a refusal does not count.
         """
         if self._was_registered:
             self.failed(MemberAction.REGISTER, error, now_ms)
@@ -206,7 +206,10 @@ class Rebalancer:
         self._due[MemberAction.REGISTER] = min(now_ms + self._times.backoff_ms, ends_ms)
 
     def renewed(self) -> None:
-        """The registration was renewed. If that does not help, it is done again, less and less often."""
+        """Note that the registration was renewed.
+
+        If partitions stay without a reader, it is renewed again, less and less often.
+        """
         self._due.pop(MemberAction.RENEW, None)
         self._renewals += 1
 
@@ -242,7 +245,10 @@ class Rebalancer:
         self.group_changed(now_ms)
 
     def inspected(self, missing: Iterable[TopicAndPartition], now_ms: float) -> None:
-        """The watchdog looked: `missing` has no reader. If that lasts, the member rebalances and renews."""
+        """Note what the watchdog saw: the partitions in `missing` have no reader.
+
+        If that lasts for rebalance.watchdog.ms, the member rebalances and renews its registration.
+        """
         self._missing_since_ms = {
             topic_partition: self._missing_since_ms.get(topic_partition, now_ms)
             for topic_partition in sorted(missing)

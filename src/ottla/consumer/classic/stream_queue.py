@@ -57,7 +57,10 @@ class StreamQueue:
         deserializers: tuple[Deserializer | None, Deserializer | None],
         network_error: Callable[[], OttlaError | None],
     ) -> None:
-        """`timeout_ms` is consumer.timeout.ms; None waits for ever. `network_error()` may say why it did."""
+        """`timeout_ms` is consumer.timeout.ms; None waits for ever.
+
+        `network_error()` is the cause to name in a ConsumerTimeout, if any.
+        """
         self.gate = gate
         self.clock = clock
         self.messages = OneMinuteRate(clock.now_ms())
@@ -134,7 +137,7 @@ class StreamQueue:
     def read(
         self, topic_partition: TopicAndPartition, start: int, add: Callable[[Inbox], PartitionFeed]
     ) -> PartitionFeed:
-        """Hand out this partition too; `add` makes its feed, which begins at `start`."""
+        """Hand out this partition too. `add` creates its feed, which begins at `start`."""
         with self._held.lock:  # no chunk is taken before its partition is known here
             feed = add(self._inbox)
             maker = RowMaker(*topic_partition, *self._deserializers)
@@ -153,7 +156,10 @@ class StreamQueue:
             return position.drop() if position is not None else UNKNOWN_OFFSET
 
     def seek(self, topic_partition: TopicAndPartition, start: int) -> None:
-        """Drop what is held of a partition and fetch it from `start` on. Nothing if it is not read here."""
+        """Drop what is held of a partition and fetch it from `start` on.
+
+        Does nothing if the stream does not read it.
+        """
         with self._held.lock:
             if topic_partition in self._held:
                 self._held[topic_partition].seek(start)

@@ -73,7 +73,7 @@ class Assignor(Protocol):
 
 
 class _Stateless:
-    """The base of assignors to which it does not matter what a member had before."""
+    """The base of assignors that ignore what a member owned before."""
 
     is_cooperative = False
 
@@ -83,7 +83,10 @@ class _Stateless:
 
 
 class RangeAssignor(_Stateless):
-    """Each topic by itself: consecutive partitions; the first members get one more if it does not divide."""
+    """Assigns each topic by itself, in consecutive partitions.
+
+    The first members get one more if the division leaves a remainder.
+    """
 
     name = "range"
 
@@ -101,7 +104,7 @@ class RangeAssignor(_Stateless):
 
 
 class RoundRobinAssignor(_Stateless):
-    """All partitions of all topics in a row, dealt to the members in turn."""
+    """Deals all partitions of all topics to the members in turn."""
 
     name = "roundrobin"
 
@@ -128,7 +131,10 @@ class _CooperativeData:
 
 
 class StickyAssignor:
-    """Even, and with as few moves as possible. Members send the partitions that they owned as user data."""
+    """Assigns evenly, with as few moves as possible.
+
+    Members send the partitions that they owned as user data.
+    """
 
     name = "sticky"
     is_cooperative = False
@@ -149,7 +155,7 @@ class StickyAssignor:
     def _claim(subscription: Subscription) -> LastAssignment:
         if not subscription.user_data:
             return LastAssignment()
-        for version in (1, 0):  # 0 had no generation; Java tries in this order too
+        for version in (1, 0):  # version 0 had no generation; Java tries in this order too
             try:
                 data = decode_value(_StickyData, subscription.user_data, version)
             except RemoteProtocolError:

@@ -35,12 +35,12 @@ Target = dict[bytes, tuple[int, ...]]
 
 
 class BrokerAssignedMember(CoordinatedMember):
-    """A member whose broker assigns. `member_id` is its own choice, and it keeps it."""
+    """A member of a group whose broker assigns. It chooses its `member_id` itself and keeps it."""
 
     transitions = TRANSITIONS
 
     leader_topics = None
-    """Only leaders of classic groups have some."""
+    """None: only leaders of classic groups look up topics for an assignment."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class BrokerAssignedMember(CoordinatedMember):
         self._epoch = NO_GENERATION
         self._target: Target = {}
         self._names: dict[bytes, str] = {}
-        self._told_owned: PartitionSet | None = None  # what the broker knows; None: tell it everything
-        self._told_topics: frozenset[str] | None = None
-        self._telling: tuple[PartitionSet, frozenset[str]] = (NO_PARTITIONS, frozenset())
-        # It has told what it owns and has no answer: what it has not claimed may be another's by now.
-        self._is_target_open = False
-        # An assignment came: the broker waits for a list of what the member owns, even for the same one.
-        self._must_tell = False
+        self._reported_owned: PartitionSet | None = None  # what the broker knows; None: send it everything
+        self._reported_topics: frozenset[str] | None = None
+        self._reporting: tuple[PartitionSet, frozenset[str]] = (NO_PARTITIONS, frozenset())
+        # A list of owned partitions is sent and not answered: other members may get what is not on it.
+        self._awaits_answer = False
+        # An assignment came: the broker waits for a list of the owned partitions, even if it is the same one.
+        self._must_report = False
 
     @property
     def membership(self) -> Membership:
@@ -101,12 +101,12 @@ class BrokerAssignedMember(CoordinatedMember):
         self._reconcile()
 
     def _reconcile(self) -> None:
-        """Have the application take the assignment, if it has something to do.
+        """Give the application the new assignment to carry out, if it differs from what the member owns.
 
-        Partitions of topics without a known name wait; what was given up does not. While the broker has not
-        answered a list of what this member owns, everything waits: the answer may have another assignment.
+        Partitions of topics without a known name wait; partitions to give up do not. While a list of owned
+        partitions is sent and not answered, everything waits: the answer may bring another assignment.
         """
-        if self.state is not MemberState.STABLE or self._is_target_open:
+        if self.state is not MemberState.STABLE or self._awaits_answer:
             return
         wanted = frozenset(
             TopicAndPartition(self._names[topic_id], number)
@@ -123,32 +123,36 @@ class BrokerAssignedMember(CoordinatedMember):
 
     def _due_request(self, now_ms: float) -> MemberRequest | None:
         claimed = self._claimed
-        self._telling = claimed, self._topics
+        self._reporting = claimed, self._topics
         if self._may_join:
-            self._told_owned = self._told_topics = None
+            self._reported_owned = self._reported_topics = None
             return self._requests.join(self._topics)
         if not self._beats or not (self._has_news or self._times.is_heartbeat_due(now_ms)):
             return None
-        tells_owned = self._must_tell or self._told_owned != claimed
-        self._is_target_open |= tells_owned
-        self._must_tell = False
+        tells_owned = self._must_report or self._reported_owned != claimed
+        self._awaits_answer |= tells_owned
+        self._must_report = False
         return self._requests.heartbeat(
             self._epoch,
-            topics=self._topics if self._told_topics != self._topics else None,
+            topics=self._topics if self._reported_topics != self._topics else None,
             owned=self._by_id(claimed) if tells_owned else None,
-            is_full=self._told_owned is None,
+            is_full=self._reported_owned is None,
         )
 
     @property
     def _has_news(self) -> bool:
-        """Whether the broker has to know something at once. What a change concerns, it is told afterwards."""
+        """Whether a heartbeat has to be sent at once.
+
+        Changes that the application is carrying out are reported when they are done.
+        """
         if self.state is not MemberState.STABLE or self._times.retry_at_ms:
             return False
-        return self._must_tell or self._told_owned != self.owned or self._told_topics != self._topics
+        has_changed = self._reported_owned != self.owned or self._reported_topics != self._topics
+        return self._must_report or has_changed
 
     @property
     def _claimed(self) -> PartitionSet:
-        """What it has, and what the application is about to take: the broker must not give it to others."""
+        """The partitions that the member has or is about to take: the broker must not give them to others."""
         return self.owned if self.change is None else self.owned | self.change.assigned
 
     def _by_id(self, partitions: PartitionSet) -> Target:
@@ -172,7 +176,8 @@ class BrokerAssignedMember(CoordinatedMember):
         """Take the response to the request in flight."""
         request, self._in_flight = self._in_flight, None
         assert request is not None
-        # The answer to a leave, and one from before a `retry` or an eviction, say nothing of this membership.
+        # Answers to a leave, or to requests from before a `retry` or an eviction, do not concern this
+        # membership.
         if self.state in ENDS or request.is_leave or not isinstance(response, ConsumerGroupHeartbeatResponse):
             return
         if response.error_code:
@@ -182,24 +187,24 @@ class BrokerAssignedMember(CoordinatedMember):
             return
         self._times.interval_ms = response.heartbeat_interval_ms or self._times.interval_ms
         self._times.answered(now_ms)
-        self._told_owned, self._told_topics = self._telling
-        self._is_target_open = False
+        self._reported_owned, self._reported_topics = self._reporting
+        self._awaits_answer = False
         self._epoch = response.member_epoch
         if self.state is MemberState.JOINING:
             self._move(MemberEvent.JOINED)
         if response.assignment is not None:
             rows = response.assignment.topic_partitions
             self._target = {row.topic_id: tuple(row.partitions) for row in rows}
-            self._must_tell = True
+            self._must_report = True
         self._reconcile()
 
     def _failed(self, now_ms: float) -> None:
-        """Try again later, and tell everything then: the broker may know another state of this member."""
-        self._told_owned = self._told_topics = None
+        """Send the next heartbeat later, with the full state: the broker may not know what this one said."""
+        self._reported_owned = self._reported_topics = None
         self._times.failed(now_ms)
 
     def _refused(self, code: int, _call: Call, now_ms: float) -> None:
-        """Take an error of the coordinator; those of commits say what a heartbeat would be told."""
+        """React to an error of the coordinator. Errors of commits mean the same as those of heartbeats."""
         action = action_for(code, Call.CONSUMER_GROUP_HEARTBEAT)
         cannot_join = code == Code.GROUP_ID_NOT_FOUND and self.state is MemberState.JOINING
         is_late = action is Action.FAIL_LATER and self._times.is_session_over(now_ms)
@@ -219,10 +224,14 @@ class BrokerAssignedMember(CoordinatedMember):
     def _forget_generation(self, *, is_unknown: bool = False) -> None:  # noqa: ARG002  it keeps its id
         self._epoch = NO_GENERATION
         self._target = {}
-        self._is_target_open = self._must_tell = False
+        self._awaits_answer = self._must_report = False
 
     def _leave_request(self, leaver: Membership) -> MemberRequest | None:
-        """A static member says that it will be back: its partitions wait for it until its session ends."""
+        """Return the request to leave.
+
+        A static member announces that it will be back: the broker keeps its partitions until its session
+        ends.
+        """
         return self._requests.leave() if leaver.generation != NO_GENERATION else None
 
     def _move(self, event: MemberEvent) -> None:

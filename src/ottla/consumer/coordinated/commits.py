@@ -43,7 +43,7 @@ class CommittingMember(Protocol):
         """The present identity; generation -1 if it belongs to no generation."""
 
     def refused_commit(self, code: int, membership: Membership) -> None:
-        """Take the coordinator's error for a commit of that identity."""
+        """Report the coordinator's error for a commit that was made with this identity."""
 
 
 @dataclass(slots=True)
@@ -64,8 +64,12 @@ class CommitRules:
         self.is_assigned = is_assigned
 
     def identity(self, offsets: CommittedOffsets) -> Membership:
-        """The identity for a whole try: a commit in a later generation, of a partition that was given back
-        in between, would undo the commit of its new owner. Raises PartitionsLost."""
+        """Return the identity for all requests of this try.
+
+        Raises PartitionsLost if the member is in no generation or a partition is not assigned. A later
+        generation must not be used within a try: a partition that was given up in between has another owner,
+        whose commit would be undone.
+        """
         membership = self._member.membership
         if membership.generation < 0 or not all(map(self.is_assigned, offsets)):
             raise self._lost(offsets, "this member does not have them any more")
@@ -74,7 +78,7 @@ class CommitRules:
     def left(
         self, error: OffsetCommitFailed, offsets: CommittedOffsets, membership: Membership, deadline: Deadline
     ) -> CommittedOffsets:
-        """The offsets to try again. Raises PartitionsLost or the error if that makes no sense."""
+        """Return the offsets to try again. Raises PartitionsLost, or `error` if a retry makes no sense."""
         action = action_for(error.code, Call.OFFSET_COMMIT)
         may_pass = action is Action.REJOIN or self._member.membership != membership
         if not may_pass or deadline.passed:
@@ -95,7 +99,7 @@ class CommitRules:
 
 
 class CommitResources(NamedTuple):
-    """What has to be closed. It does not refer to callbacks."""
+    """The parts that have to be closed. Holds no reference to callbacks."""
 
     store: KafkaOffsets
     thread: ThreadPoolExecutor
@@ -185,7 +189,7 @@ class Commits:
 
 
 class Submitting(Protocol):
-    """What commits positions, one after the other."""
+    """Anything that commits positions one after the other."""
 
     @property
     def is_assigned(self) -> Callable[[TopicAndPartition], bool]:
@@ -290,7 +294,7 @@ class AutoCommit(CommitTimes):
 
 
 def _key(position: OffsetAndMetadata) -> tuple[int, str]:
-    """What must have changed for another commit: the offset, or whether the partition is stopped."""
+    """Return what has to differ for another commit: the offset, or whether the partition is stopped."""
     return position.offset, stop_reason(position.metadata)
 
 

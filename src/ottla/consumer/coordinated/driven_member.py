@@ -1,7 +1,7 @@
 """DrivenMember: a member of a group, as the application and its driver see it. Waits for nothing.
 
 A driver sends the requests that are due and reports the answers; the application takes AssignmentChanges and
-reports when they are done. A condition guards the member; nobody holds it while he waits for a broker.
+reports when they are done. A condition guards the member; no thread holds it while it waits for a broker.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class DrivenMember:
 
     @property
     def membership(self) -> Membership:
-        """The member's present identity."""
+        """The member's current identity."""
         with self.changed:
             return self._member.membership
 
     @property
     def last_membership(self) -> Membership:
-        """The same, or the last one if it has been put out of the group."""
+        """The current identity, or the last one if the member was put out of the group."""
         with self.changed:
             return self._member.last_membership
 
@@ -114,7 +114,7 @@ class DrivenMember:
         return self.looks.has_refused_topics
 
     def tell_refusal(self) -> None:
-        """Raise why a topic is refused, once."""
+        """Raise the error of a topic that brokers refuse, once for each."""
         error = self.looks.take_untold()
         if error is not None:
             raise error
@@ -131,7 +131,7 @@ class DrivenMember:
         self._on_news()
 
     def wake(self) -> None:
-        """The application has something to be told. From any thread."""
+        """Tell the application that it has something to do. From any thread."""
         self._on_news()
 
     # --- the driver
@@ -160,14 +160,14 @@ class DrivenMember:
             member.set_partition_counts(topics, known)
 
     def wait_s(self) -> float | None:
-        """How long nothing is due; None: until something changes. Called under the lock."""
+        """Return the time until something is due; None: not before an event. Called under the lock."""
         at_ms = self._member.next_at_ms()
         return None if at_ms is None else max(0.0, at_ms - MONOTONIC.now_ms()) / 1000
 
     def answered(self, response: Response | None) -> tuple[bool, bool]:
-        """The request was answered, or not: None.
+        """Take the response to the request in flight; None if there was none.
 
-        Returns whether topics have to be looked up now, and whether the coordinator may be another.
+        Returns whether topics have to be looked up now, and whether the coordinator may have moved.
         """
         now_ms = MONOTONIC.now_ms()
         with self.changed:
@@ -180,13 +180,13 @@ class DrivenMember:
         return is_assigning, is_doubtful
 
     def no_answer(self, error: OttlaError) -> None:
-        """No coordinator has answered."""
+        """Note that no coordinator has answered."""
         if action_about(error, Call.FIND_COORDINATOR) is Action.FAIL:
             self.fail(error)
         log.warning("group %r: no answer from the coordinator: %s", self.config.group_id, error)
 
     def broke(self, error: Exception) -> None:
-        """The driver failed."""
+        """End the membership: the driver failed."""
         self.with_member(lambda member: member.unanswered(MONOTONIC.now_ms()))
         self.fail(error)
 

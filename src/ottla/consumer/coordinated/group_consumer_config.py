@@ -24,7 +24,7 @@ _JAVA_NAMES = {
 
 CLASSIC, CONSUMER = "classic", "consumer"
 _BROKERS_OWN = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
-"""What the broker decides where it assigns."""
+"""Settings that the broker decides where it assigns the partitions."""
 
 
 def _check_protocol(properties: Mapping[str, object], *, is_broker_assigned: bool) -> None:

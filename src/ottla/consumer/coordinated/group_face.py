@@ -25,7 +25,7 @@ MAX_WAIT_MS = 1_000.0
 
 
 class GroupFace(ABC):
-    """A member of a group: what it has, and what can be said without waiting."""
+    """A member of a group: its properties, and the methods that need not wait."""
 
     _membership: DrivenMember
     _engine: PartitionFeeds
@@ -74,7 +74,7 @@ class GroupFace(ABC):
 
     @property
     def membership(self) -> Membership:
-        """The `member_id` and `generation` of this member; generation -1 while it is in none."""
+        """The `member_id` and `generation` of this member; generation -1 while it is in no generation."""
         return self._membership.membership
 
     @property

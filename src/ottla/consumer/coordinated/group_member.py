@@ -68,7 +68,9 @@ class CoordinatedMember(ABC):
 
     @property
     def last_membership(self) -> Membership:
-        """The same, but the last one while it belongs to no generation: brokers refuse its commits."""
+        """The current identity, or the last one while the member belongs to no generation: brokers refuse its
+        commits.
+        """
         membership = self.membership
         return self._former or membership if membership.generation == NO_GENERATION else membership
 
@@ -91,15 +93,15 @@ class CoordinatedMember(ABC):
 
     @abstractmethod
     def _change_carried_out(self) -> None:
-        """Continue after a change."""
+        """Continue after the application has carried out a change."""
 
     @abstractmethod
     def _failed(self, now_ms: float) -> None:
-        """Try again later."""
+        """Note that a request failed, and try again later."""
 
     @abstractmethod
     def _refused(self, code: int, call: Call, now_ms: float) -> None:
-        """Take an error of the coordinator."""
+        """React to an error of the coordinator."""
 
     # --- the application
 
@@ -137,7 +139,7 @@ class CoordinatedMember(ABC):
             self._change_carried_out()
 
     def _lose(self) -> None:
-        """All partitions are lost; join again when the application knows."""
+        """Give up all partitions as lost. The member joins again when the application has been told."""
         if self.owned:
             self._request_change(revoked=self.owned, is_lost=True)
             return
@@ -180,12 +182,12 @@ class CoordinatedMember(ABC):
         self._failed(now_ms)
 
     def refused_commit(self, code: int, membership: Membership, now_ms: float) -> None:
-        """Take the error of a commit: it may say the same as the next heartbeat would."""
+        """React to the error of a commit, as to the same error of a heartbeat."""
         if membership == self.membership and self.state in BEATING and code in MEMBERSHIP_ERRORS:
             self._refused(code, Call.OFFSET_COMMIT, now_ms)
 
     def _try_again(self, code: int, action: Action, subject: str, now_ms: float) -> None:
-        """A request was refused for the moment."""
+        """Note that a request was refused for the moment, and try again later."""
         self.is_coordinator_doubtful |= action is Action.FIND_COORDINATOR
         self._failed(now_ms)
         if self._times.is_failure_told:
@@ -200,7 +202,7 @@ class CoordinatedMember(ABC):
         self._times.retry_at_ms = now_ms
         self._is_evicted = True
         self._move(MemberEvent.EVICTED)
-        if self.change is None:  # else a change is under way; what the application owns after it is lost
+        if self.change is None:  # otherwise a change is under way; what the application owns after it is lost
             self._lose()
 
     def _leave_if_too_slow(self, now_ms: float) -> MemberRequest | None:

@@ -22,7 +22,7 @@ class Leadership:
         self._participants = participants
         self.topics = frozenset(topic for member in participants for topic in member.subscription.topics)
         self.partition_counts: Mapping[str, int] = {}  # the input of the last plan
-        # A leader that came back has to keep the old plan, and cannot know whether it withholds partitions.
+        # A leader that rejoined has to keep the old plan, and cannot know whether it withholds partitions.
         self.is_short = assignor.is_cooperative
 
     @classmethod

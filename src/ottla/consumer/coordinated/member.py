@@ -137,7 +137,8 @@ class GroupConsumerMember(CoordinatedMember):
         if isinstance(response, JoinGroupResponse):
             self._joined(response)
         elif isinstance(response, SyncGroupResponse) and self.state is MemberState.SYNCING:
-            self._synced(decode_assignment(response.assignment))  # else it is from before a `retry`
+            # Otherwise it is the answer to a request from before a `retry`.
+            self._synced(decode_assignment(response.assignment))
 
     def _failed(self, now_ms: float) -> None:
         if self.state is MemberState.SYNCING:
@@ -179,7 +180,7 @@ class GroupConsumerMember(CoordinatedMember):
         self._move(MemberEvent.LED if has_to_plan else MemberEvent.JOINED)
 
     def is_plan_late(self, now_ms: float) -> bool:
-        """Whether the leader must assign with the counts that it has: its session would end otherwise."""
+        """Whether the leader has to assign with the partition counts that it has, before its session ends."""
         return self.is_assigning and now_ms >= self._times.plan_by_ms
 
     def set_partition_counts(self, topics: frozenset[str], partition_counts: Mapping[str, int]) -> None:
@@ -252,5 +253,7 @@ class GroupConsumerMember(CoordinatedMember):
         self._leadership = None
 
     def _leave_request(self, leaver: Membership) -> MemberRequest | None:
-        """A static member stays in the group until its session ends."""
+        """Return the request to leave; None for a static member, which stays in the group until its session
+        ends.
+        """
         return self._requests.leave(leaver) if leaver.member_id and leaver.instance_id is None else None

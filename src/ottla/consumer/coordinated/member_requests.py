@@ -19,19 +19,22 @@ from ottla.wire.consumer_protocol import CONSUMER, Subscription, encode_subscrip
 from ottla.wire.schema import Api, Request
 
 _GRACE_MS = 5_000.0
-"""How long after the end of a rebalance its answer may arrive."""
+"""How long after the end of the rebalance timeout an answer may arrive."""
 
 _MANY_LEAVE_SINCE = 3
 
 JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH = 0, -1, -2
-"""Epochs in heartbeats of consumer groups that are none."""
+"""Numbers that heartbeats of consumer groups send instead of an epoch: to join, to leave, and to leave as a
+static member.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRequest:
     """A request to the coordinator. `build(version)` makes it for the version that the connection uses.
 
-    `timeout_ms` None means request.timeout.ms. `kept_ms`: the answer may have to wait for other members.
+    `timeout_ms` None means request.timeout.ms. `kept_ms`: how long the coordinator may hold the answer back,
+    because it waits for other members.
     """
 
     api: Api
@@ -48,7 +51,7 @@ def subscriptions(
     last: LastAssignment,
     generation: int,
 ) -> dict[str, bytes]:
-    """The encoded subscription for each assignor. A member that gave everything back owns nothing."""
+    """Return the encoded subscription for each assignor. A member that gave everything back owns nothing."""
     return {
         assignor.name: encode_subscription(
             Subscription(tuple(topics), assignor.user_data(last), tuple(owned), generation, config.rack)
@@ -124,14 +127,14 @@ class GroupRequests:
 
 
 class ConsumerGroupRequests:
-    """Makes the requests of a member of a consumer group (KIP-848): heartbeats, all of them."""
+    """Makes the requests of a member of a consumer group (KIP-848). All of them are heartbeats."""
 
     def __init__(self, config: MemberConfig, member_id: str) -> None:
         self._config = config
         self._member_id = member_id
 
     def join(self, topics: Iterable[str]) -> MemberRequest:
-        """Join, with nothing."""
+        """Join the group, without any partitions."""
         return self.heartbeat(JOINING_EPOCH, topics=topics, owned={}, is_full=True)
 
     def heartbeat(
@@ -142,7 +145,9 @@ class ConsumerGroupRequests:
         owned: Mapping[bytes, Iterable[int]] | None,
         is_full: bool,
     ) -> MemberRequest:
-        """Tell the coordinator that the member is alive, and what has changed; in full after an error."""
+        """Tell the coordinator that the member is alive, and what has changed; everything if `is_full`, after
+        an error.
+        """
         config = self._config
         rows = None if owned is None else owned.items()
         request = ConsumerGroupHeartbeatRequest(
@@ -161,7 +166,7 @@ class ConsumerGroupRequests:
         return MemberRequest(request.API, lambda _: request)
 
     def leave(self) -> MemberRequest:
-        """Leave the group; a static member says that it will be back."""
+        """Leave the group. A static member announces that it will be back."""
         instance_id = self._config.instance_id
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._config.group_id,

@@ -28,7 +28,7 @@ NO_PARTITIONS: PartitionSet = frozenset()
 
 
 class MemberState(StrEnum):
-    """Where a member is between two generations."""
+    """The states of a member, from one generation to the next."""
 
     JOINING = "joining"
     ASSIGNING = "assigning"

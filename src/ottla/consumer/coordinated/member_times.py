@@ -7,9 +7,13 @@ from collections.abc import Callable
 from ottla.consumer.coordinated.member_config import MemberConfig
 
 FAILURES_UNTOLD = 4
-"""Coordinators refuse a few times while they load or move."""
+"""Failures in a row that are not logged: coordinators refuse requests for a moment while they load or move.
+"""
 YOUNG_MS = 100.0
-"""The first heartbeat of a member comes after this time; the others as long after it as the member is old."""
+"""The first heartbeat of a new member comes after this time.
+
+Later pauses are as long as the member's age, up to heartbeat.interval.ms.
+"""
 
 
 class MemberTimes:
@@ -44,23 +48,23 @@ class MemberTimes:
         self._heartbeat_at_ms = self._answered_at_ms + self._next_heartbeat_ms()
 
     def _next_heartbeat_ms(self) -> float:
-        """How long after an answer the next heartbeat comes.
+        """Return the pause between an answer and the next heartbeat.
 
-        Members of a group often start together, and one that was first hears of the others only by a
-        heartbeat. So those of a young member are closer than heartbeat.interval.ms.
+        Members of a group often start together, and the first one learns of the others only by a heartbeat.
+        So a new member sends heartbeats more often than every heartbeat.interval.ms.
         """
         if self._member_since_ms is None:
             return self.interval_ms
         return min(max(self._answered_at_ms - self._member_since_ms, YOUNG_MS), self.interval_ms)
 
     def failed(self, now_ms: float) -> None:
-        """Note a failed request: the next try comes later, and later after each failure."""
+        """Note a failed request. The next try comes after a pause, which grows with each failure in a row."""
         self._failures += 1
         self.retry_at_ms = now_ms + self._pause_ms(self._failures)
 
     @property
     def is_failure_told(self) -> bool:
-        """Whether the last of several failures in a row is worth a line: the 4th, 8th, 16th …"""
+        """Whether to log the last of several failures in a row: the 4th, 8th, 16th and so on."""
         return self._failures >= FAILURES_UNTOLD and not self._failures & (self._failures - 1)
 
     def is_heartbeat_due(self, now_ms: float) -> bool:
@@ -73,11 +77,15 @@ class MemberTimes:
         return max(left_ms, float(self.interval_ms))
 
     def is_session_over(self, now_ms: float) -> bool:
-        """Whether the coordinator has accepted nothing for so long that others may have the partitions."""
+        """Whether the session is over: the coordinator accepted no request within it, so others may own the
+        partitions.
+        """
         return now_ms - self._answered_at_ms >= self._config.session_timeout_ms
 
     def has_lasted_a_session(self, now_ms: float) -> bool:
-        """Whether the generation is older than a session: members that died before it are out by now."""
+        """Whether the generation is older than a session: members that died before it began are expired by
+        now.
+        """
         return now_ms - self._synced_at_ms >= self._config.session_timeout_ms
 
     @property
@@ -105,7 +113,9 @@ class MemberTimes:
         return self._polled_at_ms is not None
 
     def too_slow_ms(self, now_ms: float) -> float:
-        """The time since the last poll if it is over max.poll.interval.ms, and only once; otherwise 0."""
+        """Return the time since the last poll if that exceeds max.poll.interval.ms, once for each delay;
+        otherwise 0.
+        """
         if self._polled_at_ms is None or now_ms - self._polled_at_ms < self._config.max_poll_interval_ms:
             return 0.0
         took_ms, self._polled_at_ms = now_ms - self._polled_at_ms, None

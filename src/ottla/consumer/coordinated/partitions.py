@@ -37,7 +37,7 @@ class Engine(Protocol):
         """Read a partition."""
 
     def remove(self, topic_partition: TopicAndPartition) -> None:
-        """Read it no more."""
+        """Stop reading a partition."""
 
 
 class AssignedPartitions:

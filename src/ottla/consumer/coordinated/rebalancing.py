@@ -91,16 +91,18 @@ class Rebalancing:
         return True
 
     def _looked_up(self, change: AssignmentChange, timeout_ms: float) -> CommittedOffsets | None:
-        """The committed offsets of the assigned partitions; None while they are not known."""
+        """Return the committed offsets of the assigned partitions; None if they do not arrive within
+        `timeout_ms`.
+        """
         if not change.assigned:
             return {}
         if self._look_up is None or self._look_up[0] is not change:
             self._look_up = change, self._commits.fetch(change.assigned)
-        _, found = self._look_up
-        if not wait([found], timeout_ms / 1000).done:
+        _, committed = self._look_up
+        if not wait([committed], timeout_ms / 1000).done:
             return None
         self._look_up = None
-        return found.result()
+        return committed.result()
 
     def revoke(self, partitions: PartitionSet) -> None:
         """Commit if auto commit is on, call the listener, stop reading these partitions."""

@@ -1,6 +1,6 @@
-"""TopicLooks: which topics of a group are looked up, and what the answers mean. Waits for nothing.
+"""TopicLooks: decides which topics of a group are looked up, and what the answers mean. Does not wait.
 
-A look is a generator: it yields the topics to request (None: all of them), and is sent the view.
+A look-up is a generator: it yields the topics to request (None: all topics), and is sent the cluster's view.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 AnyMember = GroupConsumerMember | BrokerAssignedMember
 
 Look = Generator[frozenset[str] | None, ClusterView, bool]
-"""Its value is whether everything was found."""
+"""A look-up. Returns whether everything was found."""
 
 
 class MemberAccess(Protocol):
@@ -38,7 +38,7 @@ class MemberAccess(Protocol):
         """End the membership, because this error will not go away."""
 
     def wake(self) -> None:
-        """The application has something to be told."""
+        """Tell the application that it has something to do."""
 
 
 class TopicLooks:
@@ -54,23 +54,27 @@ class TopicLooks:
 
     @property
     def has_refused_topics(self) -> bool:
-        """Whether brokers refuse to show a topic of the group, for a reason that somebody has to remove."""
+        """Whether brokers refuse to show a topic of the group, for a reason that somebody has to remove (such
+        as a missing ACL).
+        """
         return bool(self._refused)
 
     def take_untold(self) -> KafkaError | None:
-        """Return why a topic that this member wants is refused, if the application was not told yet."""
+        """Return why brokers refuse a topic that this member wants, once; None if there is nothing new to
+        raise.
+        """
         return self._untold.popleft() if self._untold else None
 
     def failed(self, error: Exception) -> bool:
-        """A look failed. Returns False if another one is worth while."""
+        """Note that a look-up failed. Returns False if it should be tried again soon."""
         if not isinstance(error, OttlaError) or action_about(error, Call.METADATA) is Action.FAIL:
             self._access.fail(error)
-            return True  # looks again when the member tries again
+            return True  # the next look-up comes when the member tries again
         log.warning("group %r: topics could not be looked up: %s", self._group_id, error)
         return False
 
     def look(self, view: Callable[[], ClusterView]) -> Look:
-        """One look; `view` is what is known."""
+        """Look the topics up once; `view` is what is known so far."""
         with_member = self._access.with_member
         yield from self._select_by_pattern()
         topics = with_member(lambda member: member.leader_topics)
@@ -92,7 +96,9 @@ class TopicLooks:
             self._access.with_member(lambda member: self._subscribe(member, selection, matches))
 
     def _note_missing(self, missing: frozenset[str], view: ClusterView) -> None:
-        """Tell which topics nobody gets, and why: the log again and again, the application refusals, once."""
+        """Report the topics that no member gets: the log repeatedly, the application once for each refused
+        topic.
+        """
         known = view.topics
         codes = {
             name: known[name].error or Code.LEADER_NOT_AVAILABLE
@@ -106,7 +112,8 @@ class TopicLooks:
         for name in sorted(missing):
             error = KafkaError(codes[name], f"group {self._group_id!r}: topic {name!r} gets no readers")
             is_refused = name in self._refused
-            if times[name].bit_count() == 1 and (is_refused or times[name] > 1):  # others may be created soon
+            # A missing topic may be created soon, so its first miss is not logged.
+            if times[name].bit_count() == 1 and (is_refused or times[name] > 1):
                 level = logging.ERROR if is_refused else logging.WARNING
                 log.log(level, "%s; it is looked up again and again", error)
             if is_refused and name not in before and name in self.selection.names:
@@ -114,7 +121,7 @@ class TopicLooks:
                 self._access.wake()
 
     def _subscribe(self, member: AnyMember, selection: TopicSelection, matches: frozenset[str]) -> None:
-        if selection is self.selection:  # else `select` was called during the look-up
+        if selection is self.selection:  # otherwise `select` was called during the look-up
             member.subscribe(matches)
 
 
@@ -131,7 +138,7 @@ class TopicIdLooks(TopicLooks):
     """Finds the names of topics whose ids are in the assignment of a consumer group's member."""
 
     def look(self, view: Callable[[], ClusterView]) -> Look:
-        """One look."""
+        """Look the topics up once."""
         yield from self._select_by_pattern()
         wanted = self._access.with_member(_unknown)
         if wanted is None:

@@ -68,14 +68,14 @@ class PartitionConfig:
 
 
 def wait_ms(timeout: float | None, default_ms: float | None) -> float | None:
-    """`timeout` seconds in ms, `default_ms` if it is None; returns None for `inf`. Raises ConfigError."""
+    """Return `timeout` in ms, or `default_ms` if it is None; None for `inf`. Raises ConfigError."""
     if timeout is None:
         return default_ms
     return None if timeout == math.inf else checked_seconds("timeout", timeout) * 1000
 
 
 def checked_seconds(name: str, seconds: float) -> float:
-    """Raise ConfigError if it is no duration."""
+    """Return `seconds`. Raises ConfigError if it is not a duration."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0:
         raise ConfigError(f"{name}={seconds!r:.100}: give a number of seconds, 0 or more")
     return seconds

@@ -1,4 +1,4 @@
-"""What a PartitionConsumer and a Replay ask brokers with: metadata, offsets of times, the fetch engine."""
+"""The connections of a PartitionConsumer or a Replay: metadata, offsets of times, the fetch engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ottla.model.closing import Closing
 
 
 class PartitionConnections(Closing):
-    """Each connects at its first need. Knows nothing of the consumer, so it can stop a forgotten one."""
+    """Each connects when it is first needed.
+
+    Holds no reference to the consumer, so that a consumer that was dropped can be closed.
+    """
 
     def __init__(self, config: PartitionConfig) -> None:
         self.metadata = ClusterMetadata(config.client)

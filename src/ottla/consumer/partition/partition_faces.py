@@ -19,7 +19,7 @@ from ottla.records.rows import Deserializer, RowMaker
 
 
 class ReaderFace:
-    """One partition: where its reader is, and what can be said without waiting."""
+    """One partition: the state of its reader, and the methods that need not wait."""
 
     def __init__(
         self,
@@ -127,21 +127,24 @@ class ReaderFace:
     # --- the end
 
     def async_close(self) -> None:
-        """Fetch no more. What has been fetched is still handed out, then iterators end."""
+        """Stop fetching. What has been fetched is still handed out, then iterators end."""
         with self._lock:
             self._is_ending = True
             self._feed.pause()
             self._remove_if_done()
 
     def _end_now(self) -> None:
-        """What was not read is dropped. Errors stay until they are taken."""
+        """End now and drop what was not read. Error reports stay until they are taken."""
         with self._lock:
             self._is_over = True
             self._remove(self.topic_partition)
             self._position.drop()
 
     def _remove_if_done(self) -> None:
-        """After `async_close`: end when all that was fetched is taken. Called after every chunk."""
+        """After `async_close`, end the reader once everything that was fetched is taken.
+
+        Called after every chunk.
+        """
         if self._is_ending and not self._feed.info().queued_chunks:
             self._remove(self.topic_partition)
 
@@ -167,7 +170,7 @@ R = TypeVar("R", bound=ReaderFace)
 
 
 class ConsumerFace(Generic[R]):
-    """Partitions of the application's choice, each with a reader."""
+    """Partitions that the application chose, each with its reader."""
 
     _engine: PartitionFeeds
 
@@ -211,7 +214,7 @@ class ConsumerFace(Generic[R]):
         new_reader: Callable[[ReadingPosition], R],
         add: Callable[..., Any],
     ) -> R:
-        """A reader from `start` on. Raises ConfigError if the partition is read already."""
+        """Return a new reader that begins at `start`. Raises ConfigError if the partition is read already."""
         with self._lock:
             if self._box.is_closed:
                 raise ConfigError(f"{wanted}: this consumer is closed; make another")

@@ -25,7 +25,9 @@ from ottla.records.messages import MessageAndMetadata
 
 
 class PartitionReader(ReaderFace, Closing):
-    """Made by `PartitionConsumer.consume_partition`. One thread iterates; other calls may come from any.
+    """Made by `PartitionConsumer.consume_partition`.
+
+    One thread iterates; any thread may call the other methods.
 
     >>> from ottla import PartitionConsumer
     >>> with PartitionConsumer(bootstrap_servers="127.0.0.1:9092") as consumer:

@@ -19,7 +19,10 @@ ReplayBound = OffsetSpec | Mapping[int, OffsetSpec]
 def parse_bounds(
     name: str, given: ReplayBound, default: OffsetSpec, partitions: Iterable[int], now_ms: int
 ) -> dict[int, OffsetOrTime]:
-    """The bound of each partition; those that a mapping lacks have the default. Raises ConfigError."""
+    """Return the bound of each partition; partitions that a mapping lacks get the default.
+
+    Raises ConfigError.
+    """
     numbers = list(partitions)
     if not isinstance(given, Mapping):
         return dict.fromkeys(numbers, parse_offset_spec(given, now_ms, name=name))
@@ -38,7 +41,10 @@ def range_to_read(
     ends: LogEnds,
     reset: OffsetReset,
 ) -> ReadRange:
-    """The offsets between two bounds in a log. Raises ConfigError; KafkaError if `since` is outside."""
+    """Return the offsets between two bounds in a log.
+
+    Raises ConfigError; KafkaError if `since` is not in the log.
+    """
     both_offsets = since.offset is not None and until.offset is not None
     if (both_offsets and since.offset > until.offset) or (  # type: ignore[operator]
         since.is_timestamp and until.is_timestamp and since.time > until.time

@@ -23,7 +23,10 @@ from ottla.records.typed_records import NO_SCHEMAS
 
 
 class HeldChunk:
-    """A chunk of which rows are left. Only `rows` refers to its batch, and frees rows once handed out."""
+    """A chunk with rows left to hand out.
+
+    Only `rows` refers to its batch, and frees rows once they are handed out.
+    """
 
     __slots__ = ("_chunk", "is_looked_up", "rows")
 
@@ -39,7 +42,7 @@ class HeldChunk:
 
     @property
     def next_offset(self) -> int:
-        """Where to continue after the whole chunk."""
+        """The offset after the whole chunk."""
         return self._chunk.next_offset
 
     @property
@@ -54,8 +57,8 @@ class HeldChunk:
         pairs = [
             (name, schema) for name, schema in self._chunk.schemas._asdict().items() if schema is not None
         ]
-        found = [schema.lookup(rest.column(name)) for name, schema in pairs if hasattr(schema, "lookup")]
-        return [lookup for lookup in found if lookup is not None]
+        lookups = [schema.lookup(rest.column(name)) for name, schema in pairs if hasattr(schema, "lookup")]
+        return [lookup for lookup in lookups if lookup is not None]
 
     @property
     def is_finished(self) -> bool:
@@ -63,18 +66,19 @@ class HeldChunk:
         return not self.rows.rest().num_rows
 
     def take_rest(self) -> FetchedDataChunk | None:
-        """The rows that are left, as a chunk; None if there are none. The chunk is finished then."""
+        """Return the rows that are left as a chunk; None if there are none. This chunk is finished then."""
         rest = self.rows.take_rest()
         return replace(self._chunk, batch=rest) if rest.num_rows else None
 
     def drop(self) -> int | None:
-        """Hand out no more. Return the offset of the first row that was left; None if there was none."""
+        """Hand out no more rows. Return the offset of the first row that was left; None if there was none."""
         rest = self.rows.take_rest()
         return rest.column("offset")[0].as_py() if rest.num_rows else None
 
 
 class ReadingPosition:
-    """How far one partition is read: its feed, and the chunks that were taken and not handed out, in order.
+    """How far one partition is read: its feed, and the chunks that were taken from it and not handed out yet,
+    in order.
 
     Callers hold the lock of the consumer.
     """
@@ -84,7 +88,7 @@ class ReadingPosition:
         self.feed = feed
         self._start = start
         self._maker = maker
-        self._held: deque[HeldChunk] = deque()  # the last one stays when it is finished, for `go_back`
+        self._held: deque[HeldChunk] = deque()  # the last chunk stays when it is finished, for `go_back`
         self._dropped_at: int | None = None
 
     @property
@@ -93,7 +97,7 @@ class ReadingPosition:
         return self.feed.topic_partition
 
     def hold(self, chunk: FetchedDataChunk) -> None:
-        """The chunk was taken from the feed."""
+        """Note that the chunk was taken from the feed."""
         self._held.append(HeldChunk(chunk, self._maker))
 
     def current(self) -> HeldChunk | None:
@@ -118,7 +122,7 @@ class ReadingPosition:
         return self._dropped_at
 
     def end_rows(self) -> None:
-        """End the iterator over rows that is in use; the next iterator gets the rows that are left."""
+        """End the current iterator over rows. The next iterator gets the rows that are left."""
         current = self.current()
         rest = current.take_rest() if current is not None else None
         if rest is not None:
@@ -133,7 +137,7 @@ class ReadingPosition:
         self.feed.seek(start)
 
     def go_back(self) -> None:
-        """A chunk may have been taken and not held: fetch again from the end of the last held chunk."""
+        """Fetch again from the end of the last held chunk: a chunk may have been taken and lost."""
         if self._held:
             reached = self._held[-1].next_offset
         else:
@@ -148,7 +152,8 @@ class HeldChunks:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._positions: dict[TopicAndPartition, ReadingPosition] = {}
-        self._unfinished: dict[ReadingPosition, None] = {}  # may have chunks to hand out, in order of taking
+        # Partitions that may have chunks to hand out, in the order of taking.
+        self._unfinished: dict[ReadingPosition, None] = {}
 
     def __contains__(self, topic_partition: TopicAndPartition) -> bool:
         return topic_partition in self._positions
@@ -160,7 +165,7 @@ class HeldChunks:
         return iter(list(self._positions))
 
     def add(self, position: ReadingPosition) -> None:
-        """Chunks of this partition will be taken."""
+        """Add a partition whose chunks will be taken."""
         with self.lock:
             self._positions[position.topic_partition] = position
 
@@ -191,7 +196,7 @@ class HeldChunks:
             return position
 
     def next(self, *, but_not: Collection[TopicAndPartition] = ()) -> HeldChunk | None:
-        """The next held chunk to hand out, of a partition that is not in `but_not`."""
+        """Return the next held chunk, of a partition that is not in `but_not`; None if there is none."""
         with self.lock:
             for position in list(self._unfinished):
                 if position.topic_partition in but_not:
@@ -203,7 +208,7 @@ class HeldChunks:
             return None
 
     def drop_all(self) -> None:
-        """Hand out nothing more."""
+        """Drop all chunks and hand out nothing more."""
         with self.lock:
             for position in (*self._positions.values(), *self._unfinished):
                 position.drop()

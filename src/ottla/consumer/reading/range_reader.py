@@ -33,7 +33,7 @@ class RangeEngine(Protocol):
         """Read a partition, up to an offset."""
 
     def remove(self, topic_partition: TopicAndPartition) -> None:
-        """Read it no more."""
+        """Stop reading a partition."""
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class RangeReader:
             self._advance(topic_partition, part.feed.position)
 
     def _advance(self, topic_partition: TopicAndPartition, position: int) -> None:
-        """Everything before `position` is done."""
+        """Note that everything before `position` is read."""
         part = self._open[topic_partition]
         start, stop = part.offsets
         is_done = part.trimmer.is_done or position >= stop

@@ -1,4 +1,4 @@
-"""What consumers tell of themselves: their health, their figures, and which partitions are not read."""
+"""What consumers report about themselves: health, metrics, and which partitions are not read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class ReaderMetrics:
 
 
 def retry_all(feeds: Mapping[TopicAndPartition, PartitionFeed], chosen: Iterable[TopicAndPartition]) -> None:
-    """Try these partitions now, or all that cannot be read. Raises ConfigError if one is not read here."""
+    """Fetch now where errors stopped these partitions, or all partitions if none is named.
+
+    Raises ConfigError if a partition is not read here.
+    """
     wanted = list(chosen)
     for topic_partition in wanted:
         feed_of(feeds, topic_partition).retry()

@@ -14,7 +14,7 @@ from ottla.consumer.share.share_membership import LEAVE_TIMEOUT_MS, ShareMembers
 
 
 class Heartbeats(ShareMembership):
-    """Joins with `start`, leaves with `stop`."""
+    """A thread that joins the group with `start` and leaves it with `stop`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Heartbeats(ShareMembership):
             self._thread.start()
 
     def wait_for_assignment(self, timeout_s: float) -> None:
-        """Wait until partitions are assigned, or an error has come, or the time is over."""
+        """Wait until partitions are assigned or an error has come, at most `timeout_s`."""
         with self._condition:
             self._condition.wait_for(self.has_work, timeout_s)
 

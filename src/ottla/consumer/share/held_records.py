@@ -1,4 +1,4 @@
-"""The records that a member of a share group holds, and what it has said of each. Pure."""
+"""The records that a member of a share group holds, and its answer for each. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ottla.wire.api.share_fetch import AcknowledgementBatch, AcquiredRecords
 
 
 class Answer(IntEnum):
-    """What a member says of a record, by Kafka's numbers. A gap is an offset that the data did not have."""
+    """The answers of a member for a record, with Kafka's numbers.
+
+    GAP: the fetched data had no record at this offset.
+    """
 
     GAP = 0
     ACCEPT = 1
@@ -24,7 +27,10 @@ class Answer(IntEnum):
 
 @dataclass(slots=True)
 class HeldRecord:
-    """One record. `is_kept` after a renewal: the application goes on with it, and answers later."""
+    """A record that is locked for this member.
+
+    `is_kept`: its lock was renewed, so the application answers later.
+    """
 
     delivery_count: int
     answer: Answer | None = None
@@ -32,7 +38,7 @@ class HeldRecord:
 
 
 class HeldRecords:
-    """By partition and offset. Belongs to the thread that polls."""
+    """All held records, by partition and offset. Used by the polling thread only."""
 
     def __init__(self) -> None:
         self._held: dict[TopicAndPartition, dict[int, HeldRecord]] = {}
@@ -49,7 +55,7 @@ class HeldRecords:
                 held[offset] = HeldRecord(item.delivery_count, answer)
 
     def answer(self, partition: TopicAndPartition, offsets: Iterable[int], answer: Answer) -> None:
-        """Say what became of records. Raises ConfigError if one is not held (any more)."""
+        """Set the answer for records. Raises ConfigError if one of them is not held (any more)."""
         held = self._held.get(partition, {})
         for offset in offsets:
             record = held.get(offset)
@@ -68,7 +74,7 @@ class HeldRecords:
         return record.delivery_count
 
     def answer_rest(self, answer: Answer) -> None:
-        """Give one answer for all records that have none."""
+        """Set the same answer for all records that have none."""
         for _, _, record in self._unanswered():
             record.answer = answer
 
@@ -83,7 +89,7 @@ class HeldRecords:
                     yield partition, offset, record
 
     def due(self) -> list[TopicAndPartition]:
-        """Return the partitions with answers that are not sent."""
+        """Return the partitions with answers that are not sent yet."""
         return [
             partition
             for partition, held in self._held.items()
@@ -91,12 +97,12 @@ class HeldRecords:
         ]
 
     def has_renewals(self, partitions: Iterable[TopicAndPartition]) -> bool:
-        """Whether answers of these partitions renew locks, which a request has to say."""
+        """Whether answers of these partitions renew locks: a request needs a flag for that."""
         records = (record for item in partitions for record in self._held.get(item, {}).values())
         return any(record.answer is Answer.RENEW for record in records)
 
     def batches(self, partition: TopicAndPartition) -> list[AcknowledgementBatch]:
-        """Return the answers of a partition: neighbours in one batch, with one type if they agree."""
+        """Return the answers of a partition as batches of consecutive offsets."""
         answers = [
             (offset, record.answer)
             for offset, record in sorted(self._held.get(partition, {}).items())
@@ -116,7 +122,10 @@ class HeldRecords:
         return batches
 
     def sent(self, partition: TopicAndPartition) -> None:
-        """The answers of a partition were taken, or refused for good: only renewed records are still held."""
+        """Forget the answered records of a partition: the broker took the answers, or refused them for good.
+
+        Renewed records are kept.
+        """
         held = self._held.get(partition, {})
         for offset in [offset for offset, record in held.items() if record.answer is not None]:
             if held[offset].answer is Answer.RENEW:
@@ -125,10 +134,10 @@ class HeldRecords:
                 del held[offset]
 
     def has(self, partition: TopicAndPartition) -> bool:
-        """Whether what was taken of a partition is not lost."""
+        """Whether this member still holds the records that it fetched of a partition."""
         return partition in self._held
 
     def lose(self, partitions: Iterable[TopicAndPartition]) -> None:
-        """The broker has given what these partitions held to others."""
+        """Forget what these partitions held: the broker has given the records to others."""
         for partition in partitions:
             self._held.pop(partition, None)

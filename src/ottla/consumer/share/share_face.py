@@ -44,7 +44,7 @@ def share_config(
 
 
 class ShareFace:
-    """A member of a share group: what it holds, and what can be said without waiting."""
+    """A member of a share group: its properties, and the methods that need not wait."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class ShareFace:
     # --- what was fetched
 
     def _first(self) -> HeldChunk | None:
-        """The chunk whose rows are next, of those that were fetched."""
+        """Return the next fetched chunk with rows left; None if there is none."""
         while self._queue:
             first = self._queue[0]
             if not first.is_finished and self._fetcher.held.has(first.topic_partition):
                 return first
-            self._queue.popleft()  # done, or its session is over: others get these records
+            self._queue.popleft()  # finished, or its session is over: other members get these records
         return None
 
     def _enqueue(self, chunks: Iterable[FetchedDataChunk]) -> None:
@@ -87,7 +87,10 @@ class ShareFace:
             self._queue.append(HeldChunk(chunk, maker))
 
     def _answer_for_last_poll(self) -> None:
-        """Accept what has no answer. Raises ConfigError if the application has to give it."""
+        """Accept the records that have no answer.
+
+        Raises ConfigError if the application has to answer for them.
+        """
         held = self._fetcher.held
         if not self._config.is_explicit:
             held.answer_rest(Answer.ACCEPT)

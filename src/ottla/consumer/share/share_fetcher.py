@@ -1,7 +1,7 @@
 """Fetches and acknowledgements of a ShareConsumer: a session with each broker that leads assigned partitions.
 
 Belongs to the thread or the task that polls: its calls are conversations. A session that a broker has dropped
-begins anew; what was held by it is lost then, since the broker has given it to others.
+begins again; the records that it held are lost then, since the broker gives them to other members.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 LAST_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 GRACE_MS = 30_000.0
-"""How much longer than a fetch may wait an answer may take."""
+"""How long an answer may take beyond the time that a fetch may wait."""
 
 _SESSION_ERRORS = frozenset(
     {Code.SHARE_SESSION_NOT_FOUND, Code.INVALID_SHARE_SESSION_EPOCH, Code.SHARE_SESSION_LIMIT_REACHED}
@@ -56,7 +56,10 @@ TopicIdPartition = tuple[bytes, int]
 
 @dataclass(slots=True)
 class BrokerSession:
-    """A session with a broker: its next epoch, its partitions, and its connection, with which it ends."""
+    """A session with a broker: its next epoch, its partitions, and its connection.
+
+    The session ends with the connection.
+    """
 
     connection: Peer
     epoch: int = 0
@@ -68,7 +71,7 @@ class BrokerSession:
 
 
 class ShareFetcher:
-    """What a member has fetched is in `held`. Errors of acknowledgements are returned by partition."""
+    """Fetches into `held`. Errors of acknowledgements are returned by partition."""
 
     def __init__(self, config: ShareConfig, metadata: Metadata, peers: PeerPool[Any], member_id: str) -> None:
         self.held = HeldRecords()
@@ -77,7 +80,7 @@ class ShareFetcher:
         self._member_id = member_id
         self._peers = peers
         self._sessions: dict[int, BrokerSession] = {}
-        self._owners: dict[TopicAndPartition, int] = {}  # the broker that a held partition came from
+        self._owners: dict[TopicAndPartition, int] = {}  # the broker that each held partition came from
         self._names: dict[bytes, str] = {}
 
     # --- fetching
@@ -85,7 +88,10 @@ class ShareFetcher:
     async def fetch(
         self, assigned: frozenset[TopicIdPartition], topics: Iterable[str], wait_ms: float
     ) -> list[FetchedDataChunk]:
-        """Fetch once from each leader of assigned partitions; brokers wait `wait_ms` together for records."""
+        """Fetch once from each leader of assigned partitions.
+
+        The last broker waits up to `wait_ms` for records if the others had none.
+        """
         try:
             by_broker = await self._leaders(assigned, topics)
         except (ConnectionLost, RequestTimedOut) as error:
@@ -148,7 +154,7 @@ class ShareFetcher:
             await self._wait_for_brokers(error, wait_ms)
 
     async def _wait_for_brokers(self, error: OttlaError, wait_ms: float) -> None:
-        """No broker answers: `network_error` tells why, and the next fetch tries again."""
+        """Wait after an error. `network_error` has the cause, and the next fetch tries again."""
         log.debug("share group %r: %s", self._config.group_id, error)
         await self._pause(wait_ms)
 
@@ -193,7 +199,7 @@ class ShareFetcher:
         )
 
     async def _end(self, broker_id: int, error: OttlaError) -> None:
-        """A session is over: what it held is lost."""
+        """End a session: the records that it held are lost."""
         self._sessions.pop(broker_id, None)
         await self._peers.drop(broker_id)
         lost = [item for item, owner in self._owners.items() if owner == broker_id]
@@ -248,7 +254,10 @@ class ShareFetcher:
     # --- acknowledgements
 
     async def acknowledge(self) -> dict[TopicAndPartition, OttlaError]:
-        """Send all answers, and return the errors by partition. What failed is not held any more."""
+        """Send all answers, and return the errors by partition.
+
+        Records of failed partitions are not held any more.
+        """
         errors: dict[TopicAndPartition, OttlaError] = {}
         due = self.held.due()
         for broker_id in {self._owners[item] for item in due if item in self._owners}:
@@ -315,7 +324,10 @@ class ShareFetcher:
 
 
 def _acquired_rows(batch: pa.RecordBatch, acquired: list[AcquiredRecords]) -> pa.RecordBatch:
-    """Return the rows that the member got: a fetch sends whole batches. The last column counts deliveries."""
+    """Return the rows that this member acquired: a fetch sends whole batches.
+
+    The last column counts deliveries.
+    """
     offsets = batch.column("offset").to_numpy()
     firsts = np.array([item.first_offset for item in acquired])
     lasts = np.array([item.last_offset for item in acquired])

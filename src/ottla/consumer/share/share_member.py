@@ -1,4 +1,4 @@
-"""A member of a share group: what it sends next, and what it makes of the answer. Pure."""
+"""A member of a share group: its next heartbeat, and its reaction to the answer. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TopicIdPartition = tuple[bytes, int]
 
 @dataclass(slots=True)
 class ShareMember:
-    """Belongs to the heartbeat thread, under its lock. `assigned` is None until the first assignment."""
+    """Used by the heartbeat thread, under its lock. `assigned` is None until the first assignment."""
 
     group_id: str
     member_id: str
@@ -29,14 +29,14 @@ class ShareMember:
     assigned: frozenset[TopicIdPartition] | None = None
     failure: KafkaError | None = None
     is_coordinator_doubtful: bool = False
-    is_changed: bool = True  # the subscription, since it was sent
+    is_changed: bool = True  # the subscription has changed since it was sent
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Want other topics from now on."""
         self.topics, self.is_changed = topics, True
 
     def request(self) -> ShareGroupHeartbeatRequest:
-        """Return the next heartbeat; the first one of an epoch 0 joins."""
+        """Return the next heartbeat. With epoch 0 it joins the group."""
         says_all = self.epoch == 0 or self.is_changed
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -47,13 +47,13 @@ class ShareMember:
         )
 
     def leaving(self) -> ShareGroupHeartbeatRequest:
-        """Return the heartbeat that says goodbye."""
+        """Return the heartbeat that leaves the group."""
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
         )
 
     def answered(self, response: ShareGroupHeartbeatResponse, sent: ShareGroupHeartbeatRequest) -> float:
-        """Take an answer in, and return after how many milliseconds the next heartbeat is due."""
+        """Process an answer, and return after how many milliseconds the next heartbeat is due."""
         code = Code.of(response.error_code)
         if code:
             self._refused(code)

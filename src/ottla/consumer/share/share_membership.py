@@ -1,4 +1,4 @@
-"""The membership of a ShareConsumer: heartbeats as conversations, and what they have brought."""
+"""The membership of a ShareConsumer: its heartbeats as conversations, and the assignment that they bring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ LEAVE_TIMEOUT_MS = 5_000
 
 
 class ShareMembership:
-    """Whoever drives it calls `beat` again and again. Others see the assignment, and what ended it."""
+    """Its driver, a thread or a task, calls `beat` repeatedly.
+
+    Other threads read the assignment, or the error that ended it.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class ShareMembership:
 
     @property
     def member_id(self) -> str:
-        """The name of this member, which it keeps."""
+        """The id of this member, which it keeps."""
         return self._member.member_id
 
     @property

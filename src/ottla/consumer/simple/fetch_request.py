@@ -18,7 +18,10 @@ from ottla.model.topic_partition import TopicAndPartition
 from ottla.wire.api import fetch as wire
 
 NAMES_UNTIL = 12
-"""Later versions of Fetch name topics by ids, which a bare consumer does not know."""
+"""The newest version of Fetch that names topics.
+
+Later ones use topic ids, which a SimpleConsumer does not know.
+"""
 
 
 class PartitionFetchInfo(NamedTuple):

@@ -60,7 +60,9 @@ T = TypeVar("T")
 
 
 class _Link(Closing):
-    """The connection of a SimpleConsumer, kept apart so that it is closed if the consumer is forgotten."""
+    """The connection of a SimpleConsumer: a separate object, so that it is closed if the application drops
+    the consumer.
+    """
 
     def __init__(self) -> None:
         self.interruption = Interruption()
@@ -68,13 +70,13 @@ class _Link(Closing):
         self.client_id = ""
 
     def drop(self) -> None:
-        """Close the connection; another one may follow."""
+        """Close the connection; the next call opens another one."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """Close all. May be called twice."""
+        """Close the connection for good. May be called twice."""
         self.interruption.interrupt()
         self.drop()
         self.interruption.close()

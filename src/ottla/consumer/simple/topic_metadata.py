@@ -9,7 +9,7 @@ from ottla.model.cluster_view import NO_EPOCH, BrokerNode, ClusterView, Partitio
 from ottla.model.error_codes import Code
 from ottla.wire.api.metadata import MetadataRequest, MetadataTopic
 
-_NONE_IS_ALL_SINCE = 1  # before, an empty list asks for all topics
+_NONE_IS_ALL_SINCE = 1  # before version 1, an empty list requests all topics
 _CREATION_FLAG_SINCE = 4
 NO_PORT = -1
 
