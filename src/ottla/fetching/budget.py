@@ -1,7 +1,7 @@
 """Memory for chunks that are queued or being fetched: queued.max.bytes for all partitions together. Pure.
 
 One half is divided equally among the partitions, used or not. Without that, partitions that nobody reads
-could take all the memory, and the reader of another one would wait for ever. The other half goes to the
+could take all the memory, and the reader of another partition would wait for ever. The other half goes to the
 partitions that need it first, so that the fetches of a thousand partitions are not tiny while their readers
 keep up.
 
@@ -32,15 +32,15 @@ class FetchBudget:
         self._part_bytes = self._divided_bytes // max(1, partitions)
 
     def hold(self, nbytes: int) -> None:
-        """`nbytes` more are queued, or requested."""
+        """Count `nbytes` more that are queued or requested."""
         with self._lock:
             self.held_bytes += nbytes
 
     def release(self, nbytes: int) -> None:
-        """`nbytes` were taken by a reader, or did not come."""
+        """Count `nbytes` less: a reader took them, or they did not arrive."""
         self.hold(-nbytes)
 
     def share_bytes(self, own_bytes: int) -> int:
-        """How much a partition that holds `own_bytes` may hold at present."""
+        """Return how many bytes a partition may hold at present, if it holds `own_bytes` now."""
         others_bytes = max(0, self.held_bytes - own_bytes)
         return self._part_bytes + max(0, self._common_bytes - others_bytes)

@@ -5,8 +5,8 @@
     OPEN    below the limit
     FULL    at the limit. Usually lasts milliseconds, so fetches of the broker's other partitions are kept
             short meanwhile.
-    PARKED  at the limit, and the reader has taken none for max.processing.time. The others are fetched as if
-            the partition were not there. Only this is remembered: until the reader has taken all.
+    PARKED  at the limit, and the reader took no chunk for max.processing.time. The others are fetched as if
+            the partition were not there, until the reader has taken all chunks.
 
 No locks and no clock: the feed has both.
 """
@@ -42,12 +42,17 @@ class FetchedDataChunk:
     schemas: KeyAndValue = NO_SCHEMAS
 
     def decoded(self) -> TypedRecords:
-        """The records with keys and values as their schemas say: `table`, and `refused` with reasons."""
+        """Decode keys and values by their schemas: `table` has the records, `refused` the bad ones with
+        reasons.
+        """
         return typed_records(self.batch, self.schemas)
 
     @property
     def table(self) -> pa.Table:
-        """The records that can be decoded, with typed columns `key` and `value`. As `decoded`, each time."""
+        """The records that can be decoded, with typed columns `key` and `value`.
+
+        Decodes at each use, as `decoded`.
+        """
         return self.decoded().table
 
 
@@ -97,7 +102,10 @@ class ChunkQueue:
         self._hold(chunk.nbytes)
 
     def extend_last(self, next_offset: int) -> bool:
-        """Offsets without records follow the last chunk: let it cover them. False if there is no chunk."""
+        """Let the last chunk cover the offsets up to `next_offset`, which have no records.
+
+        Returns False if there is no chunk.
+        """
         if not self._chunks:
             return False
         self._chunks[-1] = replace(self._chunks[-1], next_offset=next_offset)
@@ -125,7 +133,7 @@ class ChunkQueue:
         self._budget.hold(nbytes)
 
     def room(self, now_ms: float, *, share_bytes: int, expected_bytes: int, pending_bytes: int = 0) -> Room:
-        """Whether a chunk of about `expected_bytes` may be requested.
+        """Return whether a chunk of about `expected_bytes` may be requested.
 
         If `pending_bytes` is not 0, a chunk of about that size has been received and is not queued yet.
         `share_bytes` is what this queue may hold at present. One chunk is always allowed, however large:

@@ -3,9 +3,9 @@
 Usually that is one chunk. With `whole.batches.min.bytes` there are chunks of undecoded batches, and chunks of
 columns in between.
 
-`glance` looks at the headers of entries only, so that the next request can be sent before this response is
-decoded. Its answer is right for sound data of usual size. Positions move only by what was decoded, so the
-response to a request that was sent too far ahead is ignored.
+`glance` looks only at the headers of entries, so that the next request can be sent before this response is
+decoded. Its result is right for undamaged data of usual size. Positions move only when data was decoded; so
+if a request was sent for an offset too far ahead, its response is ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ NewChunk = Callable[..., FetchedDataChunk]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The chunks of a response, if it had records to deliver, and where to continue; or the damage there.
+    """The chunks of a response, if it had records to deliver, and the next offset; or the damage at that
+    offset.
 
     `used_bytes` of the response are covered; the rest has to be requested again.
     """
@@ -45,14 +46,17 @@ class Collected:
 
 
 class Glance(NamedTuple):
-    """Where a reader continues. `is_cut`: not even the first entry is whole; more bytes must be requested."""
+    """Where to continue after a response.
+
+    `is_cut`: not even the first entry is whole; more bytes must be requested.
+    """
 
     next_offset: int
     is_cut: bool
 
 
 def glance(records: Buffer, offset: int) -> Glance:
-    """Where a reader at `offset` continues after these records, if they are sound."""
+    """Return where a reader at `offset` continues after these records, if they are undamaged."""
     if not _has_whole_entry(memoryview(records)):
         return Glance(offset, is_cut=True)
     entries = scan(read_only(records), verify_crc=False)
@@ -103,7 +107,7 @@ def collect(
 
 
 def _chunks(decoded: Decoded, offset: int, new_chunk: NewChunk) -> tuple[FetchedDataChunk, ...]:
-    """One chunk; none if there are no records."""
+    """Return one chunk; none if there are no records."""
     batch = decoded.batch
     if not batch.num_rows:
         return ()
@@ -119,7 +123,10 @@ def _collected_in_segments(
     bytes_max: int,
     new_chunk: NewChunk,
 ) -> Collected | None:
-    """Whole batches undecoded, columns of the others; None if all must be decoded. Raises CorruptRecord."""
+    """Return batches undecoded where they are large enough, and the rest as columns.
+
+    Returns None if everything must be decoded. Raises CorruptRecord.
+    """
     if not any(part.is_whole for part in divide(scan(read_only(data), verify_crc=False))):
         return None
     entries = verified(scan(read_only(data), verify_crc=unpack.keywords["verify_crc"]))
@@ -142,7 +149,7 @@ def _collected_in_segments(
         if left_bytes <= 0:
             return Collected(reached, tuple(chunks), used_bytes=start)
         try:
-            # Hidden records (aborted, control) are in no segment.
+            # Hidden records (aborted, control) are not in any segment.
             decoded = _decoded(partial(unpack, aborted=None), data[start:end], left_bytes)
         except CorruptRecord:
             if not chunks:
@@ -166,7 +173,7 @@ def _decoded(unpack: Callable[..., Decoded], data: memoryview, bytes_max: int) -
     try:
         return unpack(data, decompressed_bytes_max=bytes_max)
     except CorruptRecord:
-        # What looks damaged may be a single batch that is larger than that.
+        # What looks damaged may be a single batch that is larger than `bytes_max`.
         return unpack(data[: _entry_bytes(data)], decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
 
 
@@ -175,5 +182,7 @@ def _entry_bytes(data: memoryview) -> int:
 
 
 def _has_whole_entry(data: memoryview) -> bool:
-    """Brokers cut the last entry, and before Fetch 3 the first one too."""
+    """Whether the first entry is whole. Brokers cut the last entry, and before Fetch 3 the first
+    entry too.
+    """
     return len(data) >= ENTRY_OVERHEAD and _entry_bytes(data) <= len(data)

@@ -1,4 +1,6 @@
-"""What `commit()` of a consumer takes, and `send_offsets()` of a producer: message, chunk, or positions."""
+"""What `commit()` of a consumer and `send_offsets()` of a producer accept: a message, a chunk, or
+positions.
+"""
 
 from __future__ import annotations
 

@@ -13,24 +13,29 @@ from ottla.model.offset_spec import EARLIEST, LATEST
 
 FETCH_BYTES_MIN = 16 << 10
 CHUNK_BYTES_MAX = 16 << 20
-"""The most that is decompressed of one response; the rest is requested again."""
+"""The largest part of a response that is decompressed at once; the rest is requested again."""
 CHUNK_BYTES_TIGHT = 1 << 20
-"""The same if there is not that much memory left."""
+"""The same limit while memory is short."""
 EXPANSION_MIN = 2.0
-"""Records of ten bytes take twice as much memory as columns. Compressed ones take more: that is measured."""
+"""Columns of ten-byte records take twice the memory of the records.
+
+For compressed records the factor is measured.
+"""
 UNKNOWN_PART = 8
-"""A partition that was never fetched is expected to fill an eighth of its limit: most are short or idle."""
+"""A partition that was never fetched is expected to fill an eighth of its limit: most partitions are short or
+idle.
+"""
 
 
 def lookup_time(lookup: int, reset: OffsetReset) -> int | None:
-    """The time to ask for; None if auto.offset.reset leaves the decision to the user."""
+    """Return the time for ListOffsets; None if auto.offset.reset leaves the decision to the user."""
     if lookup != BY_RESET_POLICY:
         return lookup
     return {OffsetReset.SMALLEST: EARLIEST, OffsetReset.LARGEST: LATEST}.get(reset)
 
 
 class ReadReplica(NamedTuple):
-    """A replica that the leader has named to be read from (KIP-392), until the leader is asked again."""
+    """The replica that the leader has named to read from (KIP-392), until the leader is asked again."""
 
     broker_id: int
     until_ms: float
@@ -47,7 +52,7 @@ class Cursor:
     - `lag`: how many offsets the log has from `ahead` on; None before the first response.
     - `offset_bytes`: the average size of one offset in a response; 0 before the first record.
     - `failures`: failed tries in a row; `stops`: those that have stopped the partition.
-    - `replica`: who is read from instead of the leader.
+    - `replica`: the replica that is read instead of the leader.
     """
 
     feed: Feed
@@ -69,17 +74,17 @@ class Cursor:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader's epoch, as far as known; a leader of another epoch refuses the request."""
+        """The leader's epoch; -1 while it is not known. A leader of another epoch refuses the request."""
         return self.leader.epoch if self.leader is not None else NO_EPOCH
 
     @property
     def can_be_fetched(self) -> bool:
-        """Whether it is known where the next request begins, and the reader wants what is there."""
+        """Whether the next offset is known, and the reader wants what is there."""
         is_known = self.lookup is None and not (self.pending_bytes and self.ahead == self.position)
         return is_known and self.ahead < self.feed.stop_offset
 
     def follow(self, wanted: Wanted) -> None:
-        """Go where the reader has sought, if it has begun a new generation."""
+        """Go where the reader has sought, if a seek has begun a new generation."""
         if wanted.generation != self.generation:
             self.generation = wanted.generation
             self.succeeded()
@@ -100,33 +105,33 @@ class Cursor:
         self.pending_bytes = 0
 
     def rewind(self) -> None:
-        """Go back to `position`: give up what was requested beyond it."""
+        """Go back to `position`: requests beyond it are not used."""
         self.ahead = self.position
         self.pending_bytes = 0
 
     def request_bytes(self, most: int, share_bytes: int) -> int:
-        """How much to request: `most`, or less if many partitions share the memory."""
+        """Return how many bytes to request: `most`, or less if many partitions share the memory."""
         fair = max(FETCH_BYTES_MIN, int(min(share_bytes, CHUNK_BYTES_MAX) / self.expansion))
         return min(most, max(fair, self.fetch_bytes))
 
     def chunk_bytes(self, wire_bytes: int) -> int:
-        """How much memory `wire_bytes` of a response will probably take at most."""
+        """Return how much memory `wire_bytes` of a response will probably take at most."""
         return int(wire_bytes * self.expansion)
 
     def chunk_bytes_max(self, budget: FetchBudget) -> int:
-        """How much of the next response may be decompressed at once."""
+        """Return how many bytes of the next response may be decompressed at once."""
         own_bytes = self.feed.queued_bytes + self.chunk_bytes(self.pending_bytes)
         has_room = budget.share_bytes(own_bytes) >= own_bytes
         return CHUNK_BYTES_MAX if has_room else CHUNK_BYTES_TIGHT
 
     def likely_bytes(self, most: int) -> int:
-        """How many bytes of a response this partition will probably fill, of at most `most`."""
+        """Return how many bytes this partition will probably fill in a response, at most `most`."""
         if self.lag is None:
             return most // UNKNOWN_PART
         return min(most, int(self.lag * self.offset_bytes)) if self.offset_bytes or not self.lag else most
 
     def learn(self, wire_bytes: int, chunk_bytes: int, offsets: int) -> None:
-        """`wire_bytes` of a response became `chunk_bytes` of memory and covered `offsets`.
+        """Note that `wire_bytes` of a response became `chunk_bytes` of memory and covered `offsets`.
 
         The expansion grows at once and shrinks slowly, so that memory does not run out.
         """
@@ -135,13 +140,13 @@ class Cursor:
         self.offset_bytes = wire_bytes / max(1, offsets)
 
     def succeeded(self) -> None:
-        """The broker answered without an error."""
+        """Note that the broker answered without an error."""
         self.failures = 0
         self.retry_at_ms = 0.0
 
 
 class Departure(NamedTuple):
-    """A partition that another broker has to be found for, and what went wrong; None: nothing did."""
+    """A partition that needs another broker, and the error; None if there was none."""
 
     cursor: Cursor
     reason: Exception | None = None

@@ -91,7 +91,7 @@ class FetchEngine(PartitionFeeds, Closing):
     def close(self) -> None:
         """Close all feeds and end all threads now. From any thread; may be called twice.
 
-        Interrupt shared metadata before: a thread may wait for them.
+        Interrupt shared metadata first: a thread may be waiting for it.
         """
         feeds = self._close_intake()
         threads = self._finder.stop()

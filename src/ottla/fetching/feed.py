@@ -22,9 +22,9 @@ from ottla.model.topic_partition import TopicAndPartition
 TROUBLE_MS = 10_000.0
 """How long all tries may fail before a partition counts as stopped: elections and restarts take seconds."""
 NEVER = 1 << 63
-"""No offset: the reader wants all that comes."""
+"""A stop offset that is never reached: the reader wants everything."""
 _DONE = {Reaction.SKIP, Reaction.RESET}
-"""These end the trouble."""
+"""Reactions that end an error."""
 
 
 class PartitionFeed:
@@ -116,12 +116,14 @@ class PartitionFeed:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that stopped the partition, even while earlier chunks are left to take; else None."""
+        """The error that stopped the partition, even while earlier chunks are left to take; None if it is not
+        stopped.
+        """
         return self._failure
 
     @property
     def trouble(self) -> PartitionError | None:
-        """The last error if the partition could not be read since, with the number of repetitions."""
+        """The last error if every try since then has failed, with the number of repetitions; else None."""
         return self._trouble
 
     @property
@@ -222,11 +224,11 @@ class PartitionFeed:
         return bool(self._queue) or is_new
 
     def unlist(self) -> None:
-        """The inbox has removed this feed from its list."""
+        """Note that the inbox has removed this feed from its list."""
         self._is_listed = False
 
     def taken_by_inbox(self) -> FetchedDataChunk | None:
-        """The chunk that `Inbox.poll` returns; raises the error once."""
+        """Return the chunk for `Inbox.poll`; raise the error of a stopped partition once."""
         self._is_listed = False
         chunk = self._take()
         if chunk is None and self._failure is not None:
@@ -250,7 +252,7 @@ class PartitionFeed:
     # --- the fetcher
 
     def attach(self, attendant: Attendant, source: BrokerAndInitialOffset | None = None) -> None:
-        """Another thread fetches the partition from now on."""
+        """Have another thread fetch the partition from now on."""
         with self._changed:
             self._attendant = attendant
             self._source = source
@@ -266,7 +268,7 @@ class PartitionFeed:
         return self._generation
 
     def wanted(self, *, share_bytes: int, expected_bytes: int, pending_bytes: int) -> Wanted:
-        """What the fetcher has to do now; the sizes are those of `ChunkQueue.room`."""
+        """Return what the fetcher has to do now. The sizes are those of `ChunkQueue.room`."""
         with self._changed:
             if self._is_closed:
                 want = Want.CLOSED
@@ -284,7 +286,7 @@ class PartitionFeed:
             return Wanted(want, self._generation, self._start)
 
     def started(self, generation: int, offset: int) -> bool:
-        """The offset where a generation begins has been looked up; False if there is a newer generation."""
+        """Note the offset where a generation begins. Returns False if there is a newer generation."""
         with self._changed:
             if generation != self._generation:
                 return False
@@ -295,7 +297,7 @@ class PartitionFeed:
             return True
 
     def deliver(self, generation: int, chunk: FetchedDataChunk) -> bool:
-        """Queue a chunk; it is dropped, and False returned, if there is a newer generation."""
+        """Queue a chunk. Returns False, and drops it, if there is a newer generation."""
         with self._changed:
             if generation != self._generation or self._is_closed:
                 return False
@@ -307,7 +309,10 @@ class PartitionFeed:
             return True
 
     def passed(self, generation: int, next_offset: int, high_watermark: int) -> bool:
-        """A response had no records to deliver: the offsets before `next_offset` are done."""
+        """Note that the offsets before `next_offset` have no records to deliver.
+
+        Returns False if there is a newer generation.
+        """
         with self._changed:
             if generation != self._generation or self._is_closed:
                 return False
@@ -346,7 +351,7 @@ class PartitionFeed:
             return True
 
     def recovered(self, generation: int) -> bool:
-        """The partition can be read again; returns whether it was stopped."""
+        """Note that the partition can be read again. Returns whether it was stopped."""
         with self._changed:
             was_stopped = self._failure is not None and generation == self._generation
             if generation == self._generation:

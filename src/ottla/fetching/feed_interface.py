@@ -1,4 +1,4 @@
-"""A partition's feed as the pure core sees it: what to do for its reader, and where the results go."""
+"""A partition's feed as the pure core sees it: what its reader wants, and where results go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.fetching.partition_info import BrokerAndInitialOffset
 from ottla.model.topic_partition import TopicAndPartition
 
 BY_RESET_POLICY = -3
-"""In place of an offset: where auto.offset.reset says, as for a group that has committed nothing."""
+"""Instead of an offset: begin where auto.offset.reset says, as for a group that has committed nothing."""
 
 
 class Want(Enum):
@@ -36,23 +36,26 @@ class Wanted(NamedTuple):
 
 
 class Attendant(Protocol):
-    """The thread that fetches a partition. Called under the feed's lock, so it only takes a note."""
+    """The thread that fetches a partition. Called under the feed's lock, so the methods only set flags."""
 
     def room_was_made(self) -> None:
-        """The reader has taken a chunk."""
+        """Note that the reader has taken a chunk."""
 
     def orders_changed(self) -> None:
-        """The reader paused, resumed, made a seek or closed the feed."""
+        """Note that the reader paused, resumed, made a seek or closed the feed."""
 
 
 class Nobody:
-    """Nobody fetches the partition at present. Whoever does next looks at the reader's orders first."""
+    """The attendant of a partition that is not fetched at present.
+
+    The next fetcher looks at the reader's orders first.
+    """
 
     def room_was_made(self) -> None:
-        """Nothing waits for it."""
+        """Do nothing: no fetcher waits."""
 
     def orders_changed(self) -> None:
-        """Nothing waits for it."""
+        """Do nothing: no fetcher waits."""
 
 
 NOBODY = Nobody()
@@ -67,7 +70,7 @@ class Feed(Protocol):
 
     @property
     def stop_offset(self) -> int:
-        """The offset from which on nothing is wanted."""
+        """The offset at which reading stops."""
 
     @property
     def generation(self) -> int:
@@ -83,7 +86,7 @@ class Feed(Protocol):
 
     @property
     def failure(self) -> Exception | None:
-        """What stopped the partition."""
+        """The error that stopped the partition; None if it is not stopped."""
 
     @property
     def trouble(self) -> PartitionError | None:
@@ -91,28 +94,28 @@ class Feed(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the reader wants nothing more."""
+        """Whether the reader has closed the feed."""
 
     def attach(self, attendant: Attendant, source: BrokerAndInitialOffset | None = None) -> None:
-        """Another thread fetches the partition from now on."""
+        """Have another thread fetch the partition from now on."""
 
     def wanted(self, *, share_bytes: int, expected_bytes: int, pending_bytes: int) -> Wanted:
-        """What to do about the partition now."""
+        """Return what to do about the partition now."""
 
     def started(self, generation: int, offset: int) -> bool:
-        """The offset where a generation begins was looked up."""
+        """Note the offset where a generation begins."""
 
     def deliver(self, generation: int, chunk: FetchedDataChunk) -> bool:
         """Queue a chunk."""
 
     def passed(self, generation: int, next_offset: int, high_watermark: int) -> bool:
-        """The offsets before `next_offset` have no records for the reader."""
+        """Note that the offsets before `next_offset` have no records for the reader."""
 
     def report(self, error: Exception, reaction: Reaction, offset: int) -> PartitionError:
         """Report an error and what is done about it; returns it with the number of repetitions."""
 
     def stop(self, generation: int, error: Exception) -> bool:
-        """Raise the error in the reader after the last chunk."""
+        """Stop the partition: the reader gets the error after the last chunk."""
 
     def recovered(self, generation: int) -> bool:
-        """The partition can be read again; returns whether it was stopped."""
+        """Note that the partition can be read again. Returns whether it was stopped."""

@@ -189,7 +189,9 @@ class FetchConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
-        """Make it from the result of `parse_properties` for a table that includes FETCH_PROPERTIES."""
+        """Make it from the values that `parse_properties` returned for a table that includes
+        FETCH_PROPERTIES.
+        """
         return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
     @property
@@ -199,6 +201,6 @@ class FetchConfig:
 
     @property
     def keeping(self) -> Keeping | None:
-        """Which batches are delivered undecoded; None: none."""
+        """Which batches are delivered undecoded; None if all are decoded."""
         least = self.whole_batches_min_bytes
         return Keeping(least, self.whole_batches_codec, self.whole_batches_format) if least else None

@@ -46,12 +46,12 @@ _REACTIONS = {
 
 
 def reaction_to(code: int, call: Call = Call.FETCH) -> Reaction:
-    """What is done about an error code in a Fetch, ListOffsets or Metadata response."""
+    """Return what is done about an error code in a Fetch, ListOffsets or Metadata response."""
     return _REACTIONS[action_for(code, call)]
 
 
 def reaction_about(error: Exception) -> Reaction:
-    """What is done if a broker cannot be read from, or no leader is found.
+    """Return what is done if a broker cannot be read from, or no leader is found.
 
     MOVE (look for a leader again), or STOP if that cannot help.
     """
@@ -67,7 +67,7 @@ STOPPED_BACKOFF = Backoff(1_000.0, 300_000.0)
 """The pauses between two tries of a stopped partition. Each failed try is logged."""
 LOGGED_AGAIN = 16
 LOGGED_EACH = 256
-"""A repeated error is logged the 1st, 16th, 32nd, 64th … time, and then every 256 times."""
+"""A repeated error is logged the 1st, 16th, 32nd, 64th … time, and then every 256th time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ class PartitionError:
 
     @property
     def is_logged(self) -> bool:
-        """Whether this repetition is worth a line: the first, then less and less often, for ever."""
+        """Whether this repetition is logged: the first one, then less and less often, for ever."""
         is_power = self.times >= LOGGED_AGAIN and not self.times & (self.times - 1)
         return self.times == 1 or is_power or not self.times % LOGGED_EACH
 
     def repeats(self, other: PartitionError) -> bool:
-        """Whether the other report says the same, so that counting is enough."""
+        """Whether the other report is about the same error, so that it is enough to count it."""
         return (self.reaction, self.offset, type(self.error), str(self.error)) == (
             other.reaction,
             other.offset,
@@ -101,7 +101,7 @@ class PartitionError:
 
 
 def refused(topic_partition: TopicAndPartition, offset: int, code: int) -> OttlaError:
-    """The error that the reader of the partition gets for a broker's error code."""
+    """Return the error that the partition's reader gets for a broker's error code."""
     if code == Code.CORRUPT_MESSAGE:
         return CorruptRecord(
             f"{topic_partition}: the broker finds its records damaged at offset {offset}; skip() or retry()",
@@ -116,9 +116,9 @@ def refused(topic_partition: TopicAndPartition, offset: int, code: int) -> Ottla
 def damaged(
     topic_partition: TopicAndPartition, position: int, high_watermark: int, damage: CorruptRecord
 ) -> CorruptRecord:
-    """The decoder's error with the partition and an offset to continue at that the log can have.
+    """Return the decoder's error, with the partition and with an offset to continue at.
 
-    Offsets in damaged bytes may be anything, so one outside the log is ignored.
+    Offsets in damaged bytes may be anything, so an offset outside the log is ignored.
     """
     after = damage.next_offset
     behind = after if after is not None and position < after <= high_watermark else position + 1
@@ -132,7 +132,10 @@ def damaged(
 def too_large(
     topic_partition: TopicAndPartition, position: int, high_watermark: int, limit: int, records: Buffer
 ) -> MessageSizeTooLarge:
-    """The error for a message that arrived cut. Its own offset, in its first bytes, is the last one in it."""
+    """Return the error for a message that arrived cut.
+
+    Its first bytes have its offset, which for a set of messages is that of the last one.
+    """
     last = int.from_bytes(bytes(records[:OFFSET_BYTES]), "big", signed=True)
     behind = last + 1 if position <= last < high_watermark else position + 1
     return MessageSizeTooLarge(

@@ -2,9 +2,9 @@
 
     receive ──▶ see where each partition continues ──▶ send the next request ──▶ decode and queue the records
 
-So the broker works on the next response while this one is decoded, and at most one response waits unread.
-Whoever drives it repeats `received`, `welcome`, `questions`, `plan`, `request`, and gives the table what was
-received. Partitions that the broker does not lead are given back by `take_departed`.
+So the broker works on the next response while this one is decoded, and at most one response waits unread. Its
+driver, a thread or a task, repeats `received`, `welcome`, `questions`, `plan`, `request`, and gives the
+received records to the table. Partitions that the broker does not lead are given back by `take_departed`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN_MAX = 5
 
 
 class FetchRounds:
-    """Belongs to one fetcher; only `has_orders` may be set from elsewhere."""
+    """Belongs to one fetcher. Other threads may set only `has_orders`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FetchRounds:
             log.info("%s reads %s%s", self._key, shown, more)
 
     def questions(self) -> list[OffsetQuestion]:
-        """Do what the readers have ordered. Returns the offsets to look up before the next request."""
+        """Carry out what the readers have ordered. Returns the offsets to look up before the next request."""
         if self.has_orders:
             self.has_orders = False
             self.table.attend()
@@ -82,7 +82,10 @@ class FetchRounds:
         return self.table.plan(is_limited=version >= LIMITED_SINCE)
 
     def request(self, plan: FetchPlan, version: int) -> tuple[FetchRequest, int | None]:
-        """The planned request, and the highest version that can carry it. It is in flight from now on."""
+        """Return the planned request, and the highest version that can carry it.
+
+        It counts as in flight from now on.
+        """
         at_most = newest_version(request.cursor for request in plan.requests.values())
         self.in_flight = plan
         if version < SESSIONS_SINCE:
@@ -91,14 +94,16 @@ class FetchRounds:
         return self._session.request(plan, self._config, uses_ids=uses_ids), at_most
 
     def received(self, response: FetchResponse) -> list[ReceivedRecords]:
-        """Take the answer to the request in flight; the records are for `PartitionTable.deliver`."""
+        """Process the response to the request in flight. Returns the records, for
+        `PartitionTable.deliver`.
+        """
         plan, self.in_flight = self.in_flight, None
         assert plan is not None
         whole = self._session.whole(plan, response)
         return self.table.note(plan, whole) if whole is not None else []
 
     def take_hints(self, response: FetchResponse) -> tuple[list[LeaderHint], list[BrokerNode]]:
-        """The leaders that the response names, and their addresses (KIP-951)."""
+        """Return the leaders that the response names, and their addresses (KIP-951)."""
         hints, self.table.hints = self.table.hints, []
         nodes = [
             BrokerNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
@@ -106,14 +111,16 @@ class FetchRounds:
         return hints, nodes
 
     def farewell(self) -> FetchRequest | None:
-        """The last request of a fetcher: it ends the fetch session. None if there is none.
+        """Return the last request of a fetcher, which ends the fetch session; None if there is no session.
 
-        Nobody needs its answer.
+        Its answer is not needed.
         """
         return self._session.farewell()
 
     def rest_ms(self, plan: FetchPlan) -> float | None:
-        """How long there is nothing to do, None: until woken. 0 or less without partitions: end."""
+        """Return how long there is nothing to do; None: until woken. 0 or less: there are no partitions, so
+        end.
+        """
         now_ms = self._now_ms()
         if len(self.table):
             self._idle_since_ms = now_ms
@@ -123,11 +130,11 @@ class FetchRounds:
     # --- partitions that go
 
     def take_departed(self) -> list[Departure]:
-        """The partitions that another broker has to be found for."""
+        """Return the partitions that need another broker."""
         return given_up(self.table.take_departed())
 
     def lost(self, cursors: list[Cursor], reason: Exception | None) -> list[Departure]:
-        """The broker or the fetcher failed: report it, and stop the readers if another try cannot help."""
+        """Report that the broker or the fetcher failed, and stop the readers if another try cannot help."""
         if not cursors or reason is None:
             return []
         reaction = reaction_about(reason)

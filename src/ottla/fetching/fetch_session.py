@@ -4,10 +4,10 @@
     request = session.request(plan, config, uses_ids=True)   # everything, later only changes
     response = session.whole(plan, response)                 # None: the session is lost, ask again
 
-The broker remembers the partitions of the session, with the offset and size that were asked last, and leaves
-out of its answers what has not changed. `whole` puts empty answers in their place where somebody waits for
-one. A broker that wants no session answers with session 0; then every request names everything. `farewell`
-ends the session, so that the broker can give its slot to another client.
+The broker remembers the partitions of the session, with the offset and size of the last request, and leaves
+unchanged partitions out of its answers. `whole` adds empty answers for those that a cursor waits for. A
+broker that wants no session answers with session 0; then every request names everything. `farewell` ends the
+session, so that the broker can give its slot to another client.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _LOST = {
 }
 
 
-class Asked(NamedTuple):
-    """What the broker remembers of a partition."""
+class RequestedPartition(NamedTuple):
+    """What the broker remembers of a partition: the last request for it."""
 
     topic_id: bytes
     leader_epoch: int
@@ -48,17 +48,17 @@ class Asked(NamedTuple):
     size: int
 
     @classmethod
-    def by(cls, request: PartitionRequest) -> Asked:
-        """Return what a request asks."""
+    def by(cls, request: PartitionRequest) -> RequestedPartition:
+        """Return what a request says about its partition."""
         return cls(request.cursor.topic_id, request.cursor.leader_epoch, request.offset, request.size)
 
-    def is_covered_by(self, known: Asked) -> bool:
-        """Whether the broker need not be told: it may send less than is wanted now, never more."""
+    def is_covered_by(self, known: RequestedPartition) -> bool:
+        """Whether this need not be sent: the broker may send less than is wanted now, but not more."""
         return self[:3] == known[:3] and self.size >= known.size
 
 
-class Told(NamedTuple):
-    """What the broker has told of a partition, and does not repeat."""
+class AnsweredOffsets(NamedTuple):
+    """What the broker has answered about a partition, and does not repeat."""
 
     high_watermark: int
     last_stable_offset: int
@@ -66,53 +66,58 @@ class Told(NamedTuple):
 
 
 class ClientSession:
-    """One connection's session. One request may be under way."""
+    """The session of one connection. At most one request is under way."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self._uses_ids = False
-        self._asked: dict[TopicAndPartition, Asked] = {}
-        self._told: dict[TopicAndPartition, Told] = {}
+        self._requested: dict[TopicAndPartition, RequestedPartition] = {}
+        self._answered: dict[TopicAndPartition, AnsweredOffsets] = {}
 
     def request(self, plan: FetchPlan, config: FetchConfig, *, uses_ids: bool) -> FetchRequest:
-        """Return the request for a plan: of everything at first, then of what has changed."""
-        asked = {where: Asked.by(request) for where, request in plan.requests.items()}
+        """Return the request for a plan: first with all partitions, then with those that have changed."""
+        requested = {
+            topic_partition: RequestedPartition.by(request)
+            for topic_partition, request in plan.requests.items()
+        }
         if self._epoch == FIRST_EPOCH or uses_ids != self._uses_ids:
             self._epoch, self._uses_ids = FIRST_EPOCH, uses_ids
-            self._asked, self._told = asked, {}
+            self._requested, self._answered = requested, {}
             request = fetch_request(plan, config)
         else:
-            before, self._asked = self._asked, asked
+            before, self._requested = self._requested, requested
             changed = {}
-            for where, wanted in plan.requests.items():
-                known = before.get(where)
-                if known is not None and asked[where].is_covered_by(known):
-                    asked[where] = known
+            for topic_partition, wanted in plan.requests.items():
+                known = before.get(topic_partition)
+                if known is not None and requested[topic_partition].is_covered_by(known):
+                    requested[topic_partition] = known
                 else:
-                    changed[where] = wanted
+                    changed[topic_partition] = wanted
             request = fetch_request(replace(plan, requests=changed), config)
             request.forgotten_topics_data = self._forgotten(before)
         request.session_id, request.session_epoch = self._session_id, self._epoch
         return request
 
-    def _forgotten(self, before: dict[TopicAndPartition, Asked]) -> list[ForgottenTopic]:
-        """Partitions that are not asked any more, or whose topic was made anew."""
+    def _forgotten(self, before: dict[TopicAndPartition, RequestedPartition]) -> list[ForgottenTopic]:
+        """Return the partitions that are not requested any more, or whose topic was created again."""
         topics: dict[tuple[str, bytes], ForgottenTopic] = {}
-        for where, asked in before.items():
-            now = self._asked.get(where)
-            if now is None or (self._uses_ids and now.topic_id != asked.topic_id):
-                self._told.pop(where, None)
-                key = where.topic, asked.topic_id
+        for topic_partition, previous in before.items():
+            now = self._requested.get(topic_partition)
+            if now is None or (self._uses_ids and now.topic_id != previous.topic_id):
+                self._answered.pop(topic_partition, None)
+                key = topic_partition.topic, previous.topic_id
                 if key not in topics:
-                    topics[key] = ForgottenTopic(topic=where.topic, topic_id=asked.topic_id, partitions=[])
-                topics[key].partitions.append(where.partition)
+                    topics[key] = ForgottenTopic(
+                        topic=topic_partition.topic, topic_id=previous.topic_id, partitions=[]
+                    )
+                topics[key].partitions.append(topic_partition.partition)
         return list(topics.values())
 
     def whole(self, plan: FetchPlan, response: FetchResponse) -> FetchResponse | None:
-        """Return the answer to all partitions, or None if the session is lost: then ask for everything.
+        """Return the response with all partitions, or None if the session is lost: then request everything.
 
-        Partitions at the end of their log, from which nothing came and nothing is expected, stay out of it.
+        Partitions at the end of their log that got nothing, and expect nothing, are left out.
         """
         was_first = self._epoch == FIRST_EPOCH
         if response.error_code != Code.NONE:
@@ -123,7 +128,8 @@ class ClientSession:
         if was_first:
             self._session_id = response.session_id
             self._epoch = 1 if response.session_id != NO_SESSION else FIRST_EPOCH
-        elif response.session_id == NO_SESSION:  # the broker has closed it: it has no partitions left
+        # The broker has closed the session: it has no partitions left.
+        elif response.session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, FIRST_EPOCH
         else:
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
@@ -139,34 +145,37 @@ class ClientSession:
         return FetchRequest(session_id=self._session_id, session_epoch=FINAL_EPOCH)
 
     def _note(self, plan: FetchPlan, response: FetchResponse) -> set[TopicAndPartition]:
-        """Remember what was told; return the partitions that the answer names."""
-        names = {request.cursor.topic_id: where.topic for where, request in plan.requests.items()}
+        """Remember what the response says; return the partitions that it names."""
+        names = {
+            request.cursor.topic_id: topic_partition.topic
+            for topic_partition, request in plan.requests.items()
+        }
         named = set()
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
-                where = TopicAndPartition(name, answer.partition_index)
-                named.add(where)
-                self._told[where] = Told(
+                topic_partition = TopicAndPartition(name, answer.partition_index)
+                named.add(topic_partition)
+                self._answered[topic_partition] = AnsweredOffsets(
                     answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
                 )
         return named
 
     def _left_out(self, plan: FetchPlan, named: set[TopicAndPartition]) -> list[FetchTopicResponse]:
-        """Empty answers for partitions that the broker has left out, where they make a difference."""
+        """Return empty answers for partitions that the broker has left out and a cursor waits for."""
         topics = []
-        for where, request in plan.requests.items():
+        for topic_partition, request in plan.requests.items():
             cursor = request.cursor
             is_settled = cursor.lag == 0 and not cursor.failures and cursor.feed.trouble is None
-            told = self._told.get(where)
-            if where in named or is_settled or told is None:
+            offsets = self._answered.get(topic_partition)
+            if topic_partition in named or is_settled or offsets is None:
                 continue
             answer = FetchPartitionResponse(
-                partition_index=where.partition,
-                high_watermark=told.high_watermark,
-                last_stable_offset=told.last_stable_offset,
-                log_start_offset=told.log_start_offset,
+                partition_index=topic_partition.partition,
+                high_watermark=offsets.high_watermark,
+                last_stable_offset=offsets.last_stable_offset,
+                log_start_offset=offsets.log_start_offset,
                 records=b"",
             )
-            topics.append(FetchTopicResponse(topic=where.topic, partitions=[answer]))
+            topics.append(FetchTopicResponse(topic=topic_partition.topic, partitions=[answer]))
         return topics

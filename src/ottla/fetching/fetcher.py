@@ -1,8 +1,8 @@
 """BrokerFetcher: a thread with a connection, for the partitions that a broker leads for one fetcher id.
 
 `FetchRounds` decides what is sent. The thread owns its partitions. They come through `join`. They go to the
-LeaderSearch when the broker does not lead them or the connection is lost; partitions whose reader has closed
-them are forgotten.
+LeaderSearch when the broker does not lead them or the connection is lost; partitions that their reader has
+closed are dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class LeaderSearch(Protocol):
 
 
 class BrokerFetcher:
-    """Its maker starts the thread. It ends by `stop`, a lost connection, or LINGER_MS without partitions."""
+    """The engine starts the thread. It ends after `stop`, a lost connection, or LINGER_MS without
+    partitions.
+    """
 
     def __init__(
         self,
@@ -86,11 +88,11 @@ class BrokerFetcher:
         return True
 
     def room_was_made(self) -> None:
-        """A reader has taken a chunk."""
+        """Note that a reader has taken a chunk."""
         self._wake.set()
 
     def orders_changed(self) -> None:
-        """A reader paused, resumed, made a seek or closed its feed."""
+        """Note that a reader paused, resumed, made a seek or closed its feed."""
         self._rounds.has_orders = True
         self._wake.set()
 
@@ -184,8 +186,8 @@ class BrokerFetcher:
         questions = self._rounds.questions()
         if questions:
             isolation_level = int(self._config.isolation_level)
-            asked = ask_offsets(DirectPeer(connection), questions, isolation_level)
-            self._table.take_offsets(completed(asked))
+            lookup = ask_offsets(DirectPeer(connection), questions, isolation_level)
+            self._table.take_offsets(completed(lookup))
 
     def _hand_on(self) -> None:
         departed = self._rounds.take_departed()
@@ -202,7 +204,10 @@ class BrokerFetcher:
         return True
 
     def _is_over(self) -> bool:
-        """Refuse partitions from now on, unless some have just joined."""
+        """Whether the fetcher ends: no partition has joined in the meantime.
+
+        From now on `join` returns False.
+        """
         with self._lock:
             self._has_ended = not self._arrivals
             return self._has_ended

@@ -9,8 +9,11 @@ from __future__ import annotations
 from ottla.records.slabs import SlabPool
 
 PAGE_BYTES = 4096
-"""The kernel copies from whole pages. If the target begins some bytes after the start of a page, as memory
-from malloc does (16), AMD processors are three to four times slower: on Zen 3, 2.5 instead of 9 GB/s."""
+"""The kernel copies from whole pages.
+
+If the target begins some bytes after the start of a page (16 for memory from malloc), AMD processors are
+three to four times slower: on Zen 3, 2.5 instead of 9 GB/s.
+"""
 
 
 class FrameMemory:

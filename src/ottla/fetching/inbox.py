@@ -18,10 +18,10 @@ class Listed(Protocol):
         """Whether there is a chunk to take, or an error that was not raised yet."""
 
     def unlist(self) -> None:
-        """The inbox has removed this feed from its list."""
+        """Note that the inbox has removed this feed from its list."""
 
     def taken_by_inbox(self) -> FetchedDataChunk | None:
-        """The chunk that `poll` returns; raises the error once."""
+        """Return the chunk for `Inbox.poll`; raise the error of a stopped partition once."""
 
 
 class Inbox:
@@ -39,7 +39,7 @@ class Inbox:
         self._is_closed = False
 
     def new_condition(self) -> Condition:
-        """A condition of the same kind, for something that is waited for apart from the inbox."""
+        """Return a condition of the same kind, to wait for something outside of the inbox."""
         return threading.Condition(threading.Lock())
 
     def poll(self, timeout_ms: float | None = None) -> FetchedDataChunk | None:
@@ -58,7 +58,7 @@ class Inbox:
             return self._wait(timeout_ms)
 
     def wake(self) -> None:
-        """From any thread: end a `poll` or a `wait`, the present one or the next."""
+        """End a `poll` or a `wait`: the current one, or the next one if none is running. From any thread."""
         with self.changed:
             self._is_woken = True
             self.changed.notify_all()
@@ -75,7 +75,7 @@ class Inbox:
         return self._is_closed
 
     def enlist(self, feed: Listed) -> None:
-        """A feed has something to take. Called under the lock."""
+        """Note that a feed has something to take. Called under the lock."""
         self._listed.append(feed)
 
     def _wait(self, timeout_ms: float | None) -> bool:

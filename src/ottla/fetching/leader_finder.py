@@ -28,7 +28,7 @@ MakeFetcher = Callable[[BrokerAndFetcherId], BrokerFetcher]
 
 
 class LeaderFinder:
-    """Its maker starts the thread; `stop` ends it and the fetchers."""
+    """The engine starts the thread; `stop` ends it and the fetchers."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class LeaderFinder:
         self._wake.set()
 
     def room_was_made(self) -> None:
-        """A reader has taken a chunk: nothing is fetched for it here."""
+        """Do nothing: partitions without a leader are not fetched."""
 
     def orders_changed(self) -> None:
-        """A reader made a seek, skipped, retried or closed its feed."""
+        """Note that a reader made a seek, skipped, retried or closed its feed."""
         self._has_orders = True
         self._wake.set()
 

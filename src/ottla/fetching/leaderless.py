@@ -1,9 +1,9 @@
-"""Leaderless: partitions that no broker is asked for, and when a leader is looked up for them. Pure.
+"""Leaderless: partitions that are fetched from no broker, and when their leaders are looked up. Pure.
 
 The known metadata are used while they name another leader than the one that failed; otherwise they are
 refreshed. The first try is immediate, the next ones come after pauses that double. An error that no other try
 can cure soon (a login, a topic that may not be read) stops the reader; such a partition is tried again less
-and less often, and at once when its reader decides.
+and less often, and at once when its reader seeks, skips or retries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def leaders_to_ask(cursors: Iterable[Cursor], view: ClusterView) -> list[str]:
-    """The topics of partitions without a known leader, or whose known leader has just failed. Pure."""
+    """Return the topics of partitions without a known leader, or whose known leader has just failed. Pure."""
     topics: dict[str, None] = {}
     for cursor in cursors:
         topic_partition = cursor.feed.topic_partition
@@ -38,7 +38,7 @@ def leaders_to_ask(cursors: Iterable[Cursor], view: ClusterView) -> list[str]:
 
 
 def no_leader(view: ClusterView, topic_partition: TopicAndPartition) -> KafkaError:
-    """The reason why a partition has no leader, according to the metadata. Pure."""
+    """Return why a partition has no leader, according to the metadata. Pure."""
     topic, partition = view.topics.get(topic_partition.topic), view.partition(*topic_partition)
     if topic is None:
         return KafkaError(
@@ -55,7 +55,7 @@ def no_leader(view: ClusterView, topic_partition: TopicAndPartition) -> KafkaErr
 
 
 class Leaderless:
-    """Belongs to whoever looks for leaders; `now_ms` is the time."""
+    """Belongs to the thread or task that looks for leaders; `now_ms` is the time."""
 
     def __init__(
         self, fetcher_count: int, backoff: Backoff, now_ms: Callable[[], float], chance: Chance
@@ -68,7 +68,7 @@ class Leaderless:
         self._last_logged: tuple[type[Exception], int] | None = None  # the kind of error that was logged last
 
     def add(self, arrivals: Iterable[Departure | Cursor], attendant: Attendant) -> None:
-        """These partitions need a leader; their readers' orders go to `attendant`."""
+        """Add partitions that need a leader; their readers' orders go to `attendant`."""
         for arrival in arrivals:
             cursor = arrival.cursor if isinstance(arrival, Departure) else arrival
             cursor.feed.attach(attendant)
@@ -78,11 +78,14 @@ class Leaderless:
             self._cursors.append(cursor)
 
     def next_at_ms(self) -> float | None:
-        """When the next one is due; None if there is none."""
+        """When the next look-up is due; None if no partition waits."""
         return min((cursor.retry_at_ms for cursor in self._cursors), default=None)
 
     def take_due(self) -> list[Cursor]:
-        """Those to look up now. When one is due, all are, but stopped ones: one response serves them all."""
+        """Return the partitions to look up now.
+
+        When one is due, all but the stopped partitions are: one response serves them all.
+        """
         now_ms = self._now_ms()
         if not any(cursor.retry_at_ms <= now_ms for cursor in self._cursors):
             return []
@@ -94,7 +97,7 @@ class Leaderless:
         return [cursor for cursor in due if not cursor.feed.is_closed]
 
     def follow_orders(self) -> None:
-        """Try stopped partitions at once if their readers have acted; forget closed ones."""
+        """Try stopped partitions at once if their readers have acted; drop partitions that were closed."""
         self._cursors = [each for each in self._cursors if not each.feed.is_closed]
         for cursor in self._cursors:
             if cursor.stops and cursor.feed.failure is None:
@@ -102,7 +105,7 @@ class Leaderless:
                 cursor.retry_at_ms = 0.0
 
     def _postpone(self, cursor: Cursor) -> None:
-        """Set the time of the next try: at once after the first failure, later with pauses."""
+        """Set the time of the next try: at once after the first failure, then after growing pauses."""
         pause_ms = self._backoff.pause_ms(cursor.failures, self._chance)
         cursor.failures += 1
         if cursor.feed.failure is not None:
@@ -138,7 +141,7 @@ class Leaderless:
         self._last_logged = kind
 
     def assigned(self, cursors: list[Cursor], view: ClusterView) -> dict[BrokerAndFetcherId, list[Cursor]]:
-        """The partitions that have a leader, by fetcher. The others are tried again later."""
+        """Return the partitions that have a leader, by fetcher. The others are tried again later."""
         groups: dict[BrokerAndFetcherId, list[Cursor]] = {}
         failed: list[tuple[Cursor, Exception]] = []
         for cursor in cursors:

@@ -28,7 +28,7 @@ FRAME_RESERVE_BYTES = 16 << 20
 
 
 class PartitionFeeds:
-    """What an engine has, whatever drives it. Thread-safe."""
+    """The feeds and the memory of an engine, whatever drives it. Thread-safe."""
 
     def __init__(
         self, client_config: ClientConfig, config: FetchConfig, clock: Clock, chance: random.Random
@@ -49,7 +49,10 @@ class PartitionFeeds:
     def _open_feed(
         self, topic_partition: TopicAndPartition, offset: int, inbox: Inbox | None, stop_offset: int = NEVER
     ) -> PartitionFeed:
-        """A feed for a partition. Raises ConfigError if it is being read here already, or after the end."""
+        """Return a new feed for a partition.
+
+        Raises ConfigError if the partition is being read here already, or the engine is closed.
+        """
         if offset < BY_RESET_POLICY:
             raise ConfigError(f"{topic_partition}: there is no offset {offset}; give 0 or more")
         queue = ChunkQueue(
@@ -80,7 +83,7 @@ class PartitionFeeds:
             feed.close()
 
     def _close_intake(self) -> list[PartitionFeed]:
-        """Add nothing more. Returns the feeds, to be closed."""
+        """Accept no more partitions. Returns the feeds, which the caller has to close."""
         with self._lock:
             self._is_closed = True
             feeds = list(self._feeds.values())
@@ -104,7 +107,7 @@ class PartitionFeeds:
         return [feed.info() for feed in self.feeds.values()]
 
     def _new_table(self) -> PartitionTable:
-        """The partitions of a new fetcher."""
+        """Return the table for a new fetcher."""
         return PartitionTable(
             self._config,
             budget=self._budget,

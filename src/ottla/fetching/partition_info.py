@@ -1,4 +1,4 @@
-"""How far partitions are read, and from which broker: frozen values under Kafka's names."""
+"""Positions of partitions, and the brokers that they are read from: frozen values under Kafka's names."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class PartitionTable:
         chance: Chance,
         replica_ms: float = 300_000.0,
     ) -> None:
-        """For `replica_ms` a replica is read that the leader has named."""
+        """`replica_ms`: how long a replica that the leader has named is read before the leader is asked
+        again.
+        """
         self._config = config
         self._budget = budget
         self._pool = pool
@@ -65,8 +67,8 @@ class PartitionTable:
         self._backoff = backoff
         self._chance = chance
         self._replica_ms = replica_ms
-        self._has_replicas = False  # whether this broker may be a replica of partitions that another leads
-        self._cursors: dict[TopicAndPartition, Cursor] = {}  # the one that has waited longest is first
+        self._has_replicas = False  # whether partitions that another broker leads may be read from this one
+        self._cursors: dict[TopicAndPartition, Cursor] = {}  # the cursor that has waited longest is first
         self._departed: list[Departure] = []
         self._held_bytes: deque[int] = deque()  # for responses that are not queued yet, the oldest first
         self._needs_lookup = True
@@ -84,7 +86,7 @@ class PartitionTable:
         self._has_replicas = self._has_replicas or cursor.replica is not None
 
     def attend(self) -> None:
-        """Do what readers have ordered: forget partitions that were closed, follow seeks."""
+        """Carry out what readers have ordered: drop partitions that were closed, follow seeks."""
         for topic_partition, cursor in list(self._cursors.items()):
             if self._turn(cursor).want is Want.CLOSED:
                 del self._cursors[topic_partition]
@@ -123,12 +125,12 @@ class PartitionTable:
         return plan
 
     def settle(self) -> None:
-        """Everything received is queued: hold memory only for the request that was planned last."""
+        """Note that everything received is queued: hold memory only for the request that was planned last."""
         while len(self._held_bytes) > 1:
             self._budget.release(self._held_bytes.popleft())
 
     def questions(self) -> list[OffsetQuestion]:
-        """Return the questions for partitions whose offset has to be looked up before they can be fetched."""
+        """Return a question for each partition whose offset has to be looked up before it can be fetched."""
         if self._has_replicas:
             self._return_to_leaders()
         if not self._needs_lookup:
@@ -212,7 +214,10 @@ class PartitionTable:
     def _goes_to_back(
         self, request: PartitionRequest, answer: FetchPartitionResponse, received: list[ReceivedRecords]
     ) -> bool:
-        """Note the response for a partition. It stays at the front if it has records and got none."""
+        """Process the response for a partition.
+
+        Returns whether it goes to the back of the queue: not if it has records and got none.
+        """
         cursor = request.cursor
         if answer.error_code != Code.NONE:
             if answer.current_leader.leader_id >= 0:
@@ -241,7 +246,7 @@ class PartitionTable:
         return bool(answer.records) or not cursor.lag
 
     def _end(self, answer: FetchPartitionResponse) -> int:
-        """The offset up to which records are visible at this isolation level."""
+        """Return the offset up to which records are visible at this isolation level."""
         if self._config.reads_committed and answer.last_stable_offset >= 0:
             return answer.last_stable_offset
         return answer.high_watermark
@@ -262,7 +267,9 @@ class PartitionTable:
             self.queue(records, decode())
 
     def decoding(self, records: ReceivedRecords) -> Callable[[], Collected] | None:
-        """A function that decodes records, in any thread; None if nobody waits for them any more."""
+        """Return a function that decodes records, in any thread; None if the records are not
+        wanted any more.
+        """
         request, answer = records
         if not self._awaits(request):
             return None
@@ -341,7 +348,7 @@ class PartitionTable:
             self._stop(cursor, error)
 
     def _is_reset(self, cursor: Cursor, code: int) -> bool:
-        """Look up another offset, if auto.offset.reset allows it."""
+        """Look up another offset, if auto.offset.reset allows it. Returns whether it does."""
         time = lookup_time(BY_RESET_POLICY, self._config.auto_offset_reset)
         if time is None:
             return False
@@ -355,21 +362,23 @@ class PartitionTable:
         return True
 
     def depart(self, cursor: Cursor, reason: OttlaError) -> None:
-        """Another broker has to be found for the partition."""
+        """Hand a partition over, because another broker has to be found for it."""
         del self._cursors[cursor.feed.topic_partition]
         cursor.rewind()
         cursor.feed.report(reason, Reaction.MOVE, cursor.position)
         self._departed.append(Departure(cursor, reason))
 
     def _go_to(self, cursor: Cursor, replica: ReadReplica | None) -> None:
-        """Hand a partition over to a replica that its leader has named, or None: back to its leader."""
+        """Hand a partition over to a replica that its leader has named; None: back to its leader."""
         del self._cursors[cursor.feed.topic_partition]
         cursor.rewind()
         cursor.replica = replica
         self._departed.append(Departure(cursor))
 
     def _return_to_leaders(self) -> None:
-        """Leaders look up offsets, and name another replica from time to time."""
+        """Hand partitions back to their leaders if an offset has to be looked up, or the time of a replica is
+        over.
+        """
         now_ms = self._now_ms()
         for cursor in list(self._cursors.values()):
             replica = cursor.replica
@@ -377,7 +386,7 @@ class PartitionTable:
                 self._go_to(cursor, None)
 
     def _stop(self, cursor: Cursor, error: Exception) -> None:
-        """The reader gets the error. The partition is tried again, less and less often."""
+        """Stop a partition: its reader gets the error. The partition is tried again, less and less often."""
         cursor.stops += 1
         pause_ms = STOPPED_BACKOFF.pause_ms(cursor.stops, self._chance)
         cursor.retry_at_ms = self._now_ms() + pause_ms
@@ -386,7 +395,7 @@ class PartitionTable:
         cursor.feed.stop(cursor.generation, error)
 
     def _recovered(self, cursor: Cursor) -> None:
-        """A response could be used."""
+        """Note that a response could be used."""
         if cursor.feed.trouble is None:
             return
         cursor.stops = 0

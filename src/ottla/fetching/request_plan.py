@@ -27,7 +27,7 @@ LIMITED_SINCE = 3
 """From this version on Fetch limits the whole response, and the order of partitions matters."""
 TOPIC_IDS_SINCE = 13
 FULL_WAIT_MS = 5
-"""If a queue is full its reader will take a chunk soon; the broker must not wait longer for others."""
+"""How long the broker may wait while a queue is full: its reader will take a chunk soon."""
 RESPONSE_BYTES = 2 << 20
 """A larger response would leave the processor's cache before it is decoded."""
 NO_SESSION, FULL_FETCH = 0, -1
@@ -51,7 +51,7 @@ class PartitionRequest(NamedTuple):
 
 
 class ReceivedRecords(NamedTuple):
-    """Records that have been received and not decoded yet."""
+    """Records that were received and are not decoded yet."""
 
     request: PartitionRequest
     answer: FetchPartitionResponse
@@ -59,9 +59,9 @@ class ReceivedRecords(NamedTuple):
 
 @dataclass(slots=True)
 class FetchPlan:
-    """`requests` by partition, in order. If it is empty, look again at `wake_at_ms`; None: when woken.
+    """`requests` by partition, in order. If there are none, look again at `wake_at_ms`; None: when woken.
 
-    `held_bytes` of the budget are for the response.
+    `held_bytes` of the budget are reserved for the response.
     """
 
     requests: dict[TopicAndPartition, PartitionRequest] = field(default_factory=dict)
@@ -102,9 +102,10 @@ def plan_fetch(
     for cursor, want, size in turns:
         if want is Want.FULL:
             plan.max_wait_ms = min(plan.max_wait_ms, FULL_WAIT_MS)
-            plan.wake_by(now_ms + config.max_processing_time_ms)  # by then it may be parked
+            plan.wake_by(now_ms + config.max_processing_time_ms)  # by then the partition may be parked
         elif want is Want.PARKED:
-            # It is fetched again once its reader is done, and the broker may be waiting then.
+            # The partition is fetched again when its reader has taken all chunks; the broker may still
+            # be waiting then.
             plan.max_wait_ms = min(plan.max_wait_ms, max(FULL_WAIT_MS, config.max_processing_time_ms))
         elif want is Want.FETCH and (cursor.retry_at_ms > now_ms or cursor.lookup is not None):
             plan.wake_by(cursor.retry_at_ms)
@@ -125,12 +126,15 @@ def plan_fetch(
 
 
 def newest_version(cursors: Iterable[Cursor]) -> int | None:
-    """The highest Fetch version that can name these topics; None: any. From 13 on all of them need ids."""
+    """Return the highest Fetch version that can name these topics; None: any version.
+
+    From version 13 on all topics need ids.
+    """
     return None if all(cursor.topic_id != NO_TOPIC_ID for cursor in cursors) else TOPIC_IDS_SINCE - 1
 
 
 def fetch_request(plan: FetchPlan, config: FetchConfig) -> FetchRequest:
-    """The plan as a request, in its order; neighbours of the same topic share an entry."""
+    """Return the plan as a request, in its order; neighbours of the same topic share an entry."""
     topics: list[FetchTopic] = []
     name: str | None = None
     for (topic, partition), request in plan.requests.items():
