@@ -35,6 +35,6 @@ def attempts(
 
 
 def telling(before: OttlaError | None, error: OttlaError, deadline: Deadline) -> OttlaError:
-    """The failure to raise at the end: the later one, unless it came because the time was over."""
+    """Return the failure to raise at the end: the later one, unless it came because the time was over."""
     is_cut = deadline.passed and not isinstance(error, KafkaError)
     return before if before is not None and is_cut else error

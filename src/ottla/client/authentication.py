@@ -1,4 +1,4 @@
-"""A SASL login over a link, as `login` says. The exchange with a token may ask an endpoint for it."""
+"""A SASL login over a link, with the steps of `login`. For OAUTHBEARER it may ask an endpoint for a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.wire.versions import PeerVersions
 def authenticate(
     link: Link, security: SecurityConfig, versions: PeerVersions, deadline: Deadline, host: str = ""
 ) -> int:
-    """Log in to the broker at `host`. Returns the session lifetime in ms; 0 is for ever.
+    """Log in to the broker at `host`. Returns the lifetime of the session in ms; 0 means no limit.
 
     Raises AuthenticationFailed, ConnectionLost.
     """
@@ -38,7 +38,10 @@ def authenticate(
 
 
 def new_exchange(security: SecurityConfig, host: str = "") -> SaslExchange:
-    """The exchange of a login. Waits for a token, if the mechanism needs one. Raises AuthenticationFailed."""
+    """Return the exchange of a login. Waits for a token, if the mechanism needs one.
+
+    Raises AuthenticationFailed.
+    """
     if security.mechanism is SaslMechanism.GSSAPI:
         return kerberos_exchange(security, host)
     if security.mechanism is SaslMechanism.AWS_MSK_IAM:

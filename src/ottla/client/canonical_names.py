@@ -9,9 +9,9 @@ from ottla.model.address import Address
 
 
 def canonical(addresses: Iterable[Address]) -> tuple[Address, ...]:
-    """Each IP of each host, by the name that a reverse look-up gives it; by itself if it has none.
+    """Return each IP of each host, as the name that a reverse look-up returns; as the IP if it has no name.
 
-    A host without an IP stays as it is: whoever connects to it gets the error. Waits for the name servers.
+    A host without an IP stays as it is: connecting to it raises the error. Waits for the name servers.
     """
     return tuple(dict.fromkeys(name for address in addresses for name in _names(address)))
 

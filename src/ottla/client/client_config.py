@@ -146,7 +146,10 @@ FOREIGN_PROPERTIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Checked settings; times in milliseconds. `broker_version` "": brokers are asked for their versions."""
+    """Checked settings; times in milliseconds.
+
+    If `broker_version` is "", brokers are asked for their versions.
+    """
 
     bootstrap: tuple[Address, ...]
     client_id: str = "ottla"
@@ -167,12 +170,14 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """From Kafka's names, dotted or snake_case. Raises ConfigError."""
+        """Parse Kafka's names, dotted or snake_case. Raises ConfigError."""
         return cls.from_values(parse_properties(CLIENT_PROPERTIES, properties, foreign=FOREIGN_PROPERTIES))
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
-        """From the values that `parse_properties` has read by a table that starts with CLIENT_PROPERTIES."""
+        """Make it from the values that `parse_properties` returned for a table that starts with
+        CLIENT_PROPERTIES.
+        """
         if not values["bootstrap"]:
             raise ConfigError("bootstrap.servers is not set: give HOST:PORT of one or more brokers")
         own = {name: values[name] for name in cls.__dataclass_fields__ if name in values}

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 SIGNAL_CHECK_S = 0.25
-"""The longest wait without a look at signals: how late a Ctrl-C may be in the worst case."""
+"""The longest wait without a check for signals, and so the longest delay of a Ctrl-C."""
 
 
 TRY_MS = 1_000.0
-"""What each try may take, also if less is left: what a broker answers says more than that time is over."""
+"""The time that each try gets, even if less is left: the answer of a broker says more than a timeout."""
 
 
 class Clock(Protocol):
@@ -29,13 +29,13 @@ class Flag(Protocol):
     """The part of threading.Event that is shared with other kinds of waiting."""
 
     def set(self) -> None:
-        """Whoever waits for it goes on."""
+        """Wake all that wait for it."""
 
     def clear(self) -> None:
-        """Wait for it again."""
+        """Make later calls wait again."""
 
     def is_set(self) -> bool:
-        """Whether nobody has to wait."""
+        """Whether it is set."""
 
 
 class Condition(Protocol):
@@ -48,7 +48,7 @@ class Condition(Protocol):
         """Unlock it."""
 
     def notify_all(self) -> None:
-        """Whatever is waited for may be true now."""
+        """Wake all that wait: what they wait for may be true now."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until `predicate` is true, at most `timeout` seconds; returns whether it is."""
@@ -100,8 +100,8 @@ class Deadline:
     def for_try(self, most_ms: float) -> Deadline:
         """The deadline of one try: `most_ms` from now, or this deadline if that is sooner.
 
-        Every try gets TRY_MS, so the last one may end so much later. A deadline of 0 means one try, which
-        may take `most_ms`.
+        Every try gets TRY_MS, so the last try may end up to TRY_MS after this deadline. A deadline of 0 means
+        one try, which may take `most_ms`.
         """
         left_ms = self.left_ms()
         if left_ms is None or not self.timeout_ms:

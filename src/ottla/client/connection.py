@@ -122,7 +122,7 @@ class Connection(Closing):
         return self._terms.answered(answer, self._link.in_flight_count)
 
     def _wait_if_throttled(self) -> None:
-        """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
+        """Wait as long as the last response asks for: the broker reads nothing meanwhile (KIP-219)."""
         wait_ms = self._terms.pause_ms()
         if wait_ms:
             self._clock.pause(wait_ms, self._interruption.event)
@@ -182,8 +182,8 @@ class Connection(Closing):
     ) -> Sent:
         """Send a request, after a pause if the broker has asked for one, and do not wait for its response.
 
-        Sent in `version`, or in the highest common version up to `at_most`. For `kept_ms` the broker may keep
-        it by intention: a long poll, a join that waits for other members. Raises LocalProtocolError
+        Sent in `version`, or in the highest common version up to `at_most`. The broker may hold the response
+        back for `kept_ms`: a long poll, or a join that waits for other members. Raises LocalProtocolError
         (nothing was sent, the connection is as before), ConnectionLost, RequestTimedOut (the broker accepts
         nothing; the connection is closed).
         """
@@ -230,7 +230,10 @@ class Connection(Closing):
         timeout_ms: float | None = None,
         kept_ms: float = 0.0,
     ) -> R:
-        """`send`, and wait for the response; nothing may be in flight. A timeout or Ctrl-C closes it."""
+        """Send a request and wait for its response; nothing may be in flight.
+
+        A timeout or Ctrl-C closes the connection.
+        """
         if not expects_response(request):
             raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
         if self.in_flight_count and self.is_open:
@@ -241,13 +244,16 @@ class Connection(Closing):
         self.send(request, version=version, at_most=at_most, kept_ms=kept_ms)
         try:
             return cast(R, self.receive(timeout_ms).message)
-        except BaseException as error:  # a timeout, Ctrl-C: nobody would take the late answer
+        # A timeout or Ctrl-C: the late answer would be taken for that of the next request.
+        except BaseException as error:
             if self.is_open:
                 self._link.close(str(error) or type(error).__name__)
             raise
 
     def _explained(self, error: ConnectionLost) -> ConnectionLost:
-        """A listener with SASL answers ApiVersions, and closes the connection at the first other request."""
+        """Return the error with a hint at SASL: such a listener answers ApiVersions, and closes at the next
+        request.
+        """
         security = self._config.security.protocol
         if self._link.answers > self._answers_at_opening or security.has_sasl or self._interruption.is_set:
             return error
@@ -273,7 +279,7 @@ class Connection(Closing):
 
 
 def _failed(opener: Opener, link: Link, errors: NetworkErrors, error: OttlaError) -> None:
-    """A connection broke, or an answer did not come in time. If nobody waited for one, that is no news."""
+    """Report a broken connection or a late answer, unless no answer was due."""
     opener.memory.forget(opener.address)
     errors.not_due_from(opener.peer)
     if link.in_flight_count or not isinstance(error, ConnectionLost):

@@ -1,7 +1,8 @@
-"""Conversations with brokers that both faces hold: written once, as coroutines.
+"""Conversations with brokers, written once, as coroutines, for both faces: blocking (threads) and asyncio.
 
-A loop awaits a conversation. A thread runs it by `completed`: what it awaits blocks there, so that it never
-has to be resumed. The protocols are what a conversation needs of a face; `direct` has them for threads.
+A loop awaits a conversation. A thread runs it with `completed`: each await blocks the thread, so that the
+coroutine never has to be resumed. The protocols below are what a conversation needs; `direct` implements them
+for threads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ R = TypeVar("R", bound=Response)
 
 
 def completed(conversation: Coroutine[Any, Any, T]) -> T:
-    """Run a conversation of a thread, and return its result."""
+    """Run a conversation in this thread, and return its result."""
     try:
         conversation.send(None)
     except StopIteration as end:
@@ -40,11 +41,11 @@ class Peer(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it leads to."""
+        """The broker's address."""
 
     @property
     def broker_id(self) -> int | None:
-        """The broker, if its number is known."""
+        """The broker's id; None if it is not known."""
 
     @property
     def in_flight_count(self) -> int:
@@ -52,7 +53,7 @@ class Peer(Protocol):
 
     @property
     def versions(self) -> PeerVersions:
-        """What the broker speaks."""
+        """The versions that the broker speaks."""
 
     def is_usable(self) -> bool:
         """Whether it is open and the login is valid."""
@@ -75,7 +76,7 @@ class Peer(Protocol):
 
 
 class Metadata(Protocol):
-    """What is known of the cluster, and how it is asked for."""
+    """What is known about the cluster, and the requests for more."""
 
     @property
     def memory(self) -> VersionMemory:
@@ -95,13 +96,13 @@ class Metadata(Protocol):
         """Ask a broker now; with `topics=None` for all topics that were requested before."""
 
     async def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
-        """Ask for every topic."""
+        """Ask a broker for every topic."""
 
     async def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
         """The leader of a partition; waits while one is elected."""
 
     def invalidate(self, topic: str, partition: int) -> None:
-        """The known leader is wrong."""
+        """Note that the known leader is wrong."""
 
     async def close(self) -> None:
         """Close the connection."""
@@ -115,19 +116,21 @@ class Waits(Protocol):
         """Whether the client is being closed: nothing is tried again."""
 
     async def pause(self, duration_ms: float) -> None:
-        """Wait so long. Raises ConnectionLost if the client is being closed."""
+        """Wait for `duration_ms`. Raises ConnectionLost if the client is being closed."""
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """A new lock, which its owner must not take twice."""
+        """Return a new lock; its owner must not take it twice."""
 
     async def computed(self, work: Callable[[], T], nbytes: int) -> T:
-        """The result of a function that handles so many bytes; a loop serves others meanwhile."""
+        """Return the result of `work`, which handles `nbytes` bytes. A loop may run it in a thread
+        meanwhile.
+        """
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """The result of a function that blocks; a loop serves others meanwhile."""
+        """Return the result of `work`, which blocks. A loop runs it in a thread."""
 
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out all of it: a cancellation of the caller takes effect when it is done."""
+        """Run `work` to its end: a cancellation of the caller takes effect afterwards."""
 
 
 class Tries:
@@ -146,7 +149,7 @@ class Tries:
         self._count = 0
 
     async def next(self) -> bool:
-        """Pause, but not before the first try. False if the deadline has passed, and a try was made."""
+        """Pause, except before the first try. Returns False if the deadline has passed and a try was made."""
         if self._count:
             if self._deadline.passed:
                 return False

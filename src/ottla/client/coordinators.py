@@ -20,7 +20,7 @@ class CoordinatorKind(IntEnum):
 
 
 def coordinator_request(key: str, kind: CoordinatorKind, version: int) -> FindCoordinatorRequest:
-    """The request for one coordinator."""
+    """Return the request for one coordinator."""
     request = FindCoordinatorRequest()
     if version >= _LISTS_SINCE:
         request.coordinator_keys = [key]
@@ -34,7 +34,7 @@ def coordinator_request(key: str, kind: CoordinatorKind, version: int) -> FindCo
 def coordinator_of(
     answer: FindCoordinatorResponse, key: str, kind: CoordinatorKind, version: int
 ) -> BrokerNode:
-    """The coordinator in an answer. Raises KafkaError, RemoteProtocolError."""
+    """Return the coordinator that an answer names. Raises KafkaError, RemoteProtocolError."""
     if version < _LISTS_SINCE:
         _check(answer.error_code, answer.error_message, key, kind)
         return BrokerNode(answer.node_id, answer.host, answer.port)

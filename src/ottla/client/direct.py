@@ -1,4 +1,4 @@
-"""What conversations need of a thread: its connections, its metadata, and waits that block."""
+"""The blocking implementation of `conversation`: connections, metadata and waits of a thread."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class DirectPeer:
 
     @property
     def address(self) -> Address:
-        """Where it leads to."""
+        """The broker's address."""
         return self.connection.address
 
     @property
     def broker_id(self) -> int | None:
-        """The broker, if its number is known."""
+        """The broker's id; None if it is not known."""
         return self.connection.broker_id
 
     @property
@@ -46,7 +46,7 @@ class DirectPeer:
 
     @property
     def versions(self) -> PeerVersions:
-        """What the broker speaks."""
+        """The versions that the broker speaks."""
         return self.connection.versions
 
     def is_usable(self) -> bool:
@@ -74,7 +74,7 @@ class DirectPeer:
 
 
 class DirectMetadata:
-    """The metadata of a thread, or of several."""
+    """The metadata of one thread, or shared by several."""
 
     __slots__ = ("metadata",)
 
@@ -103,7 +103,7 @@ class DirectMetadata:
         return self.metadata.refresh(topics, reason=reason, deadline=deadline)
 
     async def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
-        """Ask for every topic."""
+        """Ask a broker for every topic."""
         return self.metadata.refresh_all(reason=reason, deadline=deadline)
 
     async def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
@@ -111,7 +111,7 @@ class DirectMetadata:
         return self.metadata.leader(topic, partition, deadline)
 
     def invalidate(self, topic: str, partition: int) -> None:
-        """The known leader is wrong."""
+        """Note that the known leader is wrong."""
         self.metadata.invalidate(topic, partition)
 
     async def close(self) -> None:
@@ -145,24 +145,24 @@ class ThreadWaits:
         return self._interruption is not None and self._interruption.is_set
 
     async def pause(self, duration_ms: float) -> None:
-        """Wait so long. Raises ConnectionLost if the client is being closed."""
+        """Wait for `duration_ms`. Raises ConnectionLost if the client is being closed."""
         interruption = self._interruption
         self._clock.pause(duration_ms, interruption.event if interruption is not None else None)
         if interruption is not None:
             interruption.check()
 
     def lock(self) -> ThreadLock:
-        """A new lock, which its owner must not take twice."""
+        """Return a new lock; its owner must not take it twice."""
         return ThreadLock()
 
     async def computed(self, work: Callable[[], T], nbytes: int) -> T:  # noqa: ARG002
-        """The result of a function."""
+        """Return the result of `work`."""
         return work()
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """The result of a function."""
+        """Return the result of `work`."""
         return work()
 
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out all of it."""
+        """Run `work` to its end."""
         return await work

@@ -1,6 +1,7 @@
-"""What is said at the opening of a connection: the versions of the broker, errors with remedies. Pure.
+"""Version discovery when a connection is opened, and errors with remedies. Pure.
 
-`VersionTalk` adds to `ottla.wire.negotiation` what both drivers need: the name of the peer, and patience.
+`VersionTalk` adds to `ottla.wire.negotiation` what both drivers need: the name of the peer, and a limit for
+silence.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ THROTTLE_MS_MAX = 300_000.0
 
 
 def peer_name(address: Address, broker_id: int | None) -> str:
-    """The name of the broker in messages."""
+    """Return the name of the broker for messages."""
     return f"{address}" if broker_id is None else f"broker {broker_id} at {address}"
 
 
 def unreachable(address: Address, broker_id: int | None, error: OSError) -> BrokerUnreachable:
-    """The error for an address that takes no connection."""
+    """Return the error for an address that accepts no connection."""
     cause = error.strerror or f"{error}" or "no answer"
     if type(error).__name__ == "gaierror":  # a socket.gaierror, without a socket
         cause = f"its name cannot be resolved ({cause})"
@@ -53,7 +54,7 @@ def unreachable(address: Address, broker_id: int | None, error: OSError) -> Brok
 
 
 def unanswered(error: ConnectionLost, security: str) -> ConnectionLost:
-    """The error for a connection without a login that broke before its first answer."""
+    """Return the error for a connection without a login that broke before its first answer."""
     return ConnectionLost(
         f"{error}. It has told its versions and answered nothing else: if this goes on, the listener may "
         f"want a login (security.protocol is {security} here, not SASL_PLAINTEXT or SASL_SSL)"
@@ -67,7 +68,9 @@ CLOSED_AFTER_TLS = (
 
 
 class VersionTalk:
-    """One broker's version discovery. Ask `plan` while it is a Question, and report what came of it."""
+    """One broker's version discovery. Send what `plan` says while it is a Question, and report the
+    outcome.
+    """
 
     def __init__(self, peer: str, pin: str | None, *, has_tls: bool) -> None:
         self._peer = peer
@@ -78,18 +81,21 @@ class VersionTalk:
         self.plan: Plan = self._discovery.start()
 
     def answered(self, message: Response) -> None:
-        """The broker answered. Raises RemoteProtocolError, KafkaError."""
+        """Report an answer. Raises RemoteProtocolError, KafkaError."""
         self._silences = 0
         self._has_answered = True
         self.plan = self._named(partial(self._discovery.answered, message))
 
     def closed(self) -> None:
-        """The broker closed the connection. Raises RemoteProtocolError."""
+        """Report that the broker closed the connection. Raises RemoteProtocolError."""
         self._silences = 0
         self.plan = self._named(self._discovery.closed)
 
     def silent(self, patience_ms: float, *, is_over: bool) -> None:
-        """No answer came in `patience_ms`. Raises BrokerUnreachable if that happens again, or `is_over`."""
+        """Report that no answer came within `patience_ms`.
+
+        Raises BrokerUnreachable if that happens again, or if `is_over`.
+        """
         self._silences += 1
         if self._silences >= SILENCES_MAX or is_over:
             raise BrokerUnreachable(
@@ -101,7 +107,7 @@ class VersionTalk:
 
     @property
     def versions(self) -> PeerVersions:
-        """What was found out."""
+        """The versions that were discovered."""
         assert not isinstance(self.plan, Question)
         versions = self.plan.versions
         if versions.origin is VersionsOrigin.PROBED:
@@ -115,7 +121,7 @@ class VersionTalk:
         return versions
 
     def _named(self, decide: Callable[[], Plan]) -> Plan:
-        """What the discovery decides; if it gives up, the error names the peer."""
+        """Return what the discovery decides; if it gives up, the error names the peer."""
         try:
             return decide()
         except RemoteProtocolError as error:

@@ -60,9 +60,10 @@ class Interruption(Closing):
 
 
 def ended(threads: Iterable[threading.Thread], owner: str, timeout: float | None = None) -> bool:
-    """Wait for threads that were told to end, ENDING_S by default; False, and a warning, if some do not.
+    """Wait for threads that were told to end, ENDING_S by default.
 
-    They end at once, unless one resolves a name, which nothing can interrupt, or decodes a large answer.
+    Returns False, with a warning, if some do not. They end at once, unless one resolves a name, which cannot
+    be interrupted, or decodes a large answer.
     """
     timeout = ENDING_S if timeout is None else timeout
     deadline = Deadline(MONOTONIC, timeout * 1000.0)
@@ -83,7 +84,10 @@ def ended(threads: Iterable[threading.Thread], owner: str, timeout: float | None
 
 
 def acquired(lock: threading.Lock, owner: str) -> bool:
-    """Wait for a lock that an interrupted call holds, at most ENDING_S; False, and a warning, if in vain."""
+    """Wait up to ENDING_S for a lock that an interrupted call holds.
+
+    Returns False, with a warning, if it stays held.
+    """
     is_acquired = lock.acquire(timeout=ENDING_S)
     if not is_acquired:
         log.warning("%s is closed, but a call in another thread has not ended in %g s", owner, ENDING_S)

@@ -1,7 +1,7 @@
-"""GSSAPI, which is Kerberos (RFC 4752), by the package `gssapi`. No layer follows: TLS encrypts, if anything.
+"""GSSAPI, which is Kerberos (RFC 4752), with the package `gssapi`. Messages are not wrapped after the login.
 
-The context makes and checks the tickets' tokens. Here is what SASL adds: after them both sides agree on a
-layer, and the client says who it is.
+The context makes and checks the tokens of tickets. This module does what SASL adds after them: both sides
+agree on a security layer (here none), and the client says who it is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LOGIN_HINT = "Get a ticket with kinit, or set sasl.kerberos.keytab and sasl.ker
 
 
 class KerberosContext(Protocol):
-    """What is used of gssapi.SecurityContext."""
+    """The part of gssapi.SecurityContext that is used."""
 
     complete: bool
 
     def step(self, token: bytes | None = None) -> bytes | None:
-        """Take the broker's token, and return ours."""
+        """Process the broker's token, and return ours."""
 
     def wrap(self, message: bytes, *, encrypt: bool) -> Any:
         """Sign a message."""
@@ -55,7 +55,7 @@ def kerberos_exchange(security: SecurityConfig, host: str) -> SaslExchange:
 
 
 class KerberosExchange:
-    """Tokens of the context, then the layers that the broker offers and our answer: none."""
+    """The tokens of the context, then our answer to the security layers that the broker offers: none."""
 
     def __init__(self, context: KerberosContext) -> None:
         self._context = context

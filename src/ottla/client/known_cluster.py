@@ -1,7 +1,7 @@
 """What a client knows of the cluster: the view, how old it is, and which leaders are known to be wrong. Pure.
 
-The view is replaced and never edited. Requests for metadata are numbered: what is found to be stale while one
-is under way is only cured by the next.
+The view is replaced and never edited. Requests for metadata are numbered: if a leader turns out to be stale
+while a request is under way, only the next request helps.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ class KnownCluster:
         return set(self._requested_at_ms)
 
     def forget(self, topics: Iterable[str]) -> None:
-        """These topics are not used any more."""
+        """Stop tracking these topics: they are not used any more."""
         for name in topics:
             self._requested_at_ms.pop(name, None)
 
     def old_topics(self, now_ms: float) -> list[str]:
-        """The topics that were requested too long ago."""
+        """Return the topics whose last request is too long ago."""
         return [name for name, at_ms in self._requested_at_ms.items() if self._is_old(at_ms, now_ms)]
 
     def _is_old(self, at_ms: float, now_ms: float) -> bool:
         return now_ms - at_ms >= self._max_age_ms
 
     def outdated(self, topic: str, partition: int | None) -> str:
-        """Why this topic must be requested before it is used; "" if it need not."""
+        """Return why this topic must be requested before it is used; "" if it need not be."""
         if partition is not None and (topic, partition) in self._stale:
             return f"the leader of partition {partition} is gone"
         return "not known yet" if topic not in self._requested_at_ms and topic not in self.view.topics else ""
 
     def is_old(self, topic: str, now_ms: float) -> bool:
-        """Whether a known topic was requested too long ago."""
+        """Whether the last request for a known topic is too long ago."""
         return self._is_old(self._requested_at_ms.get(topic, self.view.fetched_at_ms), now_ms)
 
     def adopt(self, received: ClusterView, names: Iterable[str], number: int) -> None:
-        """Take over the answer to request `number`, in which these topics were requested by name."""
+        """Use the answer to request `number`, in which these topics were requested by name."""
         before, self.view = self.view, self.view.updated(received)
         if before.cluster_id and before.cluster_id != self.view.cluster_id:
             log.warning("cluster %s is gone: another cluster answers at its addresses", before.cluster_id)
@@ -76,11 +76,11 @@ class KnownCluster:
         }
 
     def invalidate(self, topic: str, partition: int, number: int) -> None:
-        """The known leader is wrong until request `number` is done."""
+        """Note that the known leader is wrong until request `number` is done."""
         self._stale[topic, partition] = number
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode]) -> ClusterView:
-        """Take over the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
+        """Use the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
         hints = tuple(hints)
         before, self.view = self.view, self.view.hinted(hints, nodes)
         for hint in hints:
@@ -90,7 +90,7 @@ class KnownCluster:
 
 
 def sound_topic(view: ClusterView, name: str) -> TopicView:
-    """A topic without an error. Raises KafkaError."""
+    """Return a topic that has no error. Raises KafkaError."""
     topic = view.topics.get(name)
     if topic is None:
         raise KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
@@ -102,7 +102,7 @@ def sound_topic(view: ClusterView, name: str) -> TopicView:
 
 
 def sound_leader(view: ClusterView, name: str, index: int) -> PartitionLeader:
-    """The leader of a partition. Raises KafkaError."""
+    """Return the leader of a partition. Raises KafkaError."""
     topic = sound_topic(view, name)
     partition = topic.partition(index)
     if partition is None:

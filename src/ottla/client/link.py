@@ -130,7 +130,10 @@ class Link:
         return self._next(None)
 
     def _next(self, deadline: Deadline | None) -> ReceivedResponse | None:
-        """The next response; waits until the deadline if there is one. None if it is not complete yet."""
+        """Return the next response; None if it is not complete yet and `deadline` is None.
+
+        Waits until the deadline.
+        """
         if self.why_closed:
             raise self._is_closed()
         if self._arrived:
@@ -152,7 +155,7 @@ class Link:
         return None if event is None else self._handed_out(event)
 
     def _event(self, deadline: Deadline | None) -> ReceivedResponse | Disconnected | None:
-        """What arrives next; None if it is not complete yet and nobody waits."""
+        """Return what arrives next; None if it is not complete yet and `deadline` is None."""
         wire, transport = self._wire, self._transport
         while (event := wire.next_event()) is None:
             count = transport.receive_into(wire.get_buffer(), deadline)
@@ -172,7 +175,7 @@ class Link:
         return event
 
     def _end(self) -> None:
-        """The peer closed the connection, between responses or inside a response."""
+        """Note that the peer closed the connection. Raises ConnectionLost if that was inside a response."""
         self._wire.eof()
         try:
             self._receiver.eof()
@@ -199,7 +202,7 @@ class Link:
     # --- the end
 
     def close(self, why: str = "we closed it") -> None:
-        """Close the link, if it is open."""
+        """Close the link, if it is open; `why` is the reason for later callers."""
         if not self.why_closed:
             self.why_closed = why
             self._wire.close()

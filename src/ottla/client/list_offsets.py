@@ -76,7 +76,7 @@ def list_offsets_request(
     offsets_max: int = 1,
     timeout_ms: int | None = None,
 ) -> ListOffsetsRequest:
-    """All questions in one request; they must be for different partitions, of one leader.
+    """Return one request with all questions; they must be for different partitions, of one leader.
 
     `isolation_level` is left out where the version has none. `offsets_max` is for version 0.
     """
@@ -95,7 +95,7 @@ def list_offsets_request(
 
 
 def offset_answers(response: ListOffsetsResponse, version: int) -> Iterator[OffsetAnswer]:
-    """The answer for each partition."""
+    """Yield the answer for each partition."""
     for topic in response.topics:
         for row in topic.partitions:
             yield _answer(TopicAndPartition(topic.name, row.partition_index), row, version)

@@ -38,18 +38,20 @@ async def ask_offsets(
     timeout_ms: int | None = None,
     wait_ms: float | None = None,
 ) -> list[OffsetAnswer]:
-    """One request to the leader of all these partitions; an answer for each, if only that there was none.
+    """Send one request to the leader of all these partitions.
 
-    `timeout_ms` is for the broker, `wait_ms` for us (request.timeout.ms). Raises what `connection.call`
-    raises.
+    Returns an answer for each, with an error if it had none. `timeout_ms` is for the broker, `wait_ms` for us
+    (request.timeout.ms). Raises what `connection.call` raises.
     """
     version = connection.version_for(API)
-    asked = LeaderQuestions(questions, version, isolation_level, timeout_ms)
-    return asked.answers(await connection.call(asked.request(), version=version, timeout_ms=wait_ms))
+    leader_questions = LeaderQuestions(questions, version, isolation_level, timeout_ms)
+    return leader_questions.answers(
+        await connection.call(leader_questions.request(), version=version, timeout_ms=wait_ms)
+    )
 
 
 async def answered(asking: Asking[T], ask: Callable[[list[Times]], Awaitable[list[Offsets]]]) -> T:
-    """The answer to a question of `offset_questions`; `ask` looks offsets up."""
+    """Return the answer to a question of `offset_questions`; `ask` looks offsets up."""
     try:
         all_times = next(asking)
         while True:
@@ -73,11 +75,11 @@ class LookupCalls:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def all_offsets(self, all_times: Iterable[Times], peers: PeerPool[Any]) -> list[Offsets]:
-        """The offsets of several times in each partition."""
+        """Return the offsets of several times in each partition."""
         return [await self._offsets(times, peers) for times in all_times]
 
     async def _offsets(self, times: Times, peers: PeerPool[Any]) -> Offsets:
-        """A request may name a partition once only, so there is one time for each."""
+        """Return the offset of one time for each partition: a request may name a partition only once."""
         rounds = LookupRounds(times)
         deadline = Deadline(MONOTONIC, self._timeout_ms)
         tries = Tries(self._backoff, deadline, self._chance, self._waits)
@@ -102,7 +104,9 @@ class LookupCalls:
     async def _answers(
         self, connection: Peer, questions: list[OffsetQuestion], wait_ms: float | None
     ) -> LeaderAnswers:
-        """What a broker answers; errors that another try may cure are returned, others raised."""
+        """Return the answers of a broker. Errors that another try may cure are returned, others
+        are raised.
+        """
         unable, left = split_by_ability(questions, connection.version_for(API))
         if not left:
             return unable

@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLOSE_WAIT_S = 1.0
-"""How long `close` waits for a thread that has an answer in its hands."""
+"""How long `close` waits for a thread that is processing an answer."""
 
 
 class _NextRequest(NamedTuple):
-    """What the next request asks for."""
+    """The topics that the next request names."""
 
     topics: set[str]
     is_whole: bool
@@ -78,7 +78,7 @@ class ClusterMetadata(Closing):
         self._requests_begun = 0
         self._requests_done = 0
         self._failure: OttlaError | None = None  # of the last request
-        self._was_cut = False  # whether the deadline of the last request had passed
+        self._was_cut = False  # whether the deadline of the last request has passed
         self._is_closed = False
 
     @property
@@ -102,11 +102,13 @@ class ClusterMetadata(Closing):
         return self._ask(_NextRequest(names, is_whole=False, reasons={reason}), deadline)
 
     def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
-        """Ask for every topic; the view is whole then. As `refresh`."""
+        """Ask for every topic, so that the view is complete. Raises as `refresh`."""
         return self._ask(_NextRequest(set(), is_whole=True, reasons={reason}), deadline)
 
     def refresh_if_old(self) -> None:
-        """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view stays as it is."""
+        """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view does
+        not change.
+        """
         with self._turn:
             old = self._known.old_topics(self._clock.now_ms())
         if old:
@@ -118,7 +120,7 @@ class ClusterMetadata(Closing):
         self.refresh((), reason="first contact", deadline=deadline)
 
     def forget(self, topics: Iterable[str]) -> None:
-        """These topics are not used any more: `refresh` without names leaves them out."""
+        """Stop tracking these topics: `refresh` without names leaves them out."""
         with self._turn:
             self._known.forget(topics)
 
@@ -128,12 +130,12 @@ class ClusterMetadata(Closing):
             number, wanted = self._await_turn(wants, deadline)
             if wanted is not None:
                 return self._request(number, wanted, deadline)
-            # Another thread has asked for us too. It may have had less time than we have.
+            # Another thread has asked for these topics too. It may have had less time.
             if not self._was_cut or deadline.passed or self._interruption.is_set:
                 return self._outcome()
 
     def _await_turn(self, wants: _NextRequest, deadline: Deadline) -> tuple[int, _NextRequest | None]:
-        """The number of the next request, and what it asks for; None if another thread has made it."""
+        """Return the number of the next request, and what it asks for; None if another thread has made it."""
         with self._turn:
             self._wants = _NextRequest(
                 self._wants.topics | wants.topics,
@@ -220,7 +222,7 @@ class ClusterMetadata(Closing):
         deadline: Deadline | None,
         lookup: Callable[[ClusterView], T],
     ) -> T:
-        """What `lookup` returns; it raises KafkaError while the view lacks it."""
+        """Return what `lookup` returns; it raises KafkaError while the view lacks it."""
         problem = self._outdated(topic, partition)
         if not problem:
             try:
@@ -240,7 +242,10 @@ class ClusterMetadata(Closing):
         raise failure
 
     def _outdated(self, topic: str, partition: int | None) -> str:
-        """Why the view must be refreshed for this topic; "" if it need not. Refreshes if it is old."""
+        """Return why the view must be refreshed for this topic; "" if it need not be.
+
+        Refreshes old topics itself.
+        """
         with self._turn:
             problem = self._known.outdated(topic, partition)
             is_old = not problem and self._known.is_old(topic, self._clock.now_ms())
@@ -258,7 +263,7 @@ class ClusterMetadata(Closing):
     # --- what other requests reveal
 
     def invalidate(self, topic: str, partition: int) -> None:
-        """The known leader is wrong: the next call of `leader` refreshes first."""
+        """Note that the known leader is wrong: the next call of `leader` refreshes first."""
         with self._turn:
             self._known.invalidate(topic, partition, self._requests_begun + 1)
 
@@ -267,7 +272,7 @@ class ClusterMetadata(Closing):
         self._source.bootstrap_at(addresses)
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
-        """Take over the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
+        """Use the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
         with self._turn:
             return self._known.learn(hints, nodes)
 
@@ -280,7 +285,7 @@ class ClusterMetadata(Closing):
     def close(self) -> None:
         """Close the connection; threads that wait in here get ConnectionLost. May be called twice.
 
-        A thread that is busy with a large answer closes it later: a broker must not hold up the end.
+        A thread that is decoding a large answer closes it later: `close` waits CLOSE_WAIT_S for it.
         """
         self._interruption.interrupt()
         with self._turn:

@@ -38,7 +38,7 @@ _NONE_IS_ALL_SINCE = 1  # in version 0 an empty list requests all topics
 _AUTO_CREATION_SINCE = 4
 
 _SILENCES = (
-    2  # of a peer before it is given up (`first_contact`): each broker gets the time for that at least
+    2  # of a peer before it is given up (`first_contact`): each broker gets at least the time for that
 )
 
 TRY_NEXT_BROKER = (ConnectionLost, RequestTimedOut, RemoteProtocolError, AuthenticationFailed, KafkaError)
@@ -69,7 +69,7 @@ class MetadataSearch:
         self._failed_at_ms: dict[Address, float] = {}
 
     def call_by_names(self, names: tuple[Address, ...]) -> None:
-        """Ask the bootstrap servers by these names."""
+        """Use these names of the bootstrap servers."""
         self.bootstrap, self.has_aliases = names, False
 
     def asking(
@@ -104,7 +104,8 @@ class MetadataSearch:
         for failure in failures:
             if isinstance(failure, AuthenticationFailed):
                 raise failure
-        self.has_aliases = self._config.dns_lookup == CANONICAL_NAMES  # they may be others by now
+        # The bootstrap addresses may have changed by now.
+        self.has_aliases = self._config.dns_lookup == CANONICAL_NAMES
         why = "; ".join(f"{failure}" for failure in failures)
         unasked = len(candidates) - len(failures)
         if unasked:
@@ -112,7 +113,7 @@ class MetadataSearch:
         raise BrokerUnreachable(f"none of {len(failures)} brokers describes the cluster: {why}")
 
     def _patience(self, deadline: Deadline, count: int) -> Deadline:
-        """How long the next of `count` brokers may take."""
+        """Return the deadline for the next of `count` brokers."""
         left_ms = deadline.left_ms()
         share_ms = math.inf if left_ms is None else left_ms / count
         return deadline.for_try(max(share_ms, _SILENCES * self._config.discovery_timeout_ms))
@@ -136,7 +137,7 @@ class MetadataSearch:
     # --- one broker
 
     def request(self, topics: Collection[str] | None, version: int) -> MetadataRequest:
-        """The request for these topics; with `topics=None` for all."""
+        """Return the request for these topics; with `topics=None` for all."""
         if self._asks_all(topics, version):
             topics = None
         request = MetadataRequest(topics=_requested(topics, version))
@@ -147,7 +148,10 @@ class MetadataSearch:
     def view(
         self, response: MetadataResponse, topics: Collection[str] | None, version: int, address: Address
     ) -> ClusterView:
-        """The answer to `request`. Raises KafkaError, or ConnectionLost if the broker is still starting."""
+        """Return the answer to `request` as a view.
+
+        Raises KafkaError, or ConnectionLost if the broker is still starting.
+        """
         if response.error_code:
             raise KafkaError(response.error_code, f"{address}: Metadata")
         if not response.brokers:
@@ -158,12 +162,12 @@ class MetadataSearch:
         return _only(topics, view) if asked_all and topics is not None else view
 
     def _asks_all(self, topics: Collection[str] | None, version: int) -> bool:
-        """Whether all topics are requested instead: the broker would create those that are named."""
+        """Whether all topics are requested instead, because the broker would create the named ones."""
         return bool(topics) and version < _AUTO_CREATION_SINCE and not self._config.allow_auto_create_topics
 
 
 def _is_final(error: OttlaError) -> bool:
-    """Whether other brokers would answer the same. REBOOTSTRAP_REQUIRED only means to leave this broker."""
+    """Whether other brokers would answer the same. REBOOTSTRAP_REQUIRED only means to try another broker."""
     if not isinstance(error, KafkaError) or error.code == Code.REBOOTSTRAP_REQUIRED:
         return False
     return action_for(error.code, Call.METADATA) is Action.FAIL
@@ -176,16 +180,16 @@ def _requested(topics: Collection[str] | None, version: int) -> list[MetadataTop
 
 
 def _only(topics: Collection[str], view: ClusterView) -> ClusterView:
-    """The part of a whole view that a request for these topics would have returned."""
-    found = {
+    """Return the part of a complete view that a request for these topics would have returned."""
+    topics_in_view = {
         name: view.topics.get(name) or TopicView(name, error=Code.UNKNOWN_TOPIC_OR_PARTITION)
         for name in topics
     }
-    return replace(view, topics=MappingProxyType(found), is_whole=False)
+    return replace(view, topics=MappingProxyType(topics_in_view), is_whole=False)
 
 
 def view_of(response: MetadataResponse, now_ms: float, *, is_whole: bool) -> ClusterView:
-    """The response as a view."""
+    """Return the response as a view."""
     brokers = {
         broker.node_id: BrokerNode(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in response.brokers

@@ -1,6 +1,7 @@
 """Asks brokers for metadata, one after the other until one answers, and makes a ClusterView of the response.
 
-Used by the thread that refreshes at the time. It keeps one connection. `metadata_search` decides whom to ask.
+Used by one thread at a time, the one that refreshes. It keeps one connection. `metadata_search` decides which
+brokers are asked.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class MetadataSource:
     def ask(
         self, topics: Collection[str] | None, known: ClusterView, reason: str, deadline: Deadline
     ) -> ClusterView:
-        """The view of the first broker that answers, with these topics; with `topics=None` with all.
+        """Return the view of the first broker that answers, with these topics; with `topics=None` with all
+        topics.
 
         Raises as `MetadataSearch.asking`.
         """

@@ -1,7 +1,10 @@
-"""Which brokers give no usable answer, since when and why. All threads of a client share one. Pure.
+"""Which brokers give no usable answer, since when and why. All threads of a client share one NetworkErrors.
 
-Connections and the metadata report here. Whoever gives up waiting asks here for the cause, so that a timeout
-names it: an address that refuses, a peer that wants TLS, bytes that make no sense, a topic without leaders.
+Pure.
+
+Connections and the metadata report here. A caller that gives up waiting gets the cause here, so that its
+timeout names it: an address that refuses, a peer that wants TLS, bytes that make no sense, a topic without
+leaders.
 """
 
 from __future__ import annotations
@@ -14,29 +17,32 @@ from ottla.model.errors import BrokerUnreachable, OttlaError
 log = logging.getLogger(__name__)
 
 TELL_AFTER_MS = 2_000.0
-"""How long there is no usable answer before a warning says so. A restart of a broker often takes less."""
+"""How long brokers may give no usable answer before a warning says so.
+
+A restart of a broker often takes less.
+"""
 TELL_AGAIN_MS = 60_000.0
-"""The pause before the same is said again."""
+"""The pause before the same warning is repeated."""
 SLOW_MS = 1_000.0
 """An answer that is due for longer than this explains why a caller waits."""
 
 CLUSTER = "the cluster"
-"""The subject of failures that concern all brokers: none has described the cluster."""
+"""The subject of failures that concern all brokers: no broker has described the cluster."""
 SHOWN_MAX = 3
 
 
 def broker(broker_id: int) -> str:
-    """The subject of failures of one broker."""
+    """Return the subject for failures of one broker."""
     return f"broker {broker_id}"
 
 
 def topic(name: str) -> str:
-    """The subject of failures of one topic: it is unknown, or has no leader."""
+    """Return the subject for failures of one topic: it is unknown, or has no leader."""
     return f"topic {name!r}"
 
 
 class _Silence:
-    """No usable answer from one subject."""
+    """One subject without a usable answer."""
 
     __slots__ = ("error", "since_ms", "tell_at_ms")
 
@@ -58,7 +64,9 @@ class NetworkErrors:
     # --- reports
 
     def failed(self, subject: str, error: OttlaError, since_ms: float | None = None) -> None:
-        """There is no usable answer; `since_ms` is when it was asked for. Warns if this lasts for a while."""
+        """Note that a request made at `since_ms` has no usable answer. Warns if this lasts for
+        TELL_AFTER_MS.
+        """
         now_ms = self._now_ms()
         silence = self._silences.get(subject)
         if silence is None:
@@ -75,28 +83,28 @@ class NetworkErrors:
             )
 
     def answered(self, subject: str) -> None:
-        """There is a usable answer."""
+        """Note that there is a usable answer."""
         if subject in self._silences:
             silence = self._silences.pop(subject, None)
             if silence is not None and silence.tell_at_ms > silence.since_ms + TELL_AFTER_MS:
                 log.warning("%s answers again", subject)
 
     def forget(self, subject: str) -> None:
-        """Nobody waits for an answer any more."""
+        """Forget the failures of a subject: no caller waits for its answer any more."""
         self._silences.pop(subject, None)
 
     def due_from(self, peer: str, in_ms: float = 0.0) -> None:
-        """The peer owes an answer from now on, or in `in_ms` if it may keep the request for that long."""
+        """Note that the peer owes an answer from now on, or in `in_ms` if it may hold the answer back."""
         self._due[peer] = self._now_ms() + in_ms
 
     def not_due_from(self, peer: str) -> None:
-        """The peer owes no answer."""
+        """Note that the peer owes no answer."""
         self._due.pop(peer, None)
 
     # --- causes
 
     def of(self, *subjects: str) -> OttlaError | None:
-        """Why the first of these subjects that is silent does not answer; None if none is."""
+        """Return the error of the first of these subjects that has one; None if none has."""
         for subject in subjects:
             silence = self._silences.get(subject)
             if silence is not None:
@@ -104,7 +112,7 @@ class NetworkErrors:
         return None
 
     def cause(self, *subjects: str) -> str:
-        """Why a caller waits, to be put behind its own message; "" if no reason is known.
+        """Return why a caller waits, as the end of its own message; "" if no reason is known.
 
         These subjects come first, then the cluster, then any broker, then answers that are due.
         """
@@ -122,7 +130,7 @@ class NetworkErrors:
         return f": {'; '.join(errors[:SHOWN_MAX])}" if errors else ""
 
     def problem(self) -> OttlaError | None:
-        """Why a caller waits, as an error; None if no reason is known."""
+        """Return why a caller waits, as an error; None if no reason is known."""
         error = self.of(CLUSTER)
         if error is not None:
             return error

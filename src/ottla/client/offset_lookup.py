@@ -47,24 +47,25 @@ class OffsetLookup:
     # --- questions
 
     def offsets_at(self, times: Times) -> Offsets:
-        """The first offset of each partition from a time on. Raises OttlaError."""
+        """Return the first offset at or after a time, for each partition. Raises OttlaError."""
         return completed(self._all_offsets([times]))[0]
 
     def ends(
         self, topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
     ) -> dict[TopicAndPartition, LogEnds]:
-        """Where each log begins and ends, and the offsets of all these times in it. Raises OttlaError."""
+        """Return where each log begins and ends, and the offsets of all these times. Raises OttlaError."""
         return self._answered(offset_questions.ends(topic_partitions, times))
 
     def start(self, topic_partition: TopicAndPartition, spec: OffsetSpec) -> int:
-        """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
+        """Return where to begin: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
 
         Raises ConfigError, and NoTimestamps if the broker cannot look up times.
         """
         return self._answered(offset_questions.start(topic_partition, spec, _now_ms()))
 
     def for_times(self, times: Mapping[TopicAndPartition, OffsetSpec]) -> Offsets:
-        """For each partition, the offset of the first record at that time or later; None if there is none.
+        """Return, for each partition, the offset of the first record at that time or later; None if there is
+        none.
 
         "earliest" and "latest" are the log's ends. Raises ConfigError for a number, NoTimestamps if a broker
         cannot look up times, OttlaError.
@@ -76,17 +77,17 @@ class OffsetLookup:
         return self._answered(offset_questions.known_offsets_at(times))
 
     def tail(self, topic_partitions: Iterable[TopicAndPartition], count: int) -> dict[TopicAndPartition, int]:
-        """For each partition, the offset `count` before its end, but not before its beginning."""
+        """Return, for each partition, the offset `count` before its end, but not before its beginning."""
         return self._answered(offset_questions.tail(topic_partitions, count))
 
     # --- the end
 
     def interrupt(self) -> None:
-        """From any thread: the question under way, and all later ones, raise ConnectionLost."""
+        """Make the current question and all later ones raise ConnectionLost. From any thread."""
         self._interruption.interrupt()
 
     def close(self) -> None:
-        """Interrupt, and wait until nobody asks. May be called twice. A `pool` that was given stays open."""
+        """Interrupt, and wait for the thread that asks. May be called twice. A given `pool` stays open."""
         self.interrupt()
         if acquired(self._lock, "the look-up of offsets"):
             self._interruption.close()
@@ -106,7 +107,7 @@ class OffsetLookup:
                 with ConnectionPool(self._config, self._metadata, interruption=self._interruption) as pool:
                     return await self._calls.all_offsets(all_times, pool.peers)
             finally:
-                if self._interruption.is_set:  # `close` may not have waited for us
+                if self._interruption.is_set:  # `close` may have given up waiting for this thread
                     self._interruption.close()
 
 

@@ -1,7 +1,7 @@
-"""What is asked of leaders to find a place in a log, and what their answers mean. Pure.
+"""The questions to leaders that find an offset in a log, and what the answers mean. Pure.
 
-Each question is a generator: it yields times by partition, as many mappings as it needs, and is sent the
-offsets; its value is the answer.
+Each question is a generator: it yields mappings of partitions to times, and is sent the offsets; it returns
+the answer.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ Offsets = dict[TopicAndPartition, int | None]
 Asking = Generator[list[Times], list[Offsets], T]
 
 LeaderAnswers = dict[TopicAndPartition, int | KafkaError | None]
-"""What a leader answers: an offset, None if it cannot look up times, an error that another try may cure."""
+"""The answers of a leader: an offset, None if it cannot look up times, or an error that another
+try may cure.
+"""
 
 
 def ends(
     topic_partitions: Iterable[TopicAndPartition], times: Iterable[int] = ()
 ) -> Asking[dict[TopicAndPartition, LogEnds]]:
-    """Where each log begins and ends, and the offsets of all these times in it."""
+    """Return where each log begins and ends, and the offsets of all these times."""
     partitions, moments = list(topic_partitions), [EARLIEST, LATEST, *times]
     answers = yield [dict.fromkeys(partitions, moment) for moment in moments]
     by_time = dict(zip(moments, answers, strict=True))
@@ -57,19 +59,20 @@ def ends(
 
 
 def start(topic_partition: TopicAndPartition, spec: OffsetSpec, now_ms: int) -> Asking[int]:
-    """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
+    """Return where to begin: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time.
 
     Raises ConfigError, and NoTimestamps if the broker cannot look up times.
     """
     parsed = parse_offset_spec(spec, now_ms)
     if parsed.start is not None:
         return parsed.start
-    found = yield from known_offsets_at({topic_partition: parsed.time})
-    return LATEST if found[topic_partition] == UNKNOWN_OFFSET else found[topic_partition]
+    offsets = yield from known_offsets_at({topic_partition: parsed.time})
+    return LATEST if offsets[topic_partition] == UNKNOWN_OFFSET else offsets[topic_partition]
 
 
 def for_times(times: Mapping[TopicAndPartition, OffsetSpec], now_ms: int) -> Asking[Offsets]:
-    """For each partition, the offset of the first record at that time or later; None if there is none.
+    """Return, for each partition, the offset of the first record at that time or later; None if there is
+    none.
 
     "earliest" and "latest" are the log's ends. Raises ConfigError for a number, NoTimestamps if a broker
     cannot look up times.
@@ -80,12 +83,12 @@ def for_times(times: Mapping[TopicAndPartition, OffsetSpec], now_ms: int) -> Ask
         if offset is not None:
             raise ConfigError(f"time={spec!r}: give a datetime with a time zone, or a timedelta before now")
         parsed[partition] = moment
-    found = yield from known_offsets_at(parsed)
-    return {partition: None if offset == UNKNOWN_OFFSET else offset for partition, offset in found.items()}
+    offsets = yield from known_offsets_at(parsed)
+    return {partition: None if offset == UNKNOWN_OFFSET else offset for partition, offset in offsets.items()}
 
 
 def known_offsets_at(times: Times) -> Asking[dict[TopicAndPartition, int]]:
-    """The first offset of each partition from a time on. Raises NoTimestamps."""
+    """Return the first offset at or after a time, for each partition. Raises NoTimestamps."""
     (answers,) = yield [times]
     offsets: dict[TopicAndPartition, int] = {}
     for partition, offset in answers.items():
@@ -96,18 +99,18 @@ def known_offsets_at(times: Times) -> Asking[dict[TopicAndPartition, int]]:
 
 
 def tail(topic_partitions: Iterable[TopicAndPartition], count: int) -> Asking[dict[TopicAndPartition, int]]:
-    """For each partition, the offset `count` before its end, but not before its beginning."""
+    """Return, for each partition, the offset `count` before its end, but not before its beginning."""
     if count < 0:
         raise ConfigError(f"tail({count}): give 0 or more")
-    found = yield from ends(topic_partitions)
-    return {partition: max(log.earliest, log.latest - count) for partition, log in found.items()}
+    log_ends = yield from ends(topic_partitions)
+    return {partition: max(log.earliest, log.latest - count) for partition, log in log_ends.items()}
 
 
 # --- one leader
 
 
 class LeaderQuestions:
-    """Questions to the leader of all these partitions, in a version of ListOffsets."""
+    """Questions to the leader of all these partitions, for one version of ListOffsets."""
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class LeaderQuestions:
         self._timeout_ms = timeout_ms
 
     def request(self) -> ListOffsetsRequest:
-        """All in one request."""
+        """Return one request with all questions."""
         return list_offsets_request(
             self._questions,
             self._version,
@@ -131,7 +134,7 @@ class LeaderQuestions:
         )
 
     def answers(self, response: ListOffsetsResponse) -> list[OffsetAnswer]:
-        """An answer for each, if only that there was none."""
+        """Return an answer for each question, with an error if the response has none."""
         answers = {
             question.topic_partition: OffsetAnswer(
                 question.topic_partition, Code.UNKNOWN_SERVER_ERROR, UNKNOWN_OFFSET
@@ -146,29 +149,29 @@ class LeaderQuestions:
 def split_by_ability(
     questions: list[OffsetQuestion], version: int
 ) -> tuple[LeaderAnswers, list[OffsetQuestion]]:
-    """The answers that are known without asking, and the questions that are left."""
+    """Return the answers that are known without asking, and the questions that are left."""
     if version >= TIMES_SINCE:
         return {}, questions
     unable: LeaderAnswers = {question.topic_partition: None for question in questions if question.time >= 0}
     return unable, [question for question in questions if question.time < 0]
 
 
-def judged(found: Iterable[OffsetAnswer]) -> LeaderAnswers:
-    """Offsets, and errors that another try may cure. Raises other errors."""
-    answers: LeaderAnswers = {}
-    for answer in found:
+def judged(answers: Iterable[OffsetAnswer]) -> LeaderAnswers:
+    """Return offsets, and errors that another try may cure. Raises other errors."""
+    judged_answers: LeaderAnswers = {}
+    for answer in answers:
         if answer.error_code == Code.NONE:
-            answers[answer.topic_partition] = answer.offset
+            judged_answers[answer.topic_partition] = answer.offset
             continue
         error = KafkaError(answer.error_code, f"offsets of {answer.topic_partition}")
         if action_for(answer.error_code, Call.LIST_OFFSETS) is Action.FAIL:
             raise error
-        answers[answer.topic_partition] = error
-    return answers
+        judged_answers[answer.topic_partition] = error
+    return judged_answers
 
 
 class LookupRounds:
-    """One time for each partition, asked of the leaders until all have answered."""
+    """Asks the leaders for one time in each partition, until all have answered."""
 
     def __init__(self, times: Times) -> None:
         self.left = dict(times)
@@ -176,7 +179,7 @@ class LookupRounds:
         self._failure: OttlaError | None = None
 
     def by_leader(self, leaders: Iterable[PartitionLeader]) -> dict[int, list[OffsetQuestion]]:
-        """The questions that are left, by the broker to ask. `leaders` are in the order of `left`."""
+        """Return the questions that are left, by broker. `leaders` are in the order of `left`."""
         questions: dict[int, list[OffsetQuestion]] = {}
         for (partition, moment), leader in zip(self.left.items(), leaders, strict=True):
             question = OffsetQuestion(partition, moment, leader.epoch)
@@ -184,13 +187,13 @@ class LookupRounds:
         return questions
 
     def failed(self, error: OttlaError) -> None:
-        """A broker gave no answer. Raises the error if another try is of no use."""
+        """Note that a broker gave no answer. Raises the error if another try cannot help."""
         if action_about(error, Call.LIST_OFFSETS) is Action.FAIL:
             raise error
         self._failure = error
 
     def take(self, answers: LeaderAnswers) -> None:
-        """Take the answers of one broker."""
+        """Process the answers of one broker."""
         for partition, answer in answers.items():
             if isinstance(answer, KafkaError):
                 self._failure = answer
@@ -200,6 +203,6 @@ class LookupRounds:
 
     @property
     def failure(self) -> OttlaError:
-        """Why not all are answered."""
+        """Return why some questions are not answered."""
         first = next(iter(self.left))
         return self._failure or KafkaError(Code.LEADER_NOT_AVAILABLE, f"offsets of {first}")

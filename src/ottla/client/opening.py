@@ -47,7 +47,9 @@ class Opener:
     deadline: Deadline
 
     def open(self) -> Opened:
-        """Raises BrokerUnreachable, AuthenticationFailed, RemoteProtocolError, ConnectionLost."""
+        """Open a link. Raises BrokerUnreachable, AuthenticationFailed, RemoteProtocolError,
+        ConnectionLost.
+        """
         known = self.memory.recall(self.address)
         link, versions = (self.link(), known) if known is not None else self._discover()
         try:
@@ -67,7 +69,7 @@ class Opener:
 
     @property
     def peer(self) -> str:
-        """The name of the broker in messages."""
+        """The name of the broker for messages."""
         return peer_name(self.address, self.broker_id)
 
     def link(self) -> Link:

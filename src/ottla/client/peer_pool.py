@@ -30,21 +30,21 @@ P = TypeVar("P", bound=Peer)
 
 
 class Driver(Protocol):
-    """What a face consists of: how it waits, and how it reaches brokers."""
+    """How one face (threads or asyncio) waits, and how it reaches brokers."""
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The clock."""
 
     @property
     def waits(self) -> Waits:
-        """How it waits."""
+        """How this face waits."""
 
     def metadata(self, config: ClientConfig) -> Metadata:
-        """New metadata, which has asked nobody yet."""
+        """Return new metadata, which has sent no request yet."""
 
     def peers(self, config: ClientConfig, metadata: Any) -> PeerPool[Any]:
-        """New connections with metadata of this driver; none is open yet."""
+        """Return a new pool that uses this metadata; no connection is open yet."""
 
 
 class PeerPool(abc.ABC, Generic[P]):
@@ -72,12 +72,12 @@ class PeerPool(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     async def _open(self, node: BrokerNode, deadline: Deadline | None) -> P:
-        """A new connection. Raises BrokerUnreachable, AuthenticationFailed."""
+        """Open a new connection. Raises BrokerUnreachable, AuthenticationFailed."""
 
     # --- brokers
 
     async def to(self, broker_id: int, deadline: Deadline | None = None) -> P:
-        """The connection to a broker; first waits until its pause after failures is over.
+        """Return the connection to a broker. After failures, first waits until the pause is over.
 
         Without a deadline each step has the time that the settings give it. Raises BrokerUnreachable (also
         if the cluster has no such broker), AuthenticationFailed.
@@ -92,11 +92,11 @@ class PeerPool(abc.ABC, Generic[P]):
         return await self._connected(node, deadline)
 
     def pause_left_ms(self, broker_id: int) -> float:
-        """How long `to` would wait before it connects."""
+        """Return how long `to` would wait before it connects."""
         return self._setbacks.left_ms(broker_id)
 
     async def to_any(self, deadline: Deadline | None = None) -> P:
-        """A connection to some broker: an open one if there is one, else the first that can be opened."""
+        """Return an open connection to any broker if there is one, else the first that can be opened."""
         for connection in self._connections.values():
             if not connection.in_flight_count and connection.is_usable():
                 return connection
@@ -121,7 +121,7 @@ class PeerPool(abc.ABC, Generic[P]):
         raise BrokerUnreachable(f"none of {len(nodes)} brokers can be reached: {'; '.join(failures)}")
 
     async def to_controller(self) -> P:
-        """The controller; any broker if they do not name one (before 0.10).
+        """Return a connection to the controller; to any broker if they name none (before 0.10).
 
         After NOT_CONTROLLER, refresh the metadata and call this again.
         """
@@ -139,7 +139,7 @@ class PeerPool(abc.ABC, Generic[P]):
             await connection.close()
 
     async def _replace(self, broker_id: int) -> None:
-        """A connection cannot be used for new calls: another one is opened."""
+        """Drop a connection that cannot be used for new calls. The next call opens another one."""
         await self.drop(broker_id)
 
     async def _connected(self, node: BrokerNode, deadline: Deadline | None) -> P:
@@ -167,7 +167,8 @@ class PeerPool(abc.ABC, Generic[P]):
     async def to_coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> P:
-        """The broker that coordinates a group; looks it up, and waits for it until the deadline.
+        """Return a connection to the coordinator of a group; looks it up, and waits for it until the
+        deadline.
 
         The default deadline is request.timeout.ms from now. Raises KafkaError with the last error,
         BrokerUnreachable, LocalProtocolError (before 0.8.2).
@@ -190,12 +191,14 @@ class PeerPool(abc.ABC, Generic[P]):
     async def coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> BrokerNode:
-        """The broker that coordinates a group; it can be reached. As `to_coordinator`."""
+        """Return the broker that coordinates a group, once it can be reached. As `to_coordinator`."""
         await self.to_coordinator(key, deadline, kind=kind)
         return self._coordinators[kind, key]
 
     def forget_coordinator(self, key: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look it up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost connection."""
+        """Look the coordinator up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost
+        connection.
+        """
         self._coordinators.pop((kind, key), None)
 
     async def _coordinator(self, key: str, kind: CoordinatorKind, deadline: Deadline) -> BrokerNode:
@@ -209,7 +212,7 @@ class PeerPool(abc.ABC, Generic[P]):
                 answer = await connection.call(request, version=version, timeout_ms=timeout_ms)
             except RequestTimedOut:
                 if connection.broker_id is not None:
-                    self._setbacks.failed(connection.broker_id)  # it is stuck: try others first
+                    self._setbacks.failed(connection.broker_id)  # the broker is stuck: try others first
                 raise
             known = self._coordinators[kind, key] = coordinator_of(answer, key, kind, version)
             log.info("%s %r is coordinated by broker %d", kind.name.lower(), key, known.broker_id)

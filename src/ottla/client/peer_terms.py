@@ -1,7 +1,7 @@
-"""PeerTerms: what a connection knows of its broker beside the bytes. Both faces use it.
+"""PeerTerms: what a connection knows about its broker. Both faces use it.
 
-The versions that it speaks, until when a login is valid, how long the broker wants no requests, and what is
-due from it.
+The versions that the broker speaks, until when a login is valid, how long it wants no requests, and which
+answers are due.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.wire.versions import PeerVersions
 
 
 class PeerTerms:
-    """Of one connection. `peer` is the broker's name for people."""
+    """The terms of one connection. `peer` is the broker's name for messages."""
 
     def __init__(
         self,
@@ -64,12 +64,15 @@ class PeerTerms:
         return wait_ms
 
     def sent(self, in_flight_count: int, kept_ms: float) -> None:
-        """A request was sent that will be answered; `kept_ms` later, if the broker keeps it by intention."""
+        """Note that a request was sent.
+
+        Its answer is due now, or after `kept_ms` if the broker may hold it back.
+        """
         if in_flight_count == 1:
             self._errors.due_from(self._peer, kept_ms)
 
     def answered(self, answer: ReceivedResponse, in_flight_count: int) -> ReceivedResponse:
-        """An answer has come, and so many are due; returns it."""
+        """Note that an answer arrived, with `in_flight_count` more due; returns the answer."""
         if in_flight_count:
             self._errors.due_from(self._peer)
         else:
@@ -82,11 +85,11 @@ class PeerTerms:
         return answer
 
     def ended(self) -> None:
-        """Nothing is due any more."""
+        """Note that no answer is due any more."""
         self._errors.not_due_from(self._peer)
 
     def failed(self, error: OttlaError) -> None:
-        """The connection broke for this reason."""
+        """Note that the connection broke with this error."""
         self.ended()
         if self._subject:
             self._errors.failed(self._subject, error)

@@ -27,7 +27,7 @@ from ottla.wire.frames import Allocator
 
 
 class DirectPeers(PeerPool[DirectPeer]):
-    """The pool of a thread."""
+    """The PeerPool of a thread."""
 
     def __init__(
         self,
@@ -67,18 +67,18 @@ class DirectPeers(PeerPool[DirectPeer]):
 
 
 class ThreadDriver:
-    """How a thread holds conversations."""
+    """Blocking waits, metadata and connections, for conversations of a thread."""
 
     def __init__(self, clock: Clock = MONOTONIC) -> None:
         self.clock = clock
         self.waits = ThreadWaits(clock)
 
     def metadata(self, config: ClientConfig) -> DirectMetadata:
-        """New metadata, which has asked nobody yet."""
+        """Return new metadata, which has sent no request yet."""
         return DirectMetadata(ClusterMetadata(config, self.clock))
 
     def peers(self, config: ClientConfig, metadata: DirectMetadata) -> DirectPeers:
-        """New connections with metadata of this driver; none is open yet."""
+        """Return a new pool that uses this metadata; no connection is open yet."""
         interruption = Interruption()
         return DirectPeers(
             config, metadata.metadata, self.clock, bytearray, interruption, owns_interruption=True
@@ -110,7 +110,7 @@ class ConnectionPool(Closing):
         )
 
     def to(self, broker_id: int, deadline: Deadline | None = None) -> Connection:
-        """The connection to a broker; first waits until its pause after failures is over.
+        """Return the connection to a broker. After failures, first waits until the pause is over.
 
         Without a deadline each step has the time that the settings give it. Raises BrokerUnreachable (also
         if the cluster has no such broker), AuthenticationFailed.
@@ -118,15 +118,15 @@ class ConnectionPool(Closing):
         return completed(self.peers.to(broker_id, deadline)).connection
 
     def pause_left_ms(self, broker_id: int) -> float:
-        """How long `to` would wait before it connects."""
+        """Return how long `to` would wait before it connects."""
         return self.peers.pause_left_ms(broker_id)
 
     def to_any(self, deadline: Deadline | None = None) -> Connection:
-        """A connection to some broker: an open one if there is one, else the first that can be opened."""
+        """Return an open connection to any broker if there is one, else the first that can be opened."""
         return completed(self.peers.to_any(deadline)).connection
 
     def to_controller(self) -> Connection:
-        """The controller; any broker if they do not name one (before 0.10).
+        """Return a connection to the controller; to any broker if they name none (before 0.10).
 
         After NOT_CONTROLLER, refresh the metadata and call this again.
         """
@@ -139,7 +139,8 @@ class ConnectionPool(Closing):
     def to_coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> Connection:
-        """The broker that coordinates a group; looks it up, and waits for it until the deadline.
+        """Return a connection to the coordinator of a group; looks it up, and waits for it until the
+        deadline.
 
         The default deadline is request.timeout.ms from now. Raises KafkaError with the last error,
         BrokerUnreachable, LocalProtocolError (before 0.8.2).
@@ -149,11 +150,13 @@ class ConnectionPool(Closing):
     def coordinator(
         self, key: str, deadline: Deadline | None = None, *, kind: CoordinatorKind = CoordinatorKind.GROUP
     ) -> BrokerNode:
-        """The broker that coordinates a group; it can be reached. As `to_coordinator`."""
+        """Return the broker that coordinates a group, once it can be reached. As `to_coordinator`."""
         return completed(self.peers.coordinator(key, deadline, kind=kind))
 
     def forget_coordinator(self, key: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look it up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost connection."""
+        """Look the coordinator up again next time: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a lost
+        connection.
+        """
         self.peers.forget_coordinator(key, kind=kind)
 
     def interrupt(self) -> None:

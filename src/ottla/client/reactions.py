@@ -1,11 +1,11 @@
 """What clients do about error codes: one table for every answer that they read. Pure.
 
-`action_for(code, call)` looks a code up: first in the row of the call, then in the rows for all calls. What
-no row names is tried again if a second try does no harm (not for Produce, OffsetCommit, transactions and
+`action_for(code, call)` looks a code up: first in the row of the call, then in the rows for all calls. A code
+without a row is tried again if a second try does no harm (not for Produce, OffsetCommit, transactions and
 administrative calls): a broker may answer anything for a moment, and a reader that gives up because of it
 would own a partition and not read it. The other calls are tried again only if Kafka calls the code retriable.
 
-FAIL is told to the caller. A partition that a FAIL stops is tried again all the same, less and less often
+FAIL is raised in the caller. A partition that a FAIL stops is tried again all the same, less and less often
 (`ottla.fetching`). docs/errors.md shows the table beside what Kafka's own clients do.
 """
 
@@ -20,7 +20,7 @@ from ottla.model.errors import ConnectionLost, KafkaError, OttlaError, RequestTi
 
 
 class Call(Enum):
-    """The calls whose answers are read; OTHER are administrative ones."""
+    """The calls whose answers are read; OTHER is for administrative calls."""
 
     FETCH = "Fetch"
     LIST_OFFSETS = "ListOffsets"
@@ -76,7 +76,7 @@ _FOR_ALL_CALLS: Mapping[Code, Action] = {
     Code.UNKNOWN_TOPIC_ID: Action.REFRESH,
     Code.INCONSISTENT_TOPIC_ID: Action.REFRESH,
     Code.NOT_CONTROLLER: Action.REFRESH,
-    # The broker has older metadata than we have.
+    # The broker has older metadata than this client.
     Code.UNKNOWN_LEADER_EPOCH: Action.RETRY,
     # Another broker coordinates the group, or no broker at present.
     Code.COORDINATOR_NOT_AVAILABLE: Action.FIND_COORDINATOR,
@@ -146,7 +146,7 @@ _OF_CALL: Mapping[Call, Mapping[Code, Action]] = {
         Code.INVALID_PRODUCER_EPOCH: Action.NEW_IDENTITY,
         Code.INVALID_PRODUCER_ID_MAPPING: Action.NEW_IDENTITY,
     },
-    # What is told to the caller here, ends the transaction.
+    # A code that fails here ends the transaction.
     Call.TRANSACTION: {
         Code.INVALID_PRODUCER_EPOCH: Action.FENCED,  # before Kafka 2.7
         Code.PRODUCER_FENCED: Action.FENCED,
@@ -167,10 +167,10 @@ _OF_CALL: Mapping[Call, Mapping[Code, Action]] = {
         Code.FENCED_MEMBER_EPOCH: Action.FORGET_GENERATION,
         Code.UNSUPPORTED_VERSION: Action.FAIL,
         Code.INVALID_REQUEST: Action.FAIL,
-        Code.GROUP_ID_NOT_FOUND: Action.FORGET_GENERATION,  # its last member has gone; final for a join
+        Code.GROUP_ID_NOT_FOUND: Action.FORGET_GENERATION,  # its last member has left; final for a join
         Code.INVALID_REGULAR_EXPRESSION: Action.FAIL,
     },
-    # Nothing depends on the answer: the session ends by itself.
+    # Nothing depends on the answer: the session expires by itself.
     Call.LEAVE_GROUP: {code: Action.IGNORE for code in Code if code is not Code.NONE},
 }
 
@@ -194,12 +194,12 @@ REACTIONS: Mapping[Call, Mapping[Code, Action]] = MappingProxyType({call: _row(c
 
 
 def action_for(code: int, call: Call = Call.OTHER) -> Action:
-    """What to do about an error code in the answer to a call."""
+    """Return what to do about an error code in the answer to a call."""
     return REACTIONS[call][Code.of(code)]
 
 
 def action_about(error: OttlaError, call: Call = Call.OTHER) -> Action:
-    """What to do about an error that a call raised; REFRESH for a lost connection or a timeout."""
+    """Return what to do about an error that a call raised; REFRESH for a lost connection or a timeout."""
     if isinstance(error, KafkaError):
         return action_for(error.code, call)
     if isinstance(error, ConnectionLost | RequestTimedOut):

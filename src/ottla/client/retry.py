@@ -17,7 +17,7 @@ class Backoff:
     jitter: float = 0.2
 
     def pause_ms(self, failures: int, chance: Chance) -> float:
-        """How long to wait after `failures` failures in a row; 0 after none."""
+        """Return how long to wait after `failures` failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
         doubled = self.first_ms * 2.0 ** min(failures - 1, 30)

@@ -41,7 +41,7 @@ class SaslExchange(Protocol):
 
 
 def sasl_exchange(mechanism: SaslMechanism, username: str, password: str) -> SaslExchange:
-    """The exchange of a mechanism; the password of OAUTHBEARER is a token."""
+    """Return the exchange of a mechanism; for OAUTHBEARER the password is the token."""
     if mechanism is SaslMechanism.OAUTHBEARER:
         return TokenExchange(password)
     if mechanism is SaslMechanism.PLAIN:
@@ -61,7 +61,7 @@ class PlainExchange:
         return self._token
 
     def next(self, challenge: bytes) -> bytes | None:  # noqa: ARG002 - the server has nothing to say
-        """None: the login is done."""
+        """Return None: the login is done."""
         return None
 
 
@@ -76,7 +76,7 @@ class TokenExchange:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def next(self, challenge: bytes) -> bytes | None:
-        """None: the login is done; after an error of the broker the message that lets it refuse."""
+        """Return None if the login is done; after an error of the broker, the message that lets it refuse."""
         return b"\x01" if challenge else None
 
 
@@ -91,7 +91,7 @@ class SignedExchange:
         return self._signed
 
     def next(self, challenge: bytes) -> bytes | None:
-        """None: the login is done."""
+        """Return None: the login is done."""
         if not challenge:
             raise AuthenticationFailed("the broker did not confirm the signed request")
         return None
@@ -116,7 +116,7 @@ class ScramExchange:
         return f"n,,{self._client_first_bare}".encode()
 
     def next(self, challenge: bytes) -> bytes | None:
-        """client-final after server-first, None after a sound server-final."""
+        """Return client-final after server-first; None after a valid server-final."""
         text = challenge.decode("utf-8", "replace")
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:

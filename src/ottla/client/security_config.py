@@ -36,16 +36,18 @@ class SaslMechanism(StrEnum):
 
 
 TokenProvider = Callable[[], str]
-"""Returns the token for a login by OAUTHBEARER. It is called for every login, in any thread."""
+"""Returns the token for a login with OAUTHBEARER. Called for every login, in any thread."""
 
 
 IamSigner = Callable[[str], str | bytes | Mapping[str, str]]
-"""Gets the broker's host and returns the signed request for a login by AWS_MSK_IAM: fields, or their JSON."""
+"""Gets the broker's host, and returns the signed request for a login with AWS_MSK_IAM: its fields, or their
+JSON.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class KerberosLogin:
-    """A login by GSSAPI: the brokers' service, and who we are; by default who `kinit` said that we are."""
+    """A login with GSSAPI: the service name of the brokers, and our principal; by default that of `kinit`."""
 
     service: str
     principal: str = ""
@@ -54,7 +56,7 @@ class KerberosLogin:
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where tokens are got for the credentials of a client (OIDC). The repr has no secrets."""
+    """An endpoint that returns tokens for a client's credentials (OIDC). The repr has no secrets."""
 
     url: str
     client_id: str
@@ -92,7 +94,7 @@ class SecurityConfig:
 
     @property
     def login_name(self) -> str:
-        """Who logs in, as an error names it."""
+        """The name for error messages: who logs in."""
         if self.mechanism.has_password:
             return f"user {self.username!r}"
         if self.kerberos is not None and self.kerberos.principal:
@@ -133,10 +135,10 @@ class NamedFunction:
     def __call__(self, *arguments: object) -> Any:
         """Call the function. Raises what it raises, or ImportError."""
         module, _, function = self.name.partition(":")
-        found = getattr(import_module(module), function, None)
-        if found is None:
+        named = getattr(import_module(module), function, None)
+        if named is None:
             raise ImportError(f"{module} has no function {function}")
-        return found(*arguments)
+        return named(*arguments)
 
 
 def _callable(value: object) -> Callable[..., Any]:
@@ -275,7 +277,7 @@ _LOGIN_MODULES = {
 
 
 def security_config(values: Mapping[str, Any]) -> SecurityConfig:
-    """Return what parsed settings mean. Raises ConfigError."""
+    """Return the SecurityConfig of parsed settings. Raises ConfigError."""
     options = _jaas_options(values["sasl_jaas_config"], values["sasl_mechanism"])
     return SecurityConfig(
         protocol=values["security_protocol"],

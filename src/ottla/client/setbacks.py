@@ -26,17 +26,17 @@ class Setbacks:
         self._setbacks: dict[int, _Setback] = {}
 
     def left_ms(self, broker_id: int) -> float:
-        """How long the broker is not to be tried."""
+        """Return how long the broker must not be tried."""
         setback = self._setbacks.get(broker_id)
         return max(0.0, setback.until_ms - self._now_ms()) if setback is not None else 0.0
 
     def failed(self, broker_id: int) -> None:
-        """The broker could not be reached, or is stuck."""
+        """Note that the broker could not be reached, or is stuck."""
         before = self._setbacks.get(broker_id)
         failures = before.failures + 1 if before is not None else 1
         pause_ms = self._backoff.pause_ms(failures, self._chance)
         self._setbacks[broker_id] = _Setback(failures, self._now_ms() + pause_ms)
 
     def reached(self, broker_id: int) -> None:
-        """The broker was reached."""
+        """Note that the broker was reached."""
         self._setbacks.pop(broker_id, None)

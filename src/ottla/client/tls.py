@@ -10,7 +10,7 @@ from ottla.security.key_stores import load_own, read_store, trust
 
 
 def tls_context(security: SecurityConfig) -> ssl.SSLContext:
-    """A new context for each connection, so that renewed certificates are used. Raises ConfigError."""
+    """Return a new context for each connection, so that renewed certificates are used. Raises ConfigError."""
     if security.trust_store is not None:
         return _with_stores(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), security)
     try:
@@ -23,7 +23,7 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext:
 
 
 def _with_stores(context: ssl.SSLContext, security: SecurityConfig) -> ssl.SSLContext:
-    """Give a context what it trusts and its own certificate."""
+    """Load the trusted certificates and our own certificate into a context."""
     context.check_hostname = security.checks_host_name
     if security.trust_store is not None:
         trust(context, read_store(security.trust_store), security.trust_store.prefix)
@@ -43,7 +43,7 @@ def _with_stores(context: ssl.SSLContext, security: SecurityConfig) -> ssl.SSLCo
 
 
 def handshake_failure(peer: str, error: OSError) -> OttlaError:
-    """The error for a handshake that failed, with a remedy."""
+    """Return the error for a handshake that failed, with a remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(
             f"{peer}: its certificate is not to be trusted: {error.verify_message}. Set ssl.ca.location to "
@@ -74,11 +74,15 @@ _ALERTS = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept ours",
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it cannot use one of our kind",
 }
-"""What brokers say about our certificate, by OpenSSL's names; those in Java mostly CERTIFICATE_UNKNOWN."""
+"""What brokers say about our certificate, by OpenSSL's names; Java brokers mostly send
+CERTIFICATE_UNKNOWN.
+"""
 
 
 def alert_failure(peer: str, error: ssl.SSLError) -> AuthenticationFailed | None:
-    """The error if the peer refused our certificate, which TLS 1.3 reports after the handshake; else None."""
+    """Return the error if the peer refused our certificate, which TLS 1.3 reports after the handshake; else
+    None.
+    """
     reason = _reason(error)
     if "ALERT" not in reason.upper():
         return None

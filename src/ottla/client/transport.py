@@ -23,7 +23,7 @@ from ottla.wire.primitives import Buffer
 
 CHUNK_BYTES = 64 * 1024
 PARTS_MAX = 1024
-"""Most buffers of one gathering write (Linux's IOV_MAX)."""
+"""The largest number of buffers of one gathering write (Linux's IOV_MAX)."""
 
 _READABLE = select.POLLIN | select.POLLPRI
 _WRITABLE = select.POLLOUT
@@ -95,7 +95,7 @@ class Transport:
             return None
 
     def last_words(self) -> OSError | None:
-        """What the peer has said by TLS before the connection broke; None without TLS."""
+        """Return the TLS alert that the peer sent before the connection broke; None without TLS."""
         return None
 
     def close(self) -> None:
@@ -103,7 +103,10 @@ class Transport:
         self.socket.close()
 
     def _wait(self, poll: select.poll, deadline: Deadline) -> int:
-        """What the socket is ready for. Raises TimeoutError, or ConnectionLost if interrupted."""
+        """Wait until the socket is ready, and return for what.
+
+        Raises TimeoutError, or ConnectionLost if interrupted.
+        """
         left_ms = deadline.left_ms()
         ready = poll.poll(None if left_ms is None else math.ceil(left_ms))
         if not ready:
@@ -141,7 +144,9 @@ class TlsTransport(Transport):
                 self._wait(self._writing, deadline)
 
     def last_words(self) -> OSError | None:
-        """The alert that the peer has sent: a write may fail before it is read. None if there is none."""
+        """Return the alert that the peer has sent: a write may fail before it is read. None if
+        there is none.
+        """
         try:
             while self._tls.recv(CHUNK_BYTES):
                 pass
@@ -152,7 +157,7 @@ class TlsTransport(Transport):
         return None
 
     def send_now(self, parts: list[Buffer]) -> int | None:
-        """One part at most: TLS has no gathering write."""
+        """Write at most one part: TLS has no gathering write."""
         try:
             return self._tls.send(parts[0])
         except _NOT_YET:
@@ -167,7 +172,7 @@ def _poll(connected: socket.socket, events: int, interruption: Interruption) -> 
 
 
 def _unsent(parts: list[Buffer], count: int) -> list[Buffer]:
-    """The parts without their first `count` bytes."""
+    """Return the parts without their first `count` bytes."""
     for number, part in enumerate(parts):
         size = part.nbytes if isinstance(part, memoryview) else len(part)
         if count < size:

@@ -1,7 +1,7 @@
 """Versions of brokers that do not answer ApiVersions, so that they are probed only once.
 
-0.9 does not answer at all, so each new connection would wait for its timeout. What is remembered is dropped
-when a connection to the broker breaks: it may come back as a newer version.
+0.9 does not answer at all, so each new connection would wait for its timeout. The memory of a broker is
+dropped when a connection to it breaks: the broker may come back with a newer version.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class VersionMemory:
         self._known: dict[Address, PeerVersions] = {}
 
     def recall(self, address: Address) -> PeerVersions | None:
-        """The versions of a broker that was probed; None if it was not."""
+        """Return the versions of a broker that was probed; None if it was not."""
         return self._known.get(address)
 
     def keep(self, address: Address, versions: PeerVersions) -> None:
-        """Remember versions that come from probing. Others are asked for again on each connection."""
+        """Remember versions that come from probing. Other brokers are asked again on each connection."""
         if versions.origin is VersionsOrigin.PROBED:
             self._known[address] = versions
 
     def forget(self, address: Address) -> None:
-        """A connection to the broker broke."""
+        """Forget a broker, because a connection to it broke."""
         self._known.pop(address, None)
