@@ -208,8 +208,8 @@ class LoopMetadata:
         The default deadline is request.timeout.ms from now. Raises KafkaError with the last error, or as
         `refresh`.
         """
-        found = await self._awaited(topic, None, deadline, lambda view: sound_topic(view, topic))
-        return found.partitions
+        topic_view = await self._awaited(topic, None, deadline, lambda view: sound_topic(view, topic))
+        return topic_view.partitions
 
     async def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
         """The leader of a partition; waits while one is elected or the topic is created. As `partitions`."""

@@ -137,8 +137,8 @@ class PartitionReader(ReaderFace):
 
     async def tail(self, count: int) -> None:
         """Continue at the last `count` records, by offsets. Asks the leader where the log ends."""
-        found = await self._lookup.tail([self.topic_partition], count)
-        await self.seek(found[self.topic_partition])
+        offsets = await self._lookup.tail([self.topic_partition], count)
+        await self.seek(offsets[self.topic_partition])
 
     async def close(self) -> None:
         """End now; what was not read is dropped. Errors stay until they are taken."""

@@ -89,12 +89,12 @@ class LoopRebalancing:
             return {}
         if self._look_up is None or self._look_up[0] is not change:
             self._look_up = change, self._commits.fetch(change.assigned)
-        _, found = self._look_up
-        done, _ = await asyncio.wait([found], timeout=timeout_ms / 1000)
+        _, committed = self._look_up
+        done, _ = await asyncio.wait([committed], timeout=timeout_ms / 1000)
         if not done:
             return None
         self._look_up = None
-        return found.result()
+        return committed.result()
 
     async def revoke(self, partitions: PartitionSet) -> None:
         """Commit if auto commit is on, call the listener, stop reading these partitions."""

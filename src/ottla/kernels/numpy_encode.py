@@ -91,13 +91,13 @@ class _Open:
 
     @classmethod
     def of(cls, state: I64Array) -> _Open:
-        return cls(*(int(state[place]) for place in _STATE_PLACES))
+        return cls(*(int(state[index]) for index in _STATE_INDEXES))
 
     def save(self, state: I64Array) -> None:
-        state[list(_STATE_PLACES)] = astuple(self)
+        state[list(_STATE_INDEXES)] = astuple(self)
 
 
-_STATE_PLACES = (
+_STATE_INDEXES = (
     ENCODED_BATCHES,
     ENCODED_BEFORE,
     OPEN_START,
@@ -220,8 +220,8 @@ class _Planner:
             last = int(np.searchsorted(least, least[row] + left, side="right")) - 1
             last = min(max(last, row + 1), rows)
             deltas = timestamps[row:last] - batch.base_timestamp
-            places = batch.count + np.arange(last - row)
-            bodies = fixed[row:last] + varint_sizes(deltas) + varint_sizes(places)
+            offset_deltas = batch.count + np.arange(last - row)
+            bodies = fixed[row:last] + varint_sizes(deltas) + varint_sizes(offset_deltas)
             sizes = varint_sizes(bodies) + bodies
             ends = np.cumsum(sizes)
             at = batch.end + ends - sizes
@@ -231,7 +231,7 @@ class _Planner:
             is_outside = at[:count] + room[row : row + count] > self._out.size
             if is_outside.any():
                 raise _Full(row + int(is_outside.argmax()))
-            for column, values in zip(plan, (at, bodies, deltas, places), strict=True):
+            for column, values in zip(plan, (at, bodies, deltas, offset_deltas), strict=True):
                 column[row : row + count] = values[:count]
             if count:
                 batch.end += int(ends[count - 1])

@@ -63,14 +63,14 @@ def _append_messages(
     """Deliver messages first to last of the table, up to the first that is damaged, and raise for that."""
     damage = None
     # A message without a count is hidden.
-    places = first + np.flatnonzero(table[first:last, COUNT])
+    entries = first + np.flatnonzero(table[first:last, COUNT])
     while True:
         try:
-            rows = _read_messages(data, table[places])
+            rows = _read_messages(data, table[entries])
             break
         except BadRecord as bad:
-            damage = Damaged(int(places[bad.index]), BAD_RECORD)
-            places = places[: bad.index]
+            damage = Damaged(int(entries[bad.index]), BAD_RECORD)
+            entries = entries[: bad.index]
     columns.append(rows, data, from_offset)
     columns.commit()
     if damage is not None:

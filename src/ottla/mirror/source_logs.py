@@ -116,5 +116,5 @@ class SourceLogs(Closing):
 
 
 def _found(lookup: OffsetLookup, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
-    found = lookup.offsets_at(dict.fromkeys(partitions, LATEST))
-    return {topic_partition: offset or 0 for topic_partition, offset in found.items()}
+    ends = lookup.offsets_at(dict.fromkeys(partitions, LATEST))
+    return {topic_partition: offset or 0 for topic_partition, offset in ends.items()}

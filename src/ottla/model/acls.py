@@ -87,8 +87,8 @@ class AclFilter(NamedTuple):
         )
         texts = ((self.principal, acl.principal), (self.host, acl.host))
         return (
-            all(wanted in (1, found) for wanted, found in numbers)
-            and all(wanted in (None, found) for wanted, found in texts)
+            all(wanted in (1, actual) for wanted, actual in numbers)
+            and all(wanted in (None, actual) for wanted, actual in texts)
             and self._names(acl)
         )
 

@@ -96,10 +96,10 @@ class BatchOutcome(NamedTuple):
         refused = sorted(error.record_errors)
         first = 0
         for part in self.parts:
-            place = f"{part.submission.topic}-{self.partition}"
+            partition_name = f"{part.submission.topic}-{self.partition}"
             own = [index - first for index in refused if first <= index < first + part.count]
             for index in own:
-                why = KafkaError(error.code, f"{place}: {error.record_errors[first + index]}")
+                why = KafkaError(error.code, f"{partition_name}: {error.record_errors[first + index]}")
                 yield part, SettledRows(part.rows[index : index + 1], self.partition, error=why)
             if len(own) < part.count:
                 rows = np.delete(np.asarray(part.rows, np.int64), own)

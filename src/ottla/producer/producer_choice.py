@@ -38,10 +38,14 @@ class Serializers:
         self.key = _function("key_serializer", key)
         self.value = _function("value_serializer", value)
         given = {"key": key, "value": value}
-        self._schemas = {name: one for name, one in given.items() if one is not None and not callable(one)}
-        found = [getattr(schema, "register", None) for schema in self._schemas.values()]
+        self._schemas = {
+            name: serializer
+            for name, serializer in given.items()
+            if serializer is not None and not callable(serializer)
+        }
+        registers = [getattr(schema, "register", None) for schema in self._schemas.values()]
         self.registrations: list[Callable[[], None]] = [
-            register for register in found if register is not None
+            register for register in registers if register is not None
         ]
         """What stores schemas in their registries; each blocks. Otherwise the first record does it."""
 

@@ -40,10 +40,10 @@ def typed_records(batch: pa.RecordBatch, schemas: KeyAndValue) -> TypedRecords:
     typed, reasons = pa.Table.from_batches([batch]), pa.nulls(batch.num_rows, pa.string())
     for name, schema in schemas._asdict().items():
         if schema is not None:
-            values, told = schema.decode(batch.column(name))
+            values, column_reasons = schema.decode(batch.column(name))
             typed = typed.set_column(typed.schema.get_field_index(name), name, values)
-            if told.null_count < len(told):
-                reasons = _joined(reasons, told, "" if name == "value" else f"{name}: ")
+            if column_reasons.null_count < len(column_reasons):
+                reasons = _joined(reasons, column_reasons, "" if name == "value" else f"{name}: ")
     refused = pa.Table.from_batches([batch]).append_column("reason", reasons)
     if reasons.null_count == len(reasons):
         return TypedRecords(typed, refused.slice(0, 0))
@@ -53,5 +53,5 @@ def typed_records(batch: pa.RecordBatch, schemas: KeyAndValue) -> TypedRecords:
 
 def _joined(first: pa.Array, second: pa.Array, where: str) -> pa.Array:
     pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
-    texts = [one or (where + other if other else None) for one, other in pairs]
+    texts = [reason or (where + other if other else None) for reason, other in pairs]
     return pa.array(texts, pa.string())
