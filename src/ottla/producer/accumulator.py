@@ -35,8 +35,8 @@ class Accumulator:
         self.is_idempotent = is_idempotent
         self.gate = gate
         self.identity: Identity | None = None
-        self.in_hurry = False  # a thread waits for a flush or for memory: no lingering
-        self.lacks_identity = False  # the last `take` left something out that needs another producer id
+        self.in_hurry = False  # a thread waits for a flush or for memory: nothing lingers
+        self.lacks_identity = False  # the last `take` left out batches that need another producer id
         self._chance = chance
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Queues that are not empty, by leader. A queue that was sent from moves to the end.
@@ -53,7 +53,7 @@ class Accumulator:
         return queue.leader
 
     def led(self, topic: str, partition: int, leader: int) -> None:
-        """The partition has this leader from now on; NO_LEADER: it has none."""
+        """Set the leader of a partition; NO_LEADER: it has none."""
         queue = self._queue(topic, partition)
         if queue.leader != leader:
             self._busy.get(queue.leader, {}).pop((topic, partition), None)
@@ -79,17 +79,17 @@ class Accumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is settled."""
+        """Whether every record is stored or has failed."""
         return not any(self._busy.values())
 
     @property
     def leaderless(self) -> list[TopicPartition]:
-        """Partitions that have something to send and no leader."""
+        """Return the partitions that have something to send and no leader."""
         return list(self._busy.get(NO_LEADER, ()))
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Every partition that was ever written to."""
+        """Return every partition that was ever written to."""
         return list(self._queues)
 
     def knows(self, topic: str, partition: int) -> bool:
@@ -97,17 +97,20 @@ class Accumulator:
         return (topic, partition) in self._queues
 
     def leader_of(self, batch: ProducerBatch) -> int:
-        """The broker that leads the partition of a batch, or NO_LEADER."""
+        """Return the broker that leads the partition of a batch, or NO_LEADER."""
         return self._of(batch).leader
 
     @property
     def busy_leaders(self) -> list[int]:
-        """Brokers that there is something to send to."""
+        """Return the brokers that something is queued for."""
         return [leader for leader, busy in self._busy.items() if busy and leader != NO_LEADER]
 
     @property
     def wants_identity(self) -> bool:
-        """Whether an InitProducerId is due. That of a transactional producer is asked for by its user."""
+        """Whether an InitProducerId request is due.
+
+        A transactional producer sends it only when its user asks.
+        """
         if not self.is_idempotent or self.gate is not None:
             return False
         if self.identity is None:
@@ -119,7 +122,7 @@ class Accumulator:
 
     @property
     def unregistered(self) -> list[TopicPartition]:
-        """Partitions that have something to send and are not in the open transaction yet."""
+        """Return the partitions that have something to send and are not in the open transaction yet."""
         gate = self.gate
         if gate is None or gate.registered is None:
             return []
@@ -127,7 +130,7 @@ class Accumulator:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether numbers of batches that were given up are missing, or may be."""
+        """Whether sequence numbers of batches that were given up are missing, or may be."""
         return any(queue.sequences is not None and queue.sequences.has_gap for queue in self._queues.values())
 
     def renumber(self, identity: Identity) -> None:
@@ -143,7 +146,7 @@ class Accumulator:
     # ---- what goes out
 
     def ready_at(self, broker_id: int) -> float:
-        """From when on `take` returns batches; NEVER while something must happen first."""
+        """Return from when on `take` returns batches; NEVER while something else must happen first."""
         if self.is_idempotent and self.identity is None:
             return NEVER
         identity, in_hurry = self._numbering, self.in_hurry
@@ -151,7 +154,7 @@ class Accumulator:
         return min((queue.ready_at(identity, in_hurry=in_hurry) for queue in queues), default=NEVER)
 
     def _sendable(self, broker_id: int) -> dict[TopicPartition, PartitionQueue]:
-        """Queues that are not empty and may be sent from."""
+        """Return the queues that are not empty and may be sent from."""
         busy, gate = self._busy.get(broker_id, {}), self.gate
         if gate is None:
             return busy
@@ -162,7 +165,9 @@ class Accumulator:
         return self.identity if self.is_idempotent else None
 
     def take(self, broker_id: int, now_ms: float) -> list[ProducerBatch]:
-        """The batches of one request to this broker: one for each partition, within max.request.size."""
+        """Return the batches of one request to this broker: one for each partition, within
+        max.request.size.
+        """
         self.lacks_identity = self.is_idempotent and self.identity is None
         if self.lacks_identity:
             return []
@@ -191,7 +196,7 @@ class Accumulator:
     # ---- what comes back
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> list[BatchOutcome]:
-        """A broker has stored the batch."""
+        """Note that a broker has stored the batch."""
         queue = self._of(batch)
         outcomes = queue.stored(batch, base_offset, append_time_ms)
         self._file(queue)
@@ -200,14 +205,14 @@ class Accumulator:
     def refused(
         self, batch: ProducerBatch, error: KafkaError, now_ms: float
     ) -> tuple[Action, list[BatchOutcome]]:
-        """A broker answered an error. The action says whether the leader must be looked up again."""
+        """Process a broker's error. The action says whether the leader must be looked up again."""
         queue = self._of(batch)
         action, outcomes = queue.refused(batch, error, now_ms)
         self._file(queue)
         return action, self._noted(outcomes)
 
     def lost(self, batches: Iterable[ProducerBatch], error: OttlaError, now_ms: float) -> list[BatchOutcome]:
-        """The connection broke before these batches were answered."""
+        """Note that the connection broke before these batches were answered."""
         outcomes: list[BatchOutcome] = []
         for batch in batches:
             queue = self._of(batch)
@@ -216,14 +221,14 @@ class Accumulator:
         return self._noted(outcomes)
 
     def unsendable(self, batch: ProducerBatch, error: OttlaError) -> list[BatchOutcome]:
-        """The batch could not be encoded for its broker."""
+        """Note that the batch could not be encoded for its broker."""
         queue = self._of(batch)
         outcomes = queue.unsendable(batch, error)
         self._file(queue)
         return self._noted(outcomes)
 
     def _noted(self, outcomes: list[BatchOutcome]) -> list[BatchOutcome]:
-        """A transaction of which a record has failed sends nothing more."""
+        """Close the gate of the transaction if a record has failed, and return the outcomes."""
         if self.gate is not None and any(outcome.error is not None for outcome in outcomes):
             self.gate.is_open = False
         return outcomes
@@ -234,7 +239,7 @@ class Accumulator:
     # ---- time and end
 
     def expires_at(self) -> float:
-        """When `expired` returns something next."""
+        """Return when `expired` will next return something."""
         oldest = min((queue.oldest_ms for queue in self._all_busy()), default=NEVER)
         return oldest + self.limits.delivery_timeout_ms
 
@@ -247,7 +252,7 @@ class Accumulator:
         return self._noted(outcomes)
 
     def abandoned(self, error: OttlaError) -> list[BatchOutcome]:
-        """Give everything up."""
+        """Give up everything."""
         outcomes: list[BatchOutcome] = []
         for queue in list(self._all_busy()):
             outcomes += queue.abandoned(error)

@@ -46,14 +46,14 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.not_before_ms = 0.0  # when it may be sent again
-        self.may_be_stored = False  # it was sent, and the answer is not known
+        self.may_be_stored = False  # it was sent, and it is not known whether it is stored
         self.is_given_up = False  # its records have failed, but it is still in flight
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}: {self.count:,} records"
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """The same records as two batches with the same sequence numbers."""
+        """Return the same records as two batches with the same sequence numbers."""
         if len(self.parts) > 1:
             middle = len(self.parts) // 2
             pieces = self.parts[:middle], self.parts[middle:]
@@ -71,7 +71,7 @@ class ProducerBatch:
 
 
 class BatchOutcome(NamedTuple):
-    """What became of parts of one partition; `base_offset` is that of the first part."""
+    """The outcome of some parts of one partition; `base_offset` is that of the first part."""
 
     parts: Sequence[Part]
     partition: int
@@ -80,7 +80,7 @@ class BatchOutcome(NamedTuple):
     error: OttlaError | None = None
 
     def runs(self) -> Iterator[tuple[Part, SettledRows]]:
-        """Each part, and what to report to its submission."""
+        """Yield each part, and what to report to its submission."""
         offset = self.base_offset
         if isinstance(self.error, KafkaError) and self.error.record_errors:
             yield from self._runs_by_record(self.error)
@@ -91,7 +91,9 @@ class BatchOutcome(NamedTuple):
                 offset += part.count
 
     def _runs_by_record(self, error: KafkaError) -> Iterator[tuple[Part, SettledRows]]:
-        """Records that the broker refused by name get their reasons, the others one that says so."""
+        """Yield the reason of each record that the broker names as bad; the other records get an error that
+        says so.
+        """
         others = KafkaError(error.code, "not stored, because other records of its batch were refused")
         refused = sorted(error.record_errors)
         first = 0

@@ -1,4 +1,4 @@
-"""How columns are handed in: measured, checked, and passed on in steps that fit the memory."""
+"""How columns are accepted: measured, checked, and passed on in steps that fit the memory."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ P = ParamSpec("P")
 
 
 class NeedsTopic(NamedTuple):
-    """Wait until the topic is known; ask again if this partition may have been added meanwhile."""
+    """Wait until the topic is known; ask again if this partition may have been added since."""
 
     topic: str
     partition: int
 
 
 class NeedsMemory(NamedTuple):
-    """Wait until so many bytes are reserved."""
+    """Wait until `size` bytes are reserved."""
 
     size: int
 
@@ -63,7 +63,7 @@ class ColumnIntake:
         return self._carried_out(self.batch_steps(inbox, columns, partition, on_delivery))
 
     def _carried_out(self, steps: Steps) -> BatchDelivery:
-        """Wait for what the steps need."""
+        """Run the steps, and wait for what they need."""
         try:
             need = next(steps)
             while True:
@@ -130,7 +130,7 @@ class ColumnIntake:
 
     @contextlib.contextmanager
     def _accepting(self, submission: Submission) -> Iterator[BatchDelivery]:
-        """While rows of a submission are handed in. The submission counts what was accepted."""
+        """Open a submission while its rows are handed in. It counts the rows that were accepted."""
         delivery = BatchDelivery(submission)
         try:
             yield delivery
@@ -146,7 +146,7 @@ class ColumnIntake:
     def _with_memory(
         self, size: int, hand_in: Callable[P, None], *arguments: P.args, **keywords: P.kwargs
     ) -> None:
-        """Hand something in, for which memory is reserved; the memory is given back if that fails."""
+        """Call `hand_in`, for which memory is reserved; the memory is released if that fails."""
         try:
             hand_in(*arguments, **keywords)
         except BaseException:
@@ -162,7 +162,9 @@ class ColumnIntake:
         known: KnownTopic,
         submission: Submission,
     ) -> Generator[Need, KnownTopic | None, None]:
-        """Columns in steps that fit the memory; the submission counts what was accepted."""
+        """Hand columns in, in steps that fit the memory; the submission counts the rows that were
+        accepted.
+        """
         self._settlement.opened(submission)
         for source, measured in zip(sources, sizes, strict=True):
             step = self._step(source.columns, partition, known)
@@ -175,16 +177,18 @@ class ColumnIntake:
                 submission.count = rows.stop
 
     def _step(self, piece: pa.RecordBatch, partition: int | None, known: KnownTopic) -> int:
-        """Bytes that are partitioned at once: a full batch; of each partition if neighbours are spread."""
+        """Return how many bytes to partition at once: a full batch, or one for each partition if rows are
+        spread.
+        """
         step = self._part_bytes
         if partition is None and known.partition_count > 1 and self._choice.spreads(piece):
-            # Somewhat less, or every other partition would get a little more than a batch.
+            # Somewhat less than a full batch, or every other partition would get a little more than a batch.
             step = int(step * known.partition_count * FULL)
         return max(1, min(step, self._memory.limit // 4))
 
 
 def _highest_partition(partition: int | None, pieces: list[pa.RecordBatch]) -> int:
-    """The highest partition that rows are for, as far as they name one."""
+    """Return the highest partition that the rows name."""
     if partition is not None:
         return partition
     chosen = [piece.column(PARTITION) for piece in pieces if PARTITION in piece.schema.names]
@@ -197,6 +201,7 @@ def _check_partition(topic: str, partition: int, known: KnownTopic, source: str)
 
 
 def _highest(partitions: pa.Array) -> int:
-    from pyarrow.compute import max as highest_of  # here, since it takes 50 ms to load, and few need it
+    # Imported here, since it takes 50 ms to load, and few need it.
+    from pyarrow.compute import max as highest_of
 
     return highest_of(partitions).as_py() or 0

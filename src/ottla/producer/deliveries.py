@@ -1,4 +1,4 @@
-"""What became of records: futures for single records and for batches.
+"""The outcomes of records: futures for single records and for batches.
 
 A `Submission` is the rows that were handed in together: those of one `send_batch`, or of as many `send` calls
 as became one set of columns. Sender threads settle its rows, run by run. A `Delivery` is one row of it, and
@@ -61,7 +61,7 @@ class Delivery:
 
     @classmethod
     def _of(cls, submission: Submission, row: int) -> Delivery:
-        """The delivery of one row of a submission."""
+        """Return the delivery of one row of a submission."""
         delivery = cls()
         delivery._submission = submission
         delivery._row = row
@@ -87,7 +87,9 @@ class Delivery:
         )
 
     def exception(self, timeout: float | None = None) -> OttlaError | None:
-        """The error of a failed record, else None; waits up to `timeout` seconds. Raises TimeoutError."""
+        """Return the error of a failed record, else None; waits up to `timeout` seconds. Raises
+        TimeoutError.
+        """
         self._submission.is_seen = True
         return self._submission.wait_row(self._row, timeout)[0].error
 
@@ -141,7 +143,7 @@ OnBatchDelivery: TypeAlias = Callable[[BatchDelivery], None]
 
 
 class Submission:
-    """Rows and what became of them. `count` grows until `close`."""
+    """Rows that were handed in together, and their outcomes. `count` grows until `close`."""
 
     __slots__ = (
         "_changed",
@@ -171,7 +173,8 @@ class Submission:
         self.on_done: OnBatchDelivery | None = None
         self.has_failed = False  # a row has failed
         self.is_seen = False  # the application has looked at a failure
-        self.watcher: Condition | None = None  # is told when rows are settled, beside threads that wait
+        # Called when rows are settled, in addition to threads that wait.
+        self.watcher: Condition | None = None
         self._left: int | None = None
         # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
@@ -196,7 +199,7 @@ class Submission:
         return self._left is not None and self._left <= 0
 
     def settle(self, runs: Sequence[SettledRows]) -> None:
-        """Report what became of rows; each row once. Runs their callbacks."""
+        """Set the outcome of rows; each row once. Runs their callbacks."""
         with self._lock:
             self.settled += runs
             self.has_failed = self.has_failed or any(run.error is not None for run in runs)
@@ -211,7 +214,7 @@ class Submission:
         self._finish()
 
     def take_unseen_failure(self) -> OttlaError | None:
-        """The first failure, None if somebody has looked at one; it counts as looked at from now on."""
+        """Return the first failure, and count it as looked at; None if a failure was looked at before."""
         if self.is_seen:
             return None
         self.is_seen = True
@@ -236,9 +239,9 @@ class Submission:
     # ---- looking
 
     def find(self, row: int) -> tuple[SettledRows, int] | None:
-        """The run that has this row, and the row's index in it; None if it is not settled."""
+        """Return the run that has this row, and the row's index in it; None if the row is not settled."""
         candidates: Sequence[SettledRows] = self.settled
-        if self.is_done:  # then by an index, since many rows may be asked for
+        if self.is_done:  # use an index, since many rows may be looked up
             candidates = (self.settled[self._numbers_of_runs()[row]],)
         for run in candidates:
             rows = run.rows
@@ -252,7 +255,7 @@ class Submission:
         return None
 
     def _numbers_of_runs(self) -> npt.NDArray[np.int32]:
-        """The number of the run of each row, when all are settled."""
+        """Return the number of the run of each row, when all are settled."""
         if self._run_numbers is None:
             numbers = np.empty(self.count, np.int32)
             for number, run in enumerate(self.settled):
@@ -279,12 +282,12 @@ class Submission:
                 raise self.late(timeout)
 
     def late(self, timeout: float | None) -> TimeoutError:
-        """The error of a caller that has waited for all rows for too long."""
+        """Return the error for a caller that has waited too long for all rows."""
         left = self._left or self.count
         return self._late(f"{left:,} records" if left else "records", "are", timeout)
 
     def _late(self, what: str, verb: str, timeout: float | None) -> TimeoutError:
-        """The error of a caller whose time is over, with the cause if it is known."""
+        """Return the error for a caller whose time is over, with the cause if it is known."""
         subject = topic(self.topic)
         error = TimeoutError(
             f"{what} for {self.topic} {verb} not delivered after {timeout:.3g} s{self._errors.cause(subject)}"
@@ -293,7 +296,7 @@ class Submission:
         return error
 
     def locations(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Partition and offset of every row; all must be settled."""
+        """Return partition and offset of every row; all must be settled."""
         if self._locations is None:
             partitions = np.empty(self.count, np.int32)
             offsets = np.empty(self.count, np.int64)

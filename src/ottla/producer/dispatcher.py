@@ -1,7 +1,7 @@
-"""The owner of the queues: user threads submit parts, senders take batches and report what became of them.
+"""The owner of the queues: user threads submit parts, senders take batches and report their outcomes.
 
-Nobody else touches the accumulator or its lock. Each method is one intention of a thread; what runs the
-application's callbacks, wakes a thread or waits happens outside the lock.
+No other object touches the accumulator or its lock. Each method is one intention of a thread. Callbacks of
+the application, wake-ups and waits happen outside the lock.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ottla.producer.transaction_state import PartitionGate
 
 
 class Sender(Protocol):
-    """What sends to one broker, as the dispatcher sees it."""
+    """The thread or task that sends to one broker, as the dispatcher sees it."""
 
     def start(self) -> None:
         """Begin to send."""
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Look for something to send."""
 
     def stop(self) -> None:
         """End soon, whatever is in flight."""
@@ -52,7 +52,8 @@ class BatchAnswer(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What the scout asks the brokers: the leaders of `topics` (None: no leaders), and a producer id.
+    """What the scout asks the brokers: the leaders of `topics` (None: they are not needed), and a producer
+    id.
 
     With `wants_partitions` it tells the transaction coordinator about partitions.
     """
@@ -63,7 +64,7 @@ class Questions(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whether there is something to ask or tell."""
+        """Whether there is a question to send."""
         return self.topics is not None or self.wants_identity or self.wants_partitions
 
 
@@ -104,7 +105,7 @@ class Dispatcher:
                 self._memory.reserve(size)
 
     def submit(self, topic: str, groups: Groups) -> bool:
-        """Queue parts by partition, in order. Returns False if the producer has ended."""
+        """Queue parts by partition, in order. Returns False if the producer is closed."""
         leaders = set()
         with self._lock:
             if self.is_stopped:
@@ -123,7 +124,7 @@ class Dispatcher:
 
     @contextlib.contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Inside this block nothing lingers: a thread waits for what is queued now."""
+        """Send everything without lingering inside this block, because a thread waits for it."""
         self._hurry(1)
         try:
             self._upkeep_wanted.set()
@@ -139,18 +140,20 @@ class Dispatcher:
 
     @property
     def is_hurrying(self) -> bool:
-        """Whether rows are to be sent without lingering."""
+        """Whether rows are sent without lingering."""
         return self._core.in_hurry
 
     # ---- senders
 
     def ready_at(self, broker_id: int) -> float:
-        """From when on there is something to send to this broker; infinity while nothing may be sent."""
+        """Return from when on there is something to send to this broker; infinity while nothing
+        may be sent.
+        """
         with self._lock:
             return self._core.ready_at(broker_id)
 
     def next_batches(self, broker_id: int, now_ms: float) -> list[ProducerBatch]:
-        """The batches of the next request to this broker. They are in flight from now on."""
+        """Return the batches of the next request to this broker. They count as in flight from now on."""
         with self._lock:
             batches = self._core.take(broker_id, now_ms)
             lacks_identity = self._core.lacks_identity
@@ -159,7 +162,7 @@ class Dispatcher:
         return batches
 
     def answered(self, broker_id: int, answers: Sequence[BatchAnswer], now_ms: float) -> bool:
-        """A broker answered. Returns whether it does not lead some of the partitions any more."""
+        """Process a broker's answer. Returns whether it does not lead some of the partitions any more."""
         self._errors.answered(broker(broker_id))
         outcomes: list[BatchOutcome] = []
         actions: list[Action] = []
@@ -181,7 +184,9 @@ class Dispatcher:
         return Action.REFRESH in actions
 
     def _senders_of(self, batches: Iterable[ProducerBatch], *, but_not: int) -> list[Sender]:
-        """The senders that waited for these batches, because their partitions have moved meanwhile."""
+        """Return the senders that can now send, because these batches held back partitions that have moved to
+        them.
+        """
         leaders = {self._core.leader_of(batch) for batch in batches} - {but_not}
         return [sender for leader in leaders if (sender := self._senders.get(leader)) is not None]
 
@@ -194,7 +199,7 @@ class Dispatcher:
         return Action.RETRY, self._core.lost([batch], result, now_ms)
 
     def unsendable(self, refused: Sequence[tuple[ProducerBatch, OttlaError]]) -> None:
-        """These batches cannot be encoded for their broker: their records fail."""
+        """Fail the records of batches that cannot be encoded for their broker."""
         with self._lock:
             outcomes = [
                 outcome for batch, error in refused for outcome in self._core.unsendable(batch, error)
@@ -204,7 +209,9 @@ class Dispatcher:
     def disconnected(
         self, broker_id: int, in_flight: Sequence[ProducerBatch], error: OttlaError, now_ms: float
     ) -> None:
-        """The connection broke before these batches were answered: they are sent again, in order."""
+        """Note that the connection broke before these batches were answered: they are sent again,
+        in order.
+        """
         with self._lock:
             outcomes = self._core.lost(in_flight, error, now_ms)
         self._settlement.settle(outcomes)
@@ -212,17 +219,17 @@ class Dispatcher:
         if in_flight:
             self.unreachable(broker_id, error)
         else:
-            self.leaders_are_stale()  # the broker may have gone, but nobody waited for it
+            self.leaders_are_stale()  # the broker may be gone, but no batch was waiting for it
 
     def unreachable(self, broker_id: int, error: OttlaError) -> None:
-        """A broker cannot be reached: perhaps others lead its partitions now."""
+        """Note that a broker cannot be reached: other brokers may lead its partitions now."""
         self._errors.failed(broker(broker_id), error)
         self.leaders_are_stale()
 
     # ---- the scout
 
     def questions(self) -> Questions:
-        """What to ask the brokers."""
+        """Return what to ask the brokers."""
         topics = self._topics.to_refresh
         with self._lock:
             needs_leaders = bool(self._are_leaders_stale or topics or self._core.leaderless)
@@ -233,7 +240,7 @@ class Dispatcher:
 
     @property
     def awaited_topics(self) -> set[str]:
-        """The topics with records that nobody takes at present."""
+        """Return the topics with records that no broker takes at present."""
         topics = self._topics.to_refresh
         with self._lock:
             return topics.union(topic for topic, _ in self._core.leaderless)
@@ -245,12 +252,14 @@ class Dispatcher:
         self._scout_wanted.set()
 
     def leaders_requested(self) -> None:
-        """The leaders are requested now; if they become stale after this, they are requested again."""
+        """Note that the leaders are requested now. If they become stale after this, they are
+        requested again.
+        """
         with self._lock:
             self._are_leaders_stale = False
 
     def leaders_changed(self, view: ClusterView) -> None:
-        """The cluster looks like this now."""
+        """Use the leaders of this view."""
         self._topics.learn(view)
         with self._lock:
             self._view = view
@@ -262,12 +271,12 @@ class Dispatcher:
             sender.wake()
 
     def refuse_topic(self, topic: str, error: OttlaError) -> None:
-        """The topic cannot be written to: its records fail."""
+        """Fail the records of a topic that cannot be written to."""
         self._topics.refuse(topic, error)
         self._upkeep_wanted.set()
 
     def identified(self, identity: Identity | None) -> None:
-        """The producer has this id; None: the brokers have no idempotence, and records go without."""
+        """Set the producer's id; None: the brokers have no idempotence, so records are sent without an id."""
         with self._lock:
             self._core.identity = identity
             self._core.is_idempotent = identity is not None
@@ -298,7 +307,7 @@ class Dispatcher:
         return self._gate is None or self._gate.registered is None
 
     def renumber(self, identity: Identity) -> None:
-        """The coordinator gave the producer another epoch; nothing is in flight."""
+        """Use another epoch that the coordinator gave the producer; nothing is in flight."""
         with self._lock:
             self._core.renumber(identity)
 
@@ -314,17 +323,17 @@ class Dispatcher:
             return self._the_gate.is_started
 
     def start_transaction(self) -> None:
-        """The coordinator is about to know something of the transaction."""
+        """Note that the coordinator is about to learn of the transaction."""
         with self._lock:
             self._the_gate.is_started = True
 
     def unregistered(self) -> list[TopicPartition]:
-        """Partitions that the coordinator must know before anything is sent to them."""
+        """Return the partitions that the coordinator must know before anything is sent to them."""
         with self._lock:
             return self._core.unregistered
 
     def registered(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator knows these partitions."""
+        """Note that the coordinator knows these partitions."""
         with self._lock:
             if self._the_gate.registered is not None:
                 self._the_gate.registered.update(partitions)
@@ -332,7 +341,7 @@ class Dispatcher:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the present epoch's numbers can not be continued."""
+        """Whether the sequence numbers of the current epoch cannot be continued."""
         with self._lock:
             return self._core.has_gaps
 
@@ -345,7 +354,7 @@ class Dispatcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that was submitted is settled."""
+        """Whether everything that was submitted is stored or has failed."""
         with self._lock:
             return self._core.is_empty
 
@@ -359,10 +368,10 @@ class Dispatcher:
     # ---- the end
 
     def abandon(self, error: OttlaError) -> None:
-        """Everything that is not settled fails."""
+        """Fail everything that is not settled."""
         self._abandon_queued(error)
         self._intake.fail_rows(error)
-        # What another thread was moving from an inbox into the queues meanwhile.
+        # Another thread may have moved rows from an inbox into the queues meanwhile.
         self._abandon_queued(error)
 
     def _abandon_queued(self, error: OttlaError) -> None:
@@ -371,12 +380,12 @@ class Dispatcher:
         self._settlement.settle(outcomes)
 
     def fail(self, error: OttlaError) -> None:
-        """Nothing can be sent, now and later: everything fails, and nothing more is taken."""
+        """Fail everything, and accept nothing more: nothing can be sent any more."""
         self._intake.refuse(error)
         self.abandon(error)
 
     def stop(self) -> None:
-        """Have all senders end."""
+        """End all senders."""
         with self._lock:
             self.is_stopped = True
             senders = list(self._senders.values())

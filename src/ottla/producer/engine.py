@@ -1,4 +1,4 @@
-"""What works behind a Producer: the owners of its state, and its threads. Knows nothing of the Producer."""
+"""The parts and the threads behind a Producer. Holds no reference to the Producer."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class ProducerEngine:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the threads have ended, or are about to."""
+        """Whether the threads have ended, or will end soon."""
         return self._dispatcher.is_stopped
 
     def inbox(self, topic: str) -> TopicInbox:
-        """The inbox of the topic. Raises ConfigError, or the error that ended the producer."""
+        """Return the inbox of the topic. Raises ConfigError, or the error that ended the producer."""
         if not isinstance(topic, str) or not topic:
             raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
         partitioner = TopicPartitioner(topic, self._choice, self.state.chance.randrange(1 << 16))
@@ -73,7 +73,10 @@ class ProducerEngine:
 
     @property
     def transactions(self) -> Transactions:
-        """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+        """Return the transactions.
+
+        Raises ConfigError if transactional.id is not set, or the error that ended the producer.
+        """
         return open_transactions(self._transactions, self.intake)
 
     def _register(self) -> None:
@@ -86,7 +89,10 @@ class ProducerEngine:
         self._wait_settled()
 
     async def all_landed(self, deadline: Deadline) -> bool:
-        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        """Wait until nothing is in flight, after everything was abandoned.
+
+        Returns False if the deadline has passed.
+        """
         left_flight = self.state.left_flight
         assert isinstance(left_flight, threading.Event)
         while True:
@@ -114,7 +120,7 @@ class ProducerEngine:
             raise failure.with_traceback(None)
 
     def close(self, timeout: float | None) -> None:
-        """Take nothing more, flush for `timeout` seconds, give up the rest, end all threads."""
+        """Accept nothing more, flush for `timeout` seconds, give up the rest, end all threads."""
         self.intake.refuse(ProducerClosed("this producer is closed"))
         with self._closing:
             if self.is_stopped:
@@ -148,6 +154,6 @@ class ProducerEngine:
         self._metadata.close()
 
     def stop_after_fork(self, error: OttlaError) -> None:
-        """In a child process, which has none of the threads, and where locks may be held for ever."""
+        """Stop in a child process, which has none of the threads, and where locks may be held for ever."""
         self.intake.refuse_after_fork(error)
         self._dispatcher.is_stopped = True

@@ -31,7 +31,7 @@ from ottla.producer.whole_parts import WholePart
 from ottla.records.builder import NO_PICKS
 from ottla.records.columns import HEADERS
 
-# What a row takes in memory beside its bytes: the headers of three objects, three list slots, its delivery.
+# The memory of a row beside its bytes: the headers of three objects, three list slots, its delivery.
 ROW_OVERHEAD = 160
 FIELDS = 4  # of a row
 CREDIT_BYTES = 64 * 1024
@@ -42,12 +42,12 @@ Failures: TypeAlias = list[tuple[Submission, SettledRows]]
 
 
 def ended() -> ProducerClosed:
-    """The error for records that come after the end."""
+    """Return the error for records that come after the end."""
     return ProducerClosed("the producer was closed before the records could be sent")
 
 
 def wall_ms() -> int:
-    """The time that a record gets if it has none."""
+    """Return the time for a record that has none."""
     return int(time.time() * 1000)
 
 
@@ -113,7 +113,7 @@ class TopicInbox:
                 size += notes.size
         if size > self._record_max:
             self.check_size(size - ROW_OVERHEAD)
-            size = self._record_max  # all of buffer.memory will do
+            size = self._record_max  # a larger record needs all of buffer.memory, and no more
         while True:
             with self._lock:
                 if self._credit >= size:
@@ -140,7 +140,7 @@ class TopicInbox:
             )
 
     def _begin(self) -> None:
-        """The first row since the last `seal`."""
+        """Begin a new submission with the first row since the last `seal`."""
         if self._dispatcher.is_stopped:
             raise ended()
         self._created_ms = self._clock.now_ms()
@@ -149,7 +149,7 @@ class TopicInbox:
         self._upkeep_wanted.set()
 
     def _earn(self, size: int) -> None:
-        """Get more memory for rows; before that, rows that take enough of it are queued."""
+        """Reserve more memory for rows. Before that, queue the rows if they take enough memory."""
         if self._granted - self._credit >= self._sealed_bytes:
             self.seal()
         granted = max(size, self._credit_step)
@@ -166,11 +166,13 @@ class TopicInbox:
 
     @property
     def needs_topic_since_ms(self) -> float | None:
-        """Since when rows wait for news of their topic: their partition may be newer. None if none do."""
+        """Return since when rows wait for news of their topic, because their partition may be new; None if
+        none do.
+        """
         return self._needs_topic_since_ms
 
     def fail(self, error: OttlaError) -> None:
-        """The rows that wait here fail."""
+        """Fail the rows that wait here."""
         with self._lock:
             failures = self._take_failed(error) if self._rows else []
         self._settlement.settle_rows(failures)
@@ -212,7 +214,7 @@ class TopicInbox:
         return failures
 
     def _knows_all_partitions(self, known: KnownTopic, noted: dict[int, Notes]) -> bool:
-        """Whether no row is for a partition that may have been added since the brokers were asked."""
+        """Whether no row names a partition that may have been added since the brokers were asked."""
         chosen = (notes.partition for notes in noted.values() if notes.partition is not None)
         if max(chosen, default=0) < known.partition_count:
             return True
@@ -221,7 +223,7 @@ class TopicInbox:
         return self._topics.is_fresh(self.topic, self._needs_topic_since_ms)
 
     def _put_away(self) -> Failures:
-        """No rows: give the memory back, and end a submission whose first row was stopped by a Ctrl-C."""
+        """Release the memory, and end a submission without rows (a Ctrl-C stopped its first row)."""
         granted, submission, was_begun = self._granted, self._submission, self.due_ms != NEVER
         if was_begun:
             submission.close(0)
@@ -232,7 +234,7 @@ class TopicInbox:
     def _placeable(
         self, known: KnownTopic, noted: dict[int, Notes]
     ) -> tuple[pa.RecordBatch, RowNumbers, Failures]:
-        """The columns of all rows but those for partitions that do not exist; these fail alone."""
+        """Return the columns of all rows whose partition exists. The others fail."""
         columns = self._columns(noted)
         count = columns.num_rows
         if PARTITION not in columns.schema.names:
@@ -258,7 +260,7 @@ class TopicInbox:
         return [(submission, SettledRows(range(count), -1, error=error))]
 
     def _columns(self, noted: dict[int, Notes]) -> pa.RecordBatch:
-        """The rows as columns. Also gives the submission their times and callbacks."""
+        """Return the rows as columns. Also gives their times and callbacks to the submission."""
         rows = self._rows
         self._note(noted)
         keys, times = rows[1::FIELDS], pa.py_buffer(self._submission.timestamps)
@@ -278,7 +280,7 @@ class TopicInbox:
         return pa.record_batch(arrays)
 
     def _noted(self) -> dict[int, Notes]:
-        """The optional fields of rows that have any."""
+        """Return the optional fields of rows that have any."""
         noted = self._rows[3::FIELDS]
         if noted.count(None) == len(noted):
             return {}
@@ -349,7 +351,7 @@ class TopicInbox:
         submission: Submission,
         created_ms: float,
     ) -> Groups:
-        """The rows as parts, by partition."""
+        """Return the rows as parts, by partition."""
         chosen = self._partitioner.assigned(source.columns, known.partition_count, known.available)
         if isinstance(chosen, int):
             return [(chosen, self._parts(source, reach, rows, submission, created_ms))]
@@ -374,7 +376,7 @@ class TopicInbox:
         submission: Submission,
         created_ms: float,
     ) -> list[Part]:
-        """The rows as parts of at most a batch."""
+        """Return the rows as parts of at most a batch."""
         now_ms, limit, base = wall_ms(), self._part_bytes, int(reach[0])
         if int(reach[-1]) - base <= limit:
             return [Part(source, NO_PICKS, rows, int(reach[-1]) - base, submission, created_ms, now_ms)]

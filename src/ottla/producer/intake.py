@@ -1,4 +1,4 @@
-"""The inboxes of all topics, and whether records are still taken."""
+"""The inboxes of all topics, and whether records are accepted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups: TypeAlias = "list[tuple[int, list[Part]]]"
 
 
 class Intake:
-    """Thread-safe. `send` looks topics up in `open_inboxes`, which is empty when nothing is taken."""
+    """Thread-safe. `send` looks topics up in `open_inboxes`, which is empty while nothing is accepted."""
 
     def __init__(self) -> None:
         self.open_inboxes: dict[str, TopicInbox] = {}
@@ -27,21 +27,23 @@ class Intake:
 
     @property
     def is_open(self) -> bool:
-        """Whether records are taken, at least later."""
+        """Whether records are accepted now or after `reopen`."""
         return self._refusal is None
 
     def check_open(self) -> None:
-        """Raise what ended the producer, if anything has."""
+        """Raise the error that ended the producer, if there is one."""
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
 
     @property
     def inboxes(self) -> list[TopicInbox]:
-        """Of all topics."""
+        """Return the inboxes of all topics."""
         return list(self._inboxes.values())
 
     def add(self, new: TopicInbox) -> TopicInbox:
-        """The inbox of the topic of `new`: `new` if there was none. Raises what ended the producer."""
+        """Return the inbox of the topic: an existing one, or `new`. Raises the error that ended
+        the producer.
+        """
         with self._lock:
             refusal = self._refusal or self._obstacle
             if refusal is not None:
@@ -51,30 +53,32 @@ class Intake:
         return inbox
 
     def refuse(self, error: OttlaError) -> None:
-        """Take nothing any more; the first reason stays."""
+        """Accept nothing any more. The first reason is kept."""
         with self._lock:
             self._refusal = self._refusal or error
             self.open_inboxes.clear()
 
     def shut(self, error: OttlaError) -> None:
-        """Take nothing until `reopen`."""
+        """Accept nothing until `reopen`."""
         with self._lock:
             self._obstacle = error
             self.open_inboxes.clear()
 
     def reopen(self) -> None:
-        """Take records again, unless `refuse` was called."""
+        """Accept records again, unless `refuse` was called."""
         with self._lock:
             self._obstacle = None
             if self._refusal is None:
                 self.open_inboxes.update(self._inboxes)
 
     def refuse_after_fork(self, error: OttlaError) -> None:
-        """The same in a child process, where the lock may be held by a thread that does not exist there."""
+        """As `refuse`, in a child process, where the lock may be held by a thread that does not
+        exist there.
+        """
         self._refusal = error
         self.open_inboxes.clear()
 
     def fail_rows(self, error: OttlaError) -> None:
-        """Rows that wait in inboxes fail."""
+        """Fail the rows that wait in inboxes."""
         for inbox in self.inboxes:
             inbox.fail(error)

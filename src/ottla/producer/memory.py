@@ -1,4 +1,4 @@
-"""The bytes that are handed in and not acknowledged yet. When they are too many, send() waits."""
+"""The memory of records that are not acknowledged yet. While it is full, send() waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BufferMemory:
         self._free = limit
         self._waiters = 0
         self._is_closed = False
-        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
@@ -60,12 +60,12 @@ class BufferMemory:
             self._free -= size
 
     def check_open(self) -> None:
-        """Raise ProducerClosed after the end."""
+        """Raise ProducerClosed if the producer is closed."""
         if self._is_closed:
             raise ProducerClosed("the producer was closed while send() waited for memory")
 
     def full(self, size: int) -> BufferFull:
-        """The error for a caller that has waited for max.block.ms."""
+        """Return the error for a caller that has waited for max.block.ms."""
         return BufferFull(
             f"{size:,} bytes do not fit into buffer.memory={self.limit:,}, of which {self.used:,}"
             f" have waited for brokers for max.block.ms={self.max_block_ms:.0f}; are the brokers"
@@ -74,7 +74,7 @@ class BufferMemory:
         )
 
     def release(self, size: int) -> None:
-        """Give bytes back."""
+        """Release bytes."""
         if size:
             with self._lock:
                 self._free += size
@@ -82,7 +82,7 @@ class BufferMemory:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """Threads that wait get ProducerClosed."""
+        """Make waiting threads raise ProducerClosed."""
         with self._lock:
             self._is_closed = True
             self._changed.notify_all()

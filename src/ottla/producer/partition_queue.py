@@ -1,4 +1,4 @@
-"""What one partition has to send, in order: the rules of sending, sending again and giving up. Pure.
+"""The queue of one partition: the rules of sending, sending again and giving up, in order. Pure.
 
     waiting    parts that are in no batch yet
     returned   batches that were sent and must be sent again, oldest first
@@ -36,7 +36,7 @@ MAY_BE_STORED = frozenset(
         Code.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors that may come after the append."""
+"""Errors that a broker may answer after it has stored the batch."""
 
 NO_LEADER = -1
 NEVER = float("inf")
@@ -89,7 +89,7 @@ class PartitionQueue:
     # ---- sending
 
     def ready_at(self, identity: Identity | None, *, in_hurry: bool) -> float:
-        """From when on `take` returns a batch; NEVER while something must happen first."""
+        """Return from when on `take` returns a batch; NEVER while something else must happen first."""
         if not self._may_send(identity):
             return NEVER
         if self.returned:
@@ -115,7 +115,7 @@ class PartitionQueue:
 
     @property
     def next_size(self) -> int:
-        """An upper bound of the next batch's size."""
+        """Return an upper bound of the next batch's size."""
         if self.returned:
             return batch_size(self.returned[0].size)
         if self.waiting and self.waiting[0].is_whole:
@@ -123,7 +123,7 @@ class PartitionQueue:
         return batch_size(min(self.waiting_bytes, self._batch_size))
 
     def take(self, identity: Identity | None) -> ProducerBatch | None:
-        """The next batch, in flight from now on; None if it needs another producer id first.
+        """Return the next batch, which is in flight from now on; None if it needs another producer id first.
 
         `identity` is None for a producer that is not idempotent.
         """
@@ -139,7 +139,10 @@ class PartitionQueue:
         return batch
 
     def _numbered(self, identity: Identity) -> bool:
-        """Number what is sent next so that a broker accepts it; False if that needs another producer id."""
+        """Give the next batch sequence numbers that a broker accepts.
+
+        Returns False if that needs another producer id.
+        """
         if self.sequences is None:
             self.sequences = Sequences(identity)
         oldest = self.returned[0].number if self.returned else None
@@ -160,7 +163,7 @@ class PartitionQueue:
             if parts and (part.is_whole or parts[-1].is_whole or size + part.size > self._batch_size):
                 break
             if part.count > 1 and part.size > self._part_limit(part) and self._halves_next():
-                continue  # the topic takes less than batch.size
+                continue  # the topic accepts less than batch.size
             parts.append(self.waiting.popleft())
             size += part.size
             self.waiting_bytes -= part.size
@@ -169,11 +172,14 @@ class PartitionQueue:
         return batch
 
     def _part_limit(self, part: Part) -> int:
-        """The largest part that is sent. Whole batches are only cut to the topic's limit."""
+        """Return the largest size of a part. Whole batches are only cut to the topic's limit."""
         return self._whole_size if part.is_whole else self._batch_size
 
     def _halves_next(self) -> bool:
-        """Cut the next part in two; False if it cannot be decoded: then the broker may say why."""
+        """Cut the next part in two.
+
+        Returns False if it cannot be decoded: then it is sent, and the broker may say why.
+        """
         try:
             halves = self.waiting[0].halves()
         except OttlaError:
@@ -185,7 +191,7 @@ class PartitionQueue:
     # ---- answers
 
     def stored(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> list[BatchOutcome]:
-        """A broker has stored the batch."""
+        """Note that a broker has stored the batch."""
         self.in_flight.remove(batch)
         if self.sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self.sequences.acked(batch.number)
@@ -196,7 +202,7 @@ class PartitionQueue:
     def refused(
         self, batch: ProducerBatch, error: KafkaError, now_ms: float
     ) -> tuple[Action, list[BatchOutcome]]:
-        """A broker answered an error."""
+        """Process a broker's error."""
         self.in_flight.remove(batch)
         action = action_for(error.code, Call.PRODUCE)
         if error.code in MAY_BE_STORED:
@@ -215,7 +221,7 @@ class PartitionQueue:
         return action, self._again(batch, error, now_ms)
 
     def lost(self, batch: ProducerBatch, error: OttlaError, now_ms: float) -> list[BatchOutcome]:
-        """The connection broke before the batch was answered."""
+        """Note that the connection broke before the batch was answered."""
         self.in_flight.remove(batch)
         batch.may_be_stored = True
         if batch.is_given_up:
@@ -224,7 +230,7 @@ class PartitionQueue:
         return self._again(batch, error, now_ms)
 
     def unsendable(self, batch: ProducerBatch, error: OttlaError) -> list[BatchOutcome]:
-        """The batch could not be encoded for its broker."""
+        """Note that the batch could not be encoded for its broker."""
         self.in_flight.remove(batch)
         return self._failed(batch, error)
 
@@ -256,7 +262,7 @@ class PartitionQueue:
         return []
 
     def _out_of_step(self, batch: ProducerBatch, action: Action) -> None:
-        """Refused for its sequence number: older batches are not stored yet, or numbers are missing."""
+        """Process a refused sequence number: older batches are not stored yet, or numbers are missing."""
         if self.sequences is None or self._has_older(batch):
             return
         batch.may_be_stored = False
@@ -320,7 +326,7 @@ class PartitionQueue:
         return error
 
     def abandoned(self, error: OttlaError) -> list[BatchOutcome]:
-        """Give everything up. Batches in flight stay in flight, because their sequence numbers are used."""
+        """Give up everything. Batches in flight stay in flight, because their sequence numbers are used."""
         outcomes = [BatchOutcome([part], self.partition, error=error) for part in self.waiting]
         self.waiting.clear()
         self.waiting_bytes = 0

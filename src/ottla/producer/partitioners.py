@@ -71,7 +71,10 @@ class TopicPartitioner:
     def assigned(
         self, columns: pa.RecordBatch, partition_count: int, available: Sequence[int]
     ) -> int | Partitions:
-        """One partition for all rows, or one for each. `available` ones have a leader. Raises ConfigError."""
+        """Return one partition for all rows, or one for each row. `available` partitions have a leader.
+
+        Raises ConfigError.
+        """
         chosen = self._explicit(columns, partition_count)
         if chosen is None:
             chosen = self._derived(columns, partition_count, available)
@@ -105,7 +108,10 @@ class TopicPartitioner:
     def _derived(
         self, columns: pa.RecordBatch, partition_count: int, available: Sequence[int]
     ) -> Partitions | None:
-        """By the user's function or by keys; NOT_CHOSEN for rows without a key, None if no row has one."""
+        """Return partitions by the user's function or by keys; NOT_CHOSEN for rows without a key.
+
+        Returns None if no row has a key.
+        """
         choice = self._choice
         if choice.row is not None or choice.column is not None:
             return self._custom(columns, partition_count)
@@ -147,7 +153,7 @@ class TopicPartitioner:
 
 
 def no_such_partition(topic: str, partition: int, partition_count: int, source: str) -> ConfigError:
-    """The error for a partition that a topic does not have."""
+    """Return the error for a partition that the topic does not have."""
     return ConfigError(
         f"{source} says partition {partition}, but {topic} has {partition_count}: 0 to {partition_count - 1}"
     )

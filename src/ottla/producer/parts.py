@@ -40,11 +40,14 @@ class ColumnSource(NamedTuple):
 
     @classmethod
     def of(cls, columns: pa.RecordBatch, wall_ms: int) -> ColumnSource:
-        """Raises ConfigError. Records without a timestamp, where others have one, get `wall_ms`."""
+        """Check columns. Raises ConfigError.
+
+        Records without a timestamp, where others have one, get `wall_ms`.
+        """
         return cls(columns, Records.of(columns, wall_ms))
 
     def part(self, first: int, last: int) -> ColumnSource:
-        """Rows `first` to `last`, exclusively."""
+        """Return the rows from `first` up to but not including `last`."""
         return ColumnSource(self.columns.slice(first, last - first), self.records.part(first, last))
 
 
@@ -83,7 +86,7 @@ class Part:
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The rows alone; a copy, unless they are all rows of the source."""
+        """The rows as columns; a copy, unless they are all rows of the source."""
         columns = self.source.columns
         return columns.take(pa.array(self.picks)) if self.picks.size else columns
 
@@ -97,7 +100,7 @@ class Part:
         return EncodedPiece(records, self.picks, count, bytes_max, self.wall_ms)
 
     def halves(self) -> tuple[Part, Part]:
-        """The same rows as two parts."""
+        """Return the same rows as two parts."""
         middle = self.count // 2
         reach = Sizes(self.source.records).reach
         if self.picks.size:
@@ -131,9 +134,9 @@ class Part:
 
 
 def taken(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-    """The columns that are sent, in the types that the encoder takes without a copy, as record batches.
+    """Return the columns that are sent, in types that the encoder takes without a copy, as record batches.
 
-    Raises ConfigError if it is no table, has no column `value`, or a column has the wrong type.
+    Raises ConfigError if it is not a table, has no column `value`, or a column has the wrong type.
     """
     if not isinstance(columns, pa.RecordBatch | pa.Table):
         raise ConfigError(
@@ -219,7 +222,7 @@ class Sizes:
         return int(self.reach[-1] - self.reach[0])
 
     def runs(self, limit: int) -> Iterator[tuple[int, int, int]]:
-        """(first, last, size) of runs of at most `limit` bytes; a larger record is a run of its own."""
+        """Yield (first, last, size) of runs of at most `limit` bytes; a larger record is a run of its own."""
         return runs(self.reach[1:], int(self.reach[0]), limit)
 
 
@@ -237,7 +240,7 @@ def runs(reach: npt.NDArray[np.int64], base: int, limit: int) -> Iterator[tuple[
 
 
 def joined(parts: Sequence[Part]) -> tuple[pa.RecordBatch, int]:
-    """The rows of several parts as one record batch, and the time for rows without a timestamp."""
+    """Return the rows of several parts as one record batch, and the time for rows without a timestamp."""
     if len(parts) == 1:
         return parts[0].columns, parts[0].wall_ms
     pieces = [part.columns for part in parts]
@@ -271,5 +274,5 @@ def _times(columns: pa.RecordBatch, missing_ms: int) -> pa.Array:
 
 
 def batch_size(parts_size: int) -> int:
-    """The size of a batch with `parts_size` bytes of records."""
+    """Return the size of a batch with `parts_size` bytes of records."""
     return BATCH_OVERHEAD + parts_size

@@ -1,4 +1,4 @@
-"""The identity of a transaction whose records are all stored and whose end is left to somebody else. Pure."""
+"""The identity of a transaction whose records are all stored and which another process will end. Pure."""
 
 from __future__ import annotations
 

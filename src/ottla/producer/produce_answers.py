@@ -1,4 +1,4 @@
-"""What a Produce response says about each batch, and who leads instead."""
+"""What a Produce response says about each batch, and which brokers lead instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.wire.api.produce import ProducePartitionResponse, ProduceResponse
 def batch_answers(
     broker_id: int, batches: list[ProducerBatch], response: ProduceResponse
 ) -> list[BatchAnswer]:
-    """The answer about each batch of the request."""
+    """Return the answer for each batch of the request."""
     responses = {
         (topic.name, partition.index): partition
         for topic in response.responses
@@ -43,7 +43,9 @@ def _result(
 
 
 def leader_hints(response: ProduceResponse) -> tuple[list[LeaderHint], list[BrokerNode]]:
-    """Newer brokers say who leads instead (KIP-951), so there is no need to ask."""
+    """Return the leaders that newer brokers name in an error (KIP-951), so that they need not be
+    looked up.
+    """
     hints = [
         LeaderHint(topic.name, partition.index, leader.leader_id, leader.leader_epoch)
         for topic in response.responses

@@ -1,4 +1,4 @@
-"""Batches as one Produce request, in the message format and codec that the broker takes."""
+"""Batches as one Produce request, in a message format and codec that the broker accepts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ottla.records.builder import BATCH_BYTES_MAX, PLAIN, Numbering, Stamp, enco
 from ottla.records.compression import Codec
 from ottla.wire.api.produce import ProducePartition, ProduceRequest, ProduceTopic
 
-VERSION_MAX = 12  # later ones name topics by ids only
-REGISTERED_VERSION_MAX = 11  # later ones add partitions to the transaction themselves
+VERSION_MAX = 12  # later versions name topics by ids only
+REGISTERED_VERSION_MAX = 11  # later versions add partitions to the transaction
 FORMAT_1_SINCE = 2
 FORMAT_2_SINCE = 3
 ZSTD_SINCE = 7
 
 
 def message_format(version: int) -> int:
-    """The message format that a version of Produce carries."""
+    """Return the message format that a version of Produce carries."""
     if version >= FORMAT_2_SINCE:
         return 2
     return 1 if version >= FORMAT_1_SINCE else 0
 
 
 def encoded(batch: ProducerBatch, version: int, config: ProducerConfig) -> memoryview:
-    """The record set of a batch. Raises OttlaError if this broker cannot take it."""
+    """Return the record set of a batch. Raises OttlaError if this broker cannot take it."""
     only, codec, level = batch.parts[0], config.codec, config.level
     stamp = _stamp(batch, is_transactional=config.is_transactional)
     if isinstance(only, WholePart) and _is_taken(only, version):
@@ -62,7 +62,7 @@ def _stamp(batch: ProducerBatch, *, is_transactional: bool) -> Stamp:
 
 
 def _messages(batch: ProducerBatch, version: int, magic: int, codec: Codec, level: int | None) -> memoryview:
-    """The batch as messages of format 0 or 1."""
+    """Return the batch as messages of format 0 or 1."""
     columns, wall_ms = joined(batch.parts)
     if "headers" in columns.schema.names:
         if len(columns.column("headers").flatten()):
@@ -88,7 +88,7 @@ def _messages(batch: ProducerBatch, version: int, magic: int, codec: Codec, leve
 def produce_request(
     batches: Iterable[ProducerBatch], version: int, config: ProducerConfig
 ) -> tuple[ProduceRequest, list[ProducerBatch], list[tuple[ProducerBatch, OttlaError]]]:
-    """A request, the batches in it, and the batches that this broker cannot take, with the error."""
+    """Return a request, the batches in it, and the batches that this broker cannot take, with the error."""
     topics: dict[str, list[ProducePartition]] = {}
     carried: list[ProducerBatch] = []
     unsendable: list[tuple[ProducerBatch, OttlaError]] = []

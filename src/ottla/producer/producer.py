@@ -196,7 +196,8 @@ class Producer:
             self._abort_if_open()
             raise
         except BaseException:
-            # The first error is the one to see. An outcome that is not known stays so, for commit() again.
+            # The first error is raised. If the outcome is not known, it stays so: commit() may be called
+            # again.
             with contextlib.suppress(OttlaError):
                 self._abort_if_open()
             raise
@@ -299,7 +300,7 @@ class Producer:
             self.close()
             return
         is_interrupted = isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
-        with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
+        with contextlib.suppress(OttlaError):  # the first error is raised; all are in the log
             self.close(INTERRUPTED_CLOSE_S if is_interrupted else None)
 
 

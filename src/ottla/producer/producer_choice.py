@@ -1,4 +1,6 @@
-"""What applications give to a producer: functions, which are checked, and the reader of a group."""
+"""The arguments of a producer that are not settings: functions, which are checked, and the member
+of a group.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ROUND_ROBIN = "round_robin"
 
 
 class WriterSchema(Protocol):
-    """What turns rows into bytes, and a column of rows into one of bytes: an `ottla.Schema`."""
+    """Encodes rows, and columns of rows, into bytes: an `ottla.Schema`."""
 
     def value(self, row: Any) -> bytes:
         """The bytes of a row."""
@@ -47,10 +49,13 @@ class Serializers:
         self.registrations: list[Callable[[], None]] = [
             register for register in registers if register is not None
         ]
-        """What stores schemas in their registries; each blocks. Otherwise the first record does it."""
+        """Functions that store schemas in their registries; each blocks.
+
+        If they are not called, the first record does it.
+        """
 
     def of_columns(self, columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-        """The columns with typed keys and values as bytes, where a Schema says how. Raises as the Schema."""
+        """Return the columns with typed keys and values encoded by their Schema. Raises as the Schema."""
         for name, schema in self._schemas.items():
             at = columns.schema.get_field_index(name)
             if at >= 0 and not _is_bytes(columns.schema.field(at).type):
@@ -69,7 +74,10 @@ class Serializers:
         timestamps_ms: Iterable[int | None] | None,
         headers: Iterable[HeaderPairs | None] | None,
     ) -> pa.Table:
-        """A table of records whose fields are given as lists. Raises as the serializers, and as the table."""
+        """Return a table of records whose fields are given as lists.
+
+        Raises as the serializers, and as the table.
+        """
         return table_of_rows(
             _serialized(values, self.value),
             None if keys is None else _serialized(keys, self.key),
@@ -91,7 +99,7 @@ def _function(name: str, serializer: Serializer | None) -> SerializerFunction | 
 
 
 def _serialized(fields: Iterable[Any], serializer: SerializerFunction | None) -> Iterable[Any]:
-    """Keys or values as their serializer makes them; it is not called for None."""
+    """Return keys or values as their serializer makes them; it is not called for None."""
     if serializer is None:
         return fields
     return [None if field is None else serializer(field) for field in fields]
@@ -100,7 +108,7 @@ def _serialized(fields: Iterable[Any], serializer: SerializerFunction | None) ->
 def partitioner_choice(
     row: RowPartitioner | str | None, column: ColumnPartitioner | None, config: ProducerConfig
 ) -> PartitionerChoice:
-    """How partitions are chosen, as the arguments of a producer say. Raises ConfigError."""
+    """Return how partitions are chosen, from the arguments of a producer. Raises ConfigError."""
     if isinstance(row, str):
         if row != ROUND_ROBIN:
             raise ConfigError(f"partitioner={row!r}: give a function, or {ROUND_ROBIN!r}")
@@ -113,4 +121,4 @@ class ReadingMember(Protocol):
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """The group, and the present identity of the member."""
+        """The group, and the current identity of the member."""

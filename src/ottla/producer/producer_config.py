@@ -174,7 +174,7 @@ class ProducerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """From Kafka's names, dotted or snake_case. Raises ConfigError."""
+        """Parse Kafka's names, dotted or snake_case. Raises ConfigError."""
         given = {name: str(value) if name == "acks" else value for name, value in properties.items()}
         values = parse_properties(PRODUCER_PROPERTIES, given, foreign=FOREIGN)
         client = ClientConfig.from_values(values)
@@ -236,7 +236,9 @@ class ProducerConfig:
 
 
 def _idempotence(values: Mapping[str, Any]) -> bool:
-    """Whether it is on. Raises ConfigError if it is demanded and another setting forbids it."""
+    """Return whether idempotence is on. Raises ConfigError if it is demanded and another setting
+    forbids it.
+    """
     wanted, demand = values["enable_idempotence"], "enable.idempotence=true"
     if values["transactional_id"] is not None:
         if not values["transactional_id"]:
@@ -261,7 +263,7 @@ def _idempotence(values: Mapping[str, Any]) -> bool:
 
 
 def _level(values: Mapping[str, Any]) -> int | None:
-    """The level of the codec. Raises ConfigError if the codec has no such level."""
+    """Return the level of the codec. Raises ConfigError if the codec has no such level."""
     codec = values["compression_type"]
     level = values["compression_level"]
     if level is None:

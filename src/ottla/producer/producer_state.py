@@ -1,4 +1,4 @@
-"""What the parts of a producer share. Each thing has a lock of its own, or needs none."""
+"""The state that the parts of a producer share. Each object has a lock of its own, or needs none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ottla.producer.topic_directory import TopicDirectory
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    """`scout_wanted` and `upkeep_wanted` wake those of these names. `left_flight`: an answer has come."""
+    """`scout_wanted` and `upkeep_wanted` wake the scout and the upkeep. `left_flight`: an answer
+    has arrived.
+    """
 
     config: ProducerConfig
     clock: Clock
@@ -45,7 +47,7 @@ class ProducerParts:
         memory: BufferMemory | None = None,
         changed: Condition | None = None,
     ) -> Self:
-        """Nothing has been handed in, and nothing is known. `changed` is told when topics are known.
+        """Return the state of a new producer. `changed` is notified when topics become known.
 
         By default threads wait for the flags.
         """

@@ -1,4 +1,4 @@
-"""Records as a user gives them: checked, and turned into bytes."""
+"""Records as a user gives them, checked and turned into bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITION_MAX = (1 << 31) - 1
 
 
 def as_bytes(value: object, name: str) -> bytes:
-    """A key or value as bytes; text as UTF-8. Raises ConfigError for anything else."""
+    """Return a key or value as bytes; text as UTF-8. Raises ConfigError for anything else."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -33,14 +33,14 @@ def as_bytes(value: object, name: str) -> bytes:
 
 
 def as_int(value: object, name: str) -> int:
-    """A number of a record. Raises ConfigError for anything else."""
+    """Return a number of a record. Raises ConfigError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ConfigError(f"{name} is of type {type(value).__name__}: a whole number is wanted")
     return operator.index(value)
 
 
 def header_rows(headers: HeaderPairs) -> list[Header]:
-    """A record's headers as Arrow takes them. Raises ConfigError."""
+    """Return a record's headers as Arrow takes them. Raises ConfigError."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         rows = [{"key": key, "value": value} for key, value in pairs]
@@ -60,7 +60,7 @@ def table_of_rows(
     timestamps_ms: Iterable[int | None] | None = None,
     headers: Iterable[HeaderPairs | None] | None = None,
 ) -> pa.Table:
-    """Records as columns, from lists of their fields. Raises ConfigError."""
+    """Return records as columns, from lists of their fields. Raises ConfigError."""
     columns = {"value": _binary("value", values)}
     if keys is not None:
         columns["key"] = _binary("key", keys)
@@ -76,7 +76,7 @@ def table_of_rows(
 
 
 def _binary(name: str, fields: Iterable[Any]) -> pa.Array:
-    """Keys or values as a column, by a loop of Arrow's if they are bytes or text."""
+    """Return keys or values as a column; Arrow converts lists of bytes or text in one call."""
     if isinstance(fields, Bytes):
         raise ConfigError(f"{name}s are {fields!r:.50}: a list is wanted")
     rows = fields if isinstance(fields, list | tuple) else list(fields)
@@ -92,7 +92,7 @@ def _times(timestamps_ms: Iterable[int | None]) -> pa.Array:
 
 
 def as_timestamp(timestamp_ms: object) -> int:
-    """A record's time. Raises ConfigError."""
+    """Return a record's time. Raises ConfigError."""
     number = as_int(timestamp_ms, "timestamp_ms")
     if not 0 <= number <= TIMESTAMP_MAX:
         raise ConfigError(f"timestamp_ms={timestamp_ms}: milliseconds since 1970 are wanted")
@@ -115,7 +115,7 @@ class Notes(NamedTuple):
         headers: HeaderPairs | None,
         on_delivery: OnDelivery | None,
     ) -> Notes:
-        """Checked fields. Raises ConfigError."""
+        """Check the fields. Raises ConfigError."""
         if timestamp_ms is None and not headers and on_delivery is None and partition.__class__ is int:
             return _only_partition(partition)
         if timestamp_ms is not None:
@@ -132,7 +132,7 @@ class Notes(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _only_partition(partition: int) -> Notes:
-    """The notes of rows that only name a partition: they share them. Raises ConfigError."""
+    """Return the notes of rows that only name a partition; such rows share them. Raises ConfigError."""
     if abs(partition) > PARTITION_MAX:
         raise ConfigError(f"partition={partition}: no topic has as many partitions")
     return Notes(None, partition, [], None)

@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Scout:
-    """Asks what `Dispatcher.questions` says whenever `scout_wanted` is set, and gives the answers back.
+    """Sends the `Dispatcher.questions` whenever `scout_wanted` is set, and reports the answers.
 
     `register` tells the transaction coordinator which partitions are to be written.
     """
@@ -52,7 +52,7 @@ class Scout:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def stop(self) -> None:
-        """End whatever the thread waits for; from any thread, when the dispatcher is stopped."""
+        """End the thread, whatever it waits for. From any thread, when the dispatcher is stopped."""
         self._interruption.interrupt()
         self._metadata.interrupt()
         self._wanted.set()
@@ -73,7 +73,7 @@ class Scout:
             self._interruption.close()
 
     def _wait(self, failures: int) -> bool:
-        """Wait until there is something to ask, after failures at least for a while. False at the end."""
+        """Wait until there is something to ask, and after failures for a pause. Returns False at the end."""
         not_before_ms = self._clock.now_ms() + self._backoff.pause_ms(failures, self._chance)
         while not self._dispatcher.is_stopped:
             left_ms = not_before_ms - self._clock.now_ms()

@@ -1,4 +1,4 @@
-"""What the answers about the cluster mean for a producer: topics, leaders, its id. Waits for nothing."""
+"""What answers about the cluster mean for a producer: topics, leaders, its id. Does not wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCER_ID = "the producer id"
 
 
 class Scouting:
-    """Takes answers, and tells the dispatcher."""
+    """Processes answers, and tells the dispatcher."""
 
     def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -31,14 +31,14 @@ class Scouting:
         self.is_lost = False  # no broker answered the last time
 
     def view_came(self, topics: frozenset[str], requested_ms: float, view: ClusterView) -> None:
-        """The brokers were asked about these topics at this time, and `view` is their answer."""
+        """Process `view`, the answer to a request for these topics at this time."""
         self._topics.refreshed(topics, requested_ms, view)
         self._dispatcher.leaders_changed(view)
         self._report_topics(topics, view)
         self._refuse_topics(view)
 
     def failed(self, error: OttlaError) -> None:
-        """If waiting does not help, everything that waits fails."""
+        """Note that a request failed. If waiting does not help, everything that waits fails."""
         LOG.log(logging.DEBUG if self.is_lost else logging.INFO, "the producer's scout: %s", error)
         self.is_lost = True
         if action_about(error, Call.METADATA) is Action.FAIL:
@@ -47,7 +47,7 @@ class Scouting:
                 self._dispatcher.refuse_topic(name, error)
 
     def _report_topics(self, names: Iterable[str], view: ClusterView) -> None:
-        """Note which topics with records to send cannot be written to as a whole, and why."""
+        """Report the topics with records to send that cannot be written to, and why."""
         awaited = self._dispatcher.awaited_topics
         for name in names:
             error = _problem(view, name)
@@ -67,11 +67,11 @@ class Scouting:
     # ---- the producer's id
 
     def identity_failed(self, error: OttlaError) -> None:
-        """No broker has answered with an id; another try is made."""
+        """Note that no broker has answered with an id; another try is made."""
         self._errors.failed(PRODUCER_ID, error)
 
     def identity_came(self, response: InitProducerIdResponse) -> None:
-        """A broker has answered. Raises KafkaError if it is to be asked again."""
+        """Process the answer with the producer's id. Raises KafkaError if it has to be requested again."""
         if response.error_code:
             failure = KafkaError(response.error_code, "InitProducerId")
             if action_for(response.error_code, Call.INIT_PRODUCER_ID) is not Action.FAIL:
@@ -83,7 +83,7 @@ class Scouting:
         self._errors.answered(PRODUCER_ID)
 
     def go_without_identity(self, why: str) -> None:
-        """The brokers have no idempotence: an error if the user demanded it."""
+        """Send without idempotence, which the brokers do not have: an error if the user demanded it."""
         self._errors.answered(PRODUCER_ID)
         if self._demands_idempotence:
             refusal = LocalProtocolError(f"{why}. Set enable.idempotence=false to produce without it")
@@ -94,12 +94,12 @@ class Scouting:
 
 
 def identity_request() -> InitProducerIdRequest:
-    """The request for the id of an idempotent producer."""
+    """Return the request for the id of an idempotent producer."""
     return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
 
 
 def _problem(view: ClusterView, name: str) -> KafkaError | None:
-    """Why a topic, or some of its partitions, cannot be written to; None if they can."""
+    """Return why a topic, or some of its partitions, cannot be written to; None if they can."""
     described = view.topics.get(name)
     if described is None:
         return KafkaError(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")

@@ -54,7 +54,7 @@ class Waker:
         """Wake the thread; from any thread."""
         if not self._is_due:
             self._is_due = True
-            with contextlib.suppress(OSError):  # it is closed
+            with contextlib.suppress(OSError):  # the socket is closed
                 self._waker.send(b"\0")
 
     def clear(self) -> None:
@@ -94,7 +94,7 @@ class BrokerSender:
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._connection: Connection | None = None
         self._in_flight: deque[_InFlight] = deque()
-        self._is_away = False  # it could not be reached the last time
+        self._is_away = False  # the broker could not be reached the last time
         self._not_before_ms = 0.0  # throttled, or waiting to connect again
         name = f"{client.client_id}-to-{broker_id}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -148,7 +148,7 @@ class BrokerSender:
         self._receive()
 
     def _ready_at(self) -> float:
-        """When there is something that may be sent."""
+        """Return when there is something that may be sent."""
         if len(self._in_flight) >= self._config.max_in_flight:
             return float("inf")
         return max(self._dispatcher.ready_at(self.broker_id), self._not_before_ms)
@@ -164,7 +164,10 @@ class BrokerSender:
             self._send(connection, batches)
 
     def _connected(self) -> Connection | None:
-        """The connection, opened if there is none; None and a pause if it cannot be opened."""
+        """Return the connection; opens it if there is none.
+
+        Returns None, and sets a pause, if it cannot be opened.
+        """
         if self._connection is not None and self._connection.is_open:
             return self._connection
         pause_ms = self._pool.pause_left_ms(self.broker_id)
@@ -215,7 +218,10 @@ class BrokerSender:
     # ---- receiving
 
     def _receive(self) -> bool:
-        """Take every answer that has come; returns whether there was any. If one is overdue, disconnects."""
+        """Process every answer that has arrived; returns whether there was any.
+
+        Disconnects if an answer is overdue.
+        """
         connection = self._connection
         if connection is None:
             return False
@@ -239,7 +245,7 @@ class BrokerSender:
         return came
 
     def _disconnected(self, error: OttlaError) -> None:
-        """What is in flight is sent again, in order."""
+        """Report the broken connection: what is in flight is sent again, in order."""
         if self._dispatcher.is_stopped:
             return
         LOG.info("broker %d: %s", self.broker_id, error)
@@ -255,7 +261,7 @@ class BrokerSender:
         self._dispatcher.disconnected(self.broker_id, lost, error, self._clock.now_ms())
 
     def _answered(self, batches: list[ProducerBatch], response: ProduceResponse) -> None:
-        """Report what a broker says about each batch."""
+        """Report the broker's answer for each batch."""
         now_ms = self._clock.now_ms()
         if response.throttle_time_ms:
             self._not_before_ms = now_ms + response.throttle_time_ms

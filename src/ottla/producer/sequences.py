@@ -41,8 +41,8 @@ class Sequences:
         self.following = 0
         self.is_proven = False
         self.wants_identity = False  # the epochs are used up, or a broker refuses the id
-        self._certain_gap: int | None = None  # the first
-        self._possible_gap: int | None = None  # the last
+        self._certain_gap: int | None = None  # the first gap
+        self._possible_gap: int | None = None  # the last gap
 
     @property
     def has_gap(self) -> bool:
@@ -50,7 +50,7 @@ class Sequences:
         return self._certain_gap is not None or self._possible_gap is not None
 
     def must_restart(self, oldest: int | None) -> bool:
-        """Whether batches from `oldest` on need other numbers; None: there is no returned batch."""
+        """Whether batches from `oldest` on need other numbers. None: no batch was returned."""
         if self._certain_gap is not None:
             return oldest is None or oldest >= self._certain_gap
         return self._possible_gap is not None and oldest is None
@@ -60,28 +60,28 @@ class Sequences:
         return self.wants_identity and self.identity.producer_id == current.producer_id
 
     def take(self, count: int) -> int:
-        """The base sequence of the next `count` records."""
+        """Return the base sequence of the next `count` records."""
         base = self.following
         self.following = (base + count) & SEQUENCE_MASK
         return base
 
     def acked(self, number: int) -> None:
-        """A batch is stored, and so are all numbered batches before it."""
+        """Note that a batch is stored, and so are all numbered batches before it."""
         self.is_proven = True
         if self._possible_gap is not None and self._possible_gap < number:
             self._possible_gap = None
 
     def gave_up(self, number: int, *, may_be_stored: bool) -> None:
-        """A batch was given up, or needs another number."""
+        """Note that a batch was given up, or needs another number."""
         if may_be_stored:
             self._possible_gap = max(number, self._possible_gap or 0)
         else:
             self._certain_gap = number if self._certain_gap is None else min(number, self._certain_gap)
 
     def restart(self, current: Identity) -> bool:
-        """Start at 0 with an identity that this partition has not used; False if there is none.
+        """Start at 0 with an identity that this partition has not used.
 
-        `current` is the identity from the last InitProducerId. False: it must be replaced first.
+        `current` is the identity from the last InitProducerId. Returns False if it must be replaced first.
         """
         if current.producer_id != self.identity.producer_id:
             self.identity = current

@@ -1,4 +1,4 @@
-"""What became of rows, as the queues report it and a submission keeps it. Pure."""
+"""The outcome of rows, as the queues report it and a submission keeps it. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Recipient(Protocol):
         """Whether every row is settled."""
 
     def take_unseen_failure(self) -> OttlaError | None:
-        """The first failure, None if the application has looked at one; it counts as looked at now."""
+        """Return the first failure, and count it as looked at; None if a failure was looked at before."""
 
     def settle(self, runs: Sequence[SettledRows]) -> None:
-        """Report what became of rows; each row once. Runs the application's callbacks."""
+        """Set the outcome of rows; each row once. Runs the application's callbacks."""

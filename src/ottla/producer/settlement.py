@@ -1,4 +1,4 @@
-"""Which submissions are not settled yet, and which failures nobody has looked at."""
+"""Which submissions are not settled yet, and which failures the application has not looked at."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Settlement:
         self._failed: list[Recipient] = []
 
     def opened(self, submission: Submission) -> None:
-        """A flush waits for this submission from now on."""
+        """Make a flush wait for this submission from now on."""
         self._open[id(submission)] = submission
 
     def updated(self, submission: Recipient) -> None:
-        """Rows of the submission were settled, or it got its last row."""
+        """Note that rows of the submission were settled, or that it got its last row."""
         if submission.has_failed:
             with self._lock:
                 if submission not in self._failed[-1:] and len(self._failed) < FAILURES_KEPT:
@@ -41,7 +41,7 @@ class Settlement:
             self._open.pop(id(submission), None)
 
     def settle_rows(self, settled: Iterable[tuple[Recipient, SettledRows]]) -> None:
-        """Report to submissions what became of rows that were never queued."""
+        """Report to submissions the outcome of rows that were never queued."""
         for submission, run in settled:
             if run.error is not None and self.on_failure is not None:
                 self.on_failure(run.error)
@@ -49,7 +49,7 @@ class Settlement:
             self.updated(submission)
 
     def settle(self, outcomes: Iterable[BatchOutcome]) -> None:
-        """Report to submissions what became of their batches, and give the memory back."""
+        """Report to submissions the outcome of their batches, and release the memory."""
         failed: dict[tuple[str, int], tuple[int, OttlaError]] = {}
         reports: dict[int, tuple[Recipient, list[SettledRows]]] = {}
         freed = 0
@@ -72,11 +72,13 @@ class Settlement:
             LOG.log(level, "%s-%d: %d records failed: %s", topic, partition, count, error)
 
     def open_submissions(self) -> list[Submission]:
-        """Those with rows that are not settled."""
+        """Return the submissions with rows that are not settled."""
         return list(self._open.values())
 
     def unseen_failures(self) -> list[OttlaError]:
-        """The first failure of each submission whose failures nobody has looked at; each is returned once."""
+        """Return the first failure of each submission whose failures were not looked at; each is returned
+        once.
+        """
         with self._lock:
             failed, self._failed = self._failed, []
         failures = (submission.take_unseen_failure() for submission in failed)

@@ -1,4 +1,6 @@
-"""What is due in time: rows that lingered enough, records too old, topics that stay unknown."""
+"""Work that is due at a time: rows that lingered enough, records that are too old, topics that
+stay unknown.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ EXPIRY_STEP_MAX_MS = 100.0
 
 
 class TimedWork:
-    """Says when something is due, and does it. Waits for nothing."""
+    """Says when work is due, and does it. Does not wait."""
 
     def __init__(self, state: ProducerParts, dispatcher: Dispatcher) -> None:
         config = state.config
@@ -24,14 +26,14 @@ class TimedWork:
         self._expire_at_ms = 0.0
 
     def left_ms(self) -> float:
-        """How long nothing is due; 0 or less: `do` it now."""
+        """Return how long nothing is due; 0 or less: call `do` now."""
         now_ms = self._clock.now_ms()
         # Columns go to the dispatcher and wake nobody here: it looks long before the first of them expires.
         look_ms = now_ms + self._idle_step_ms if self._dispatcher.is_empty else self._expire_at_ms
         return min([look_ms, *(self._due_ms(inbox) for inbox in self._intake.inboxes)]) - now_ms
 
     def do(self) -> None:
-        """What is due."""
+        """Do the work that is due."""
         for inbox in self._intake.inboxes:
             self._look_at(inbox)
         now_ms = self._clock.now_ms()
@@ -40,7 +42,7 @@ class TimedWork:
             self._dispatcher.expire(now_ms)
 
     def _due_ms(self, inbox: TopicInbox) -> float:
-        """When there is something to do for the rows of an inbox."""
+        """Return when there is something to do for the rows of an inbox."""
         if inbox.due_ms == NEVER:
             return NEVER
         waits_until = self._topics.waits_until(inbox.topic)

@@ -37,12 +37,12 @@ class TopicDirectory:
         scout_wanted: Flag,
         changed: Condition | None = None,
     ) -> None:
-        """`changed` is told of every change, beside the threads that wait."""
+        """`changed` is notified of every change, in addition to the threads that wait."""
         self._clock = clock
         self._patience_ms = patience_ms
         self._errors = errors
         self._scout_wanted = scout_wanted
-        # Taken itself, not through the condition: a Ctrl-C in the condition's own code would keep it shut.
+        # Locked directly, not through the condition: a Ctrl-C in the condition's code would keep it locked.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._watcher = changed
@@ -61,7 +61,7 @@ class TopicDirectory:
     # ---- for threads that have records
 
     def known(self, topic: str) -> KnownTopic | None:
-        """What is known about the topic. If nothing is, returns None and has the scout ask."""
+        """Return what is known about the topic. If nothing is, return None and have the scout ask."""
         known = self._known.get(topic)
         if known is None:
             with self._lock:
@@ -71,7 +71,7 @@ class TopicDirectory:
         return known
 
     def wait_known(self, topic: str) -> KnownTopic:
-        """What is known about the topic; waits for it. Raises OttlaError if it cannot be known."""
+        """Return what is known about the topic; waits for it. Raises OttlaError if it cannot be known."""
         while (known := self.look(topic)) is None:
             with self._lock:
                 if topic in self._wanted:
@@ -79,7 +79,7 @@ class TopicDirectory:
         return known
 
     def look(self, topic: str) -> KnownTopic | None:
-        """What is known about the topic; None: look again. Raises OttlaError if it cannot be known."""
+        """Return what is known about the topic; None: look again. Raises OttlaError if it cannot be known."""
         known = self.known(topic)
         if known is None:
             refusal = self.take_refusal(topic)
@@ -109,7 +109,7 @@ class TopicDirectory:
     def is_fresh(self, topic: str, since_ms: float) -> bool:
         """Whether the brokers were asked about a known topic after `since_ms`; if not, has the scout ask.
 
-        Also True if they have not answered for too long: the older knowledge must do then.
+        Also True if they have not answered for too long: then the older answer is used.
         """
         with self._lock:
             is_late = self._clock.now_ms() >= since_ms + self._patience_ms
@@ -121,17 +121,19 @@ class TopicDirectory:
         return False
 
     def check_open(self, topic: str) -> None:
-        """Raise ProducerClosed after the end."""
+        """Raise ProducerClosed if the producer is closed."""
         if self._is_closed:
             raise ProducerClosed(f"the producer was closed before {topic!r} was known")
 
     def _wait_until(self, until_ms: float) -> None:
-        """Wait for a change, at most until then; the caller looks again in any case."""
+        """Wait for a change, at most until `until_ms`; the caller checks again in any case."""
         left_s = max(0.0, until_ms - self._clock.now_ms()) / 1000.0
         self._changed.wait(min(SIGNAL_CHECK_S, left_s))
 
     def waits_until(self, topic: str) -> float | None:
-        """When the wait for the topic ends at the latest; None if it is known, NOW if there is no wait."""
+        """Return when the wait for the topic ends at the latest; None if it is known, NOW if there is no
+        wait.
+        """
         with self._lock:
             if topic in self._stale:
                 return self._stale[topic] + self._patience_ms
@@ -140,7 +142,7 @@ class TopicDirectory:
             return self._wanted[topic] + self._patience_ms if topic in self._wanted else NOW
 
     def give_up(self, topic: str) -> bool:
-        """Whether the topic was wanted for too long. If so it is wanted no more."""
+        """Whether the topic was wanted for too long. If so, it is not wanted any more."""
         with self._lock:
             since_ms = self._wanted.get(topic)
             if since_ms is None or self._clock.now_ms() < since_ms + self._patience_ms:
@@ -150,7 +152,7 @@ class TopicDirectory:
         return True
 
     def unknown_topic(self, topic: str) -> OttlaError:
-        """The error for records of a topic that was given up."""
+        """Return the error for records of a topic that was given up."""
         error = DeliveryExpired(
             f"topic {topic!r}: nothing is known of it after {self._patience_ms:.0f} ms; its"
             f" records were not sent. Does it exist, are the brokers up? The last answer: {self._errors.last}"
@@ -159,7 +161,7 @@ class TopicDirectory:
         return error
 
     def take_refusal(self, topic: str) -> OttlaError | None:
-        """Why the topic cannot be written to, if so. It is then forgotten: the next record asks again."""
+        """Return why the topic cannot be written to, if so, and forget it: the next record asks again."""
         return self._refused.pop(topic, None)
 
     # ---- for the scout
@@ -176,7 +178,7 @@ class TopicDirectory:
             return {*self._wanted, *self._stale}
 
     def learn(self, view: ClusterView) -> None:
-        """The cluster looks like this now."""
+        """Use the topics of this view."""
         with self._lock:
             for topic in (*self._wanted, *self._known):
                 described = view.topics.get(topic)
@@ -191,7 +193,7 @@ class TopicDirectory:
             self._notify()
 
     def refreshed(self, topics: Iterable[str], requested_ms: float, view: ClusterView) -> None:
-        """The brokers were asked about these topics at this time, and `view` is their answer."""
+        """Note `view`, the answer to a request for these topics at this time."""
         self.learn(view)
         with self._lock:
             for topic in topics:
@@ -200,7 +202,7 @@ class TopicDirectory:
             self._notify()
 
     def refuse(self, topic: str, error: OttlaError) -> None:
-        """The topic cannot be written to, and waiting does not help."""
+        """Note that the topic cannot be written to, and that waiting does not help."""
         with self._lock:
             self._wanted.pop(topic, None)
             self._refused[topic] = error
@@ -208,7 +210,7 @@ class TopicDirectory:
         self._errors.forget(network_errors.topic(topic))
 
     def close(self) -> None:
-        """Threads that wait get ProducerClosed."""
+        """Make waiting threads raise ProducerClosed."""
         with self._lock:
             self._is_closed = True
             self._notify()

@@ -1,4 +1,4 @@
-"""Ends transactions of other producers: those that were handed over, and those that nobody will end."""
+"""Ends transactions of other producers: those that were handed over, and those that were abandoned."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TransactionEnder(Closing):
         self._link = TransactionLink(config, self._pool.peers, MONOTONIC, random.Random())
 
     def end(self, prepared: PreparedTransaction, *, is_commit: bool) -> None:
-        """Commit or abort. Returns as well if the same end was told before, unless the id has moved on.
+        """Commit or abort. May be repeated with the same outcome, unless the id has moved on.
 
         Raises ProducerFenced or TransactionAborted if the transaction has ended otherwise, or its id has
         moved on; and what connections raise, then the call may be repeated.

@@ -1,7 +1,7 @@
 """The calls of a transactional producer to its coordinators: that of its transactional.id, and of groups.
 
 Every call is repeated until it is answered or its time is over; `ottla.client.reactions` says what is
-repeated. What cannot be repeated is TransactionAborted or ProducerFenced.
+repeated. A call that cannot be repeated raises TransactionAborted or ProducerFenced.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REGISTRATION_MS = 1_000.0
 
 
 class TransactionLink:
-    """Calls of either face, one at a time; whoever holds `lock` excludes the others for longer.
+    """The calls, for threads and asyncio, one at a time. A caller that needs several in a row holds `lock`.
 
     `transactional_id` and `is_implicit` are those of the transaction that calls are about.
     """
@@ -81,14 +81,16 @@ class TransactionLink:
         self._backoff = Backoff(min(FIRST_PAUSE_MS, client.retry_backoff_ms), client.retry_backoff_max_ms)
 
     def deadline(self, limit_ms: float | None = None) -> Deadline:
-        """The time limit of a call that begins now: max.block.ms, or less."""
+        """Return the time limit of a call that begins now: max.block.ms, or less."""
         longest = self._config.max_block_ms
         return Deadline(self._clock, longest if limit_ms is None else min(longest, limit_ms))
 
     # ---- the transaction coordinator
 
     async def init(self, current: Identity | None, deadline: Deadline) -> Identity:
-        """The id and epoch of the next transaction. An open one of the same transactional.id is aborted.
+        """Return the id and epoch of the next transaction.
+
+        An open one of the same transactional.id is aborted.
 
         With `current` only if nobody else has got a newer epoch; otherwise everybody else is fenced. Raises
         ProducerFenced, KafkaError, Unsupported, and what connections raise.
@@ -161,7 +163,9 @@ class TransactionLink:
         return await self._settled(self._ending(ask), deadline)
 
     def _learn(self, connection: Peer) -> None:
-        """Which protocol the next transaction uses: that of the whole cluster, which may be upgraded."""
+        """Learn which protocol the next transaction uses: that of the whole cluster, which may be
+        upgraded.
+        """
         self.is_implicit = connection.versions.features.get(FEATURE, 0) >= IMPLICIT_SINCE
 
     # ---- groups
@@ -232,7 +236,7 @@ class TransactionLink:
         *,
         is_locked: bool = False,
     ) -> T:
-        """The answer of a coordinator; asks again until the deadline."""
+        """Return the answer of a coordinator; asks again until the deadline."""
         key = key or self.transactional_id
         failure: OttlaError | None = None
         tries = Tries(self._backoff, deadline, self._chance, self.waits)
@@ -268,7 +272,7 @@ class TransactionLink:
         )
 
     def _ending(self, ask: Callable[[Peer], Awaitable[T]]) -> Callable[[Peer], Awaitable[T]]:
-        """The same, for calls whose final refusal ends the transaction."""
+        """Wrap a call whose final refusal ends the transaction."""
 
         async def ask_or_end(connection: Peer) -> T:
             try:
@@ -295,7 +299,7 @@ class TransactionLink:
             raise min(errors, key=lambda error: _SEVERITY.get(action_about(error, Call.TRANSACTION), 2))
 
     async def close(self) -> None:
-        """Close the connections, when the call that is under way has ended. May be called twice."""
+        """Close the connections, after the call that is under way. May be called twice."""
         async with self.lock:
             await self._peers.close()
 

@@ -6,7 +6,8 @@ transaction records are taken. If one of them fails, the transaction has failed:
 can only be aborted. `commit` first waits until everything is acknowledged; `abort` drops what is not sent and
 waits for what is in flight. Only then the coordinator is told. If it does not answer, the state stays, and
 the same call may be repeated: the coordinator knows its first answer. `hand_over` waits as `commit` does, and
-tells the coordinator nothing: whoever gets the transaction's identity ends it (`prepared_transaction`).
+tells the coordinator nothing: another process gets the transaction's identity and ends it
+(`prepared_transaction`).
 
 There are two protocols. With the older one the coordinator must know a partition before it is written to
 (AddPartitionsToTxn). With transaction.version 2 (KIP-890) brokers tell the coordinator themselves, and every
@@ -29,7 +30,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class ProducerTransactionState(StrEnum):
-    """Where a transactional producer is."""
+    """The states of a transactional producer."""
 
     UNINITIALIZED = "not initialized"
     READY = "no transaction"
@@ -97,7 +98,9 @@ class TransactionMachine:
         self._cause: OttlaError | None = None
 
     def advance(self, event: ProducerTransactionEvent, cause: OttlaError | None = None) -> None:
-        """Take a step. Raises `refusal` if the table has none; then nothing has changed."""
+        """Move to the next state. Raises `refusal` if the table has no such step; then nothing has
+        changed.
+        """
         after = TRANSITIONS[self.state].get(event)
         if after is None:
             raise self.refusal(event.value)
@@ -106,7 +109,7 @@ class TransactionMachine:
             self._cause = cause
 
     def refusal(self, call: str) -> OttlaError:
-        """The error for a call that the state does not allow."""
+        """Return the error for a call that the state does not allow."""
         if self.state is ProducerTransactionState.FENCED:
             return self._with_cause(ProducerFenced(f"{self._cause}"))
         if self.state is ProducerTransactionState.FAILED:
@@ -125,11 +128,11 @@ class PartitionGate:
     """Which partitions may be written to now. `registered` is None if brokers register them themselves."""
 
     is_open: bool = False
-    is_started: bool = False  # the coordinator may know something of the transaction
+    is_started: bool = False  # the coordinator may know of the transaction
     registered: set[TopicPartition] | None = field(default_factory=set)
 
     def open(self, *, registers: bool) -> None:
-        """A transaction begins; `registers`: by the older protocol."""
+        """Begin a transaction; `registers`: with the older protocol."""
         self.is_open, self.is_started = True, False
         self.registered = set() if registers else None
 

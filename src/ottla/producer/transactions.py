@@ -1,7 +1,7 @@
 """What `begin`, `commit`, `abort` and `send_offsets` of a Producer do, and what a failed record does.
 
-The steps of the table in `transaction_state` are taken here, by either face: the calls are conversations. One
-user's call runs at a time; a failure may come from any thread at any time.
+This module moves the state machine of `transaction_state`. Its calls are conversations, for threads and
+asyncio. One call of the user runs at a time; a failure may come from any thread at any time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ LOG = logging.getLogger(__name__)
 
 
 class Settling(Protocol):
-    """How a face waits for records."""
+    """How threads or asyncio wait for records."""
 
     async def all_settled(self) -> None:
         """Send everything that was handed in, and wait until it is stored or has failed."""
 
     async def all_landed(self, deadline: Deadline) -> bool:
-        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        """Wait until nothing is in flight, after everything was abandoned.
+
+        Returns False if the deadline has passed.
+        """
 
 
 class Transactions:
@@ -138,12 +141,12 @@ class Transactions:
                 raise self._machine.refusal("send_offsets()")
             self._dispatcher.start_transaction()
             call = self._link.commit_offsets(self._identity, group, offsets, self._link.deadline())
-            await self._link.waits.whole(self._told(call))
+            await self._link.waits.whole(self._call_coordinator(call))
 
     async def close(self, limit_ms: float | None) -> None:
         """End an open transaction: abort it, or finish a commit whose outcome is not known.
 
-        Failures that nobody has looked at are forgotten: what is not committed does not count anyway.
+        Failures that were not looked at are forgotten: the records are not committed anyway.
         """
         try:
             if self._machine.state is ProducerTransactionState.COMMITTING:
@@ -166,14 +169,14 @@ class Transactions:
     # ---- the end of a transaction
 
     async def _close_settled(self, call: str) -> bool:
-        """Wait until all is stored or has failed, then `_close`."""
+        """Wait until everything is stored or has failed, then `_close`."""
         if self._machine.state is ProducerTransactionState.OPEN:
             self._intake.shut(ConfigError(f"send(): {call} has begun; call it again, or abort()"))
             await self._settling.all_settled()
         return self._close()
 
     def _close(self) -> bool:
-        """Send nothing more; returns whether the coordinator must be told."""
+        """Send nothing more. Returns whether the coordinator must be told."""
         return self._dispatcher.close_transaction()
 
     async def _end(self, deadline: Deadline, *, is_commit: bool) -> None:
@@ -182,7 +185,7 @@ class Transactions:
             self._adopt(following)
 
     async def _undo(self, deadline: Deadline) -> None:
-        """Abort; and get another epoch if the numbers of this one cannot be continued."""
+        """Abort, and get another epoch if the sequence numbers of this one cannot be continued."""
         before = self._identity
         try:
             await self._end(deadline, is_commit=False)
@@ -201,17 +204,20 @@ class Transactions:
         self._intake.shut(self._machine.refusal("send()"))
 
     async def _finish(self, end: Coroutine[Any, Any, None] | None) -> None:
-        """Tell the coordinator, if it must know. A cancellation waits for it: the outcome is known then."""
+        """Tell the coordinator, if it must know.
+
+        A cancellation takes effect after that, when the outcome is known.
+        """
 
         async def finished() -> None:
             if end is not None:
-                await self._told(end)
+                await self._call_coordinator(end)
             self._ended()
 
         await self._link.waits.whole(finished())
 
-    async def _told(self, call: Coroutine[Any, Any, None]) -> None:
-        """Call the coordinator; an error that ends the transaction or the producer is noted."""
+    async def _call_coordinator(self, call: Coroutine[Any, Any, None]) -> None:
+        """Call the coordinator. An error that ends the transaction or the producer changes the state."""
         try:
             await call
         except ProducerFenced as error:
@@ -223,7 +229,7 @@ class Transactions:
         except OttlaError as error:
             if self._machine.state is not ProducerTransactionState.OPEN:
                 raise
-            self.failed(error)  # positions of a group that may be stored or not
+            self.failed(error)  # positions of a group, which may be stored or not
             raise self._machine.refusal("send_offsets()") from error
 
     # ---- from any thread
@@ -231,7 +237,7 @@ class Transactions:
     async def register(self) -> None:
         """Tell the coordinator about partitions that are to be written, if it must know them."""
         try:
-            async with self._link.lock:  # so that no end of the transaction comes between
+            async with self._link.lock:  # so that the transaction does not end in between
                 partitions = self._dispatcher.unregistered()
                 if partitions:
                     self._dispatcher.start_transaction()
@@ -243,7 +249,9 @@ class Transactions:
             self.failed(error)
 
     def failed(self, error: OttlaError) -> None:
-        """A record or a step failed: the transaction cannot be committed, and the rest of it fails too."""
+        """Note that a record or a step failed: the transaction cannot be committed, and the rest of it fails
+        too.
+        """
         with self._lock:
             if self._machine.state not in {
                 ProducerTransactionState.OPEN,
@@ -271,7 +279,10 @@ class Transactions:
 
 
 def open_transactions(transactions: Transactions | None, intake: Intake) -> Transactions:
-    """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+    """Return the transactions.
+
+    Raises ConfigError if transactional.id is not set, or the error that ended the producer.
+    """
     if transactions is None:
         raise ConfigError("transactions need a transactional.id: Producer(transactional_id='billing-1')")
     intake.check_open()

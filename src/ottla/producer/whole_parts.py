@@ -46,7 +46,7 @@ class WholePart(Part):
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The records. Raises CorruptRecord."""
+        """Return the records as columns. Raises CorruptRecord."""
         decoded = decode(self.batch, verify_crc=False, headers=True)
         if decoded.damage is not None:
             raise decoded.damage
@@ -57,11 +57,11 @@ class WholePart(Part):
         return self.decoded().piece
 
     def stamped(self, stamp: Stamp) -> memoryview:
-        """The batch with the producer's id and numbers; unchanged in old formats, which have none."""
+        """Return the batch with the producer's id and numbers; unchanged in old formats, which have none."""
         return stamped(self.batch, stamp) if self.magic == 2 else self.batch
 
     def decoded(self) -> Part:
-        """The same records as columns, with the same reserved memory. Raises CorruptRecord."""
+        """Return the same records as columns, with the same reserved memory. Raises CorruptRecord."""
         source = ColumnSource.of(self.columns, self.wall_ms)
         size = Sizes(source.records).total
         return Part(
@@ -82,7 +82,8 @@ class WholePart(Part):
 def whole_parts(
     batches: pa.RecordBatch, submission: Recipient, memory_bytes: int, wall_ms: int
 ) -> Iterator[WholePart]:
-    """A part for each row of `ottla.records.whole_batches`, in order; each reserves at most `memory_bytes`.
+    """Yield a part for each row of `ottla.records.whole_batches`, in order; each reserves at most
+    `memory_bytes`.
 
     Their `created_ms` is set when they are taken in: before that they may wait for memory.
     """
