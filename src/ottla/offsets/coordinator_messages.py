@@ -26,7 +26,7 @@ from ottla.wire.api.offset_fetch import (
 )
 
 NAMES_UNTIL = 9
-"""The last version of both that names topics; later versions use topic ids."""
+"""The last version of OffsetCommit and OffsetFetch that names topics; later versions use topic ids."""
 
 ALL_SINCE = 2
 """The first version of OffsetFetch that can return all positions of a group."""
@@ -90,7 +90,10 @@ def _position(partition: int, position: OffsetAndMetadata) -> OffsetCommitPartit
 def commit_codes(
     response: OffsetCommitResponse, requested: Collection[TopicAndPartition]
 ) -> dict[TopicAndPartition, int]:
-    """The error code of each requested partition. Raises RemoteProtocolError if the response lacks one."""
+    """Return the error code of each requested partition.
+
+    Raises RemoteProtocolError if the response lacks one.
+    """
     codes = {
         TopicAndPartition(topic.name, partition.partition_index): partition.error_code
         for topic in response.topics

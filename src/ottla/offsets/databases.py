@@ -1,4 +1,5 @@
-"""The differences between databases behind Python's DB-API: placeholders, begin of a transaction, cursors.
+"""The differences between databases behind Python's DB-API: placeholders, the beginning of a transaction,
+cursors.
 
 The statements of the ledger work with SQLite (3.35 and later), PostgreSQL and DuckDB. What the DB-API leaves
 open depends on the module of the connection.
@@ -46,7 +47,7 @@ PLACEHOLDERS: dict[str, Callable[[int], str]] = {
     "numeric": lambda number: f":{number}",
     "named": lambda number: f":p{number}",
 }
-"""By DB-API's paramstyle; pyformat modules take plain %s too."""
+"""Placeholders by DB-API's paramstyle; pyformat modules accept plain %s too."""
 
 
 @dataclass(frozen=True, slots=True)

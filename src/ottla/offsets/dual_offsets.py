@@ -73,7 +73,7 @@ class DualOffsets:
         return dict(sorted(self.fetch(group, partitions).items()))
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata]) -> None:
-        """Store positions in Kafka, and what Kafka has stored in ZooKeeper too.
+        """Store positions in Kafka first, then in ZooKeeper those that Kafka has accepted.
 
         Raises what the two stores raise; positions that Kafka refused are stored in neither.
         """

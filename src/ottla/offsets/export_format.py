@@ -25,7 +25,7 @@ Positions = Mapping[TopicAndPartition, OffsetAndMetadata]
 
 
 def export_line(path: str, offset: str) -> str:
-    """One line, with its line end."""
+    """Return one line, with its line end."""
     return f"{path}:{offset}\n"
 
 

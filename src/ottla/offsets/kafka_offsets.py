@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Resources:
-    """What has to be closed; `metadata` only if it is not shared."""
+    """The parts that have to be closed; `metadata` only if it is not shared."""
 
     owner: str
     lock: threading.Lock
@@ -40,10 +40,12 @@ class _Resources:
     is_used: bool = False
 
     def __enter__(self) -> None:
-        """A call begins."""
+        """Begin a call."""
 
     def __exit__(self, *_: object) -> None:
-        """A call ends, under the lock. If it took too long for `close`, it closes the connections itself."""
+        """End a call, under the lock. If the call took too long for `close`, it closes the
+        connections here.
+        """
         if self.interruption.is_set:
             self.release()
 

@@ -121,7 +121,7 @@ def plan_migration(
 
 
 def carry_out(plan: MigrationPlan, target: OffsetStore) -> dict[TopicAndPartition, str]:
-    """Write, read back and compare. Return what is wrong with which partition; empty if nothing is.
+    """Write the positions, read them back and compare. Return the problem of each partition that has one.
 
     Raises ConfigError if the plan has refusals, and what stores raise. It may be repeated.
     """

@@ -1,4 +1,6 @@
-"""Positions in `__consumer_offsets`, through the coordinator of a group: conversations of either face."""
+"""Positions in `__consumer_offsets`, through the coordinator of a group: conversations, for threads and
+asyncio.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ _TRIED_AGAIN = {Action.RETRY, Action.REFRESH, Action.FIND_COORDINATOR}
 
 
 class OffsetCalls:
-    """Each call is repeated until it is answered; at most `timeout_ms`, by default request.timeout.ms."""
+    """Each call is repeated until it is answered, for at most `timeout_ms` (default: request.timeout.ms)."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class OffsetCalls:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def fetch(self, group: str, partitions: Iterable[TopicAndPartition]) -> Positions:
-        """The stored positions; partitions without one are missing.
+        """Return the stored positions; partitions without one are missing.
 
         Raises OffsetFetchFailed, or what connections raise if no coordinator answers in time.
         """
@@ -67,7 +69,7 @@ class OffsetCalls:
         return await self._fetched(group, requested) if requested else {}
 
     async def fetch_all(self, group: str) -> Positions:
-        """All stored positions of a group, sorted; empty if the coordinator does not know the group.
+        """Return all stored positions of a group, sorted; empty if the coordinator does not know the group.
 
         Brokers before 0.10.2 cannot list them, so the position of every partition of the cluster is
         requested. Raises KafkaError, and what `fetch` raises.

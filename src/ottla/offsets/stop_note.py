@@ -1,4 +1,4 @@
-"""The note that a member of a group leaves where others see it while it cannot read a partition. Pure.
+"""The note that a member of a group stores while it cannot read a partition. Pure.
 
 In Kafka it is the metadata of the committed offset, in ZooKeeper an ephemeral node of the group. `ottla lag`
 shows it.
@@ -17,20 +17,20 @@ _PREFIX = "ottla: "
 
 
 def stop_note(error: Exception) -> str:
-    """The note for an error: short, because brokers limit it (offset.metadata.max.bytes)."""
+    """Return the note for an error: short, because brokers limit it (offset.metadata.max.bytes)."""
     name = error.error.name if isinstance(error, KafkaError) else type(error).__name__
     return f"{_PREFIX}stopped by {name}"
 
 
 def stop_reason(metadata: str) -> str:
-    """The reason in a note; "" if the metadata is something else."""
+    """Return the reason in a note; "" if the metadata is not a note."""
     return metadata.removeprefix(_PREFIX) if metadata.startswith(f"{_PREFIX}stopped by ") else ""
 
 
 def noted(
     positions: Mapping[TopicAndPartition, OffsetAndMetadata], notes: Mapping[TopicAndPartition, str]
 ) -> dict[TopicAndPartition, OffsetAndMetadata]:
-    """The positions with notes, where the application has not given metadata of its own."""
+    """Return the positions with notes, where the application has not given metadata of its own."""
     return {
         topic_partition: replace(position, metadata=notes[topic_partition])
         if topic_partition in notes and not position.metadata

@@ -1,4 +1,4 @@
-"""OffsetStore: the interface of all places that keep positions.
+"""OffsetStore: the interface of all stores of positions.
 
 A position is the offset of the next record to read. The stores are `KafkaOffsets` (`__consumer_offsets`),
 `ZooKeeperOffsets` and `DualOffsets`. `OffsetLedger` keeps positions in the user's database, in the same
