@@ -1,9 +1,9 @@
 """A source that stops at cuts: positions where no transaction of the source is divided.
 
-    poll ─▶ chunks up to the cut ─▶ … ─▶ all partitions are there ─▶ the stream may commit ─▶ the next cut
+poll ─▶ chunks up to the cut ─▶ … ─▶ all partitions are at it ─▶ the stream may commit ─▶ the next cut
 
 A partition that has more than the cut allows is paused, and the rest of its chunk is kept. Then the next cut
-is looked for. When a commit is due, the last cut stays until all partitions are there.
+is looked for. When a commit is due, the cut does not move until all partitions have reached it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from ottla.model.topic_partition import TopicAndPartition
 log = logging.getLogger(__name__)
 
 SEARCH_PAUSE_MS = 20.0
-"""Between two searches, so that a source that grows all the time is not asked all the time."""
+"""The pause between two searches, so that a source that grows steadily is not asked all the time."""
 FAILURE_PAUSE_MS = 250.0
 PATIENCE_INTERVALS = 2
-"""A partition that has waited for so many intervals goes on wherever it is decided."""
+"""A partition that has waited for this many commit intervals continues, even if that divides a
+transaction.
+"""
 
 
 class CutSource:
@@ -48,8 +50,8 @@ class CutSource:
         self._search = CutSearch(logs)
         self._interval_ms = interval_ms
         self._cut = Cut({}, is_whole=True)
-        self._below: set[TopicAndPartition] = set()  # the cut
-        self._rests: dict[TopicAndPartition, FetchedDataChunk] = {}  # behind the cut
+        self._below: set[TopicAndPartition] = set()  # partitions before the cut
+        self._rests: dict[TopicAndPartition, FetchedDataChunk] = {}  # chunks after the cut
         self._sought_since_ms: dict[TopicAndPartition, float] = {}
         self._search_at_ms = self._committed_at_ms = MONOTONIC.now_ms()
         wrapped = events._replace(on_release=self._release, on_loss=self._lose)
@@ -64,7 +66,10 @@ class CutSource:
         return None if chunk is None else self._within_cut(chunk)
 
     def _next_rest(self) -> FetchedDataChunk | None:
-        """A chunk that was behind the last cut and begins before this one; its partition goes on."""
+        """Return a kept chunk that begins before the current cut; its partition continues.
+
+        None if there is none.
+        """
         for topic_partition, rest in self._rests.items():
             if rest.fetch_offset < self._cut.offsets.get(topic_partition, 0):
                 self._source.go_on(topic_partition)
@@ -72,7 +77,10 @@ class CutSource:
         return None
 
     def _within_cut(self, chunk: FetchedDataChunk) -> FetchedDataChunk | None:
-        """The part of a chunk up to the cut, None if there is none. The partition waits with the rest."""
+        """Return the part of a chunk up to the cut, None if there is none.
+
+        The rest is kept, and the partition is paused.
+        """
         topic_partition = chunk.topic_partition
         end = max(self._cut.offsets.get(topic_partition, 0), chunk.fetch_offset)
         rows = int(np.searchsorted(chunk.batch.column("offset").to_numpy(), end))
@@ -83,7 +91,7 @@ class CutSource:
         return replace(chunk, batch=chunk.batch.slice(0, rows), next_offset=end) if rows else None
 
     def _positions(self) -> dict[TopicAndPartition, int]:
-        """Where each partition goes on."""
+        """Return the next offset of each partition."""
         positions = self._source.positions()
         return positions | {each: rest.fetch_offset for each, rest in self._rests.items()}
 
@@ -91,7 +99,7 @@ class CutSource:
 
     @property
     def is_at_cut(self) -> bool:
-        """Whether all that is before the cut was handed out."""
+        """Whether everything before the cut was handed out."""
         if self._below:
             positions, ends = self._positions(), self._cut.offsets
             self._below = {each for each in self._below if positions.get(each, ends[each]) < ends[each]}
@@ -107,7 +115,7 @@ class CutSource:
         return not is_commit_due or self.is_at_cut
 
     def _move(self) -> None:
-        """Look for the next cut. What is not copied yet of the last one is within this one, too."""
+        """Look for the next cut. It includes what is not copied yet of the last one."""
         positions, now_ms = self._positions(), MONOTONIC.now_ms()
         if UNKNOWN_OFFSET in positions.values():
             return
@@ -144,7 +152,8 @@ class CutSource:
             self._logs.close()
 
     def _release(self) -> None:
-        """Partitions may go to others, or begin anew: commit at a cut, and go back to what was kept.
+        """Commit if this is a cut, and go back to what was kept: partitions may go to other members, or start
+        again.
 
         Between cuts the transaction stays open: nobody else writes, and `resume` knows what was sent.
         """

@@ -2,10 +2,9 @@
 
     begin ─▶ records ─▶ … ─▶ notes of offsets ─▶ positions ─▶ commit        then: commit in the source's group
 
-The positions in the target count: a mirror that is started again reads them and goes on there. The source's
-group gets them afterwards, for tools that show lag. The transactional.id follows from the group, so a newer
-mirror of the group replaces an older one: there is one writer at any time, wherever the source's group sends
-partitions.
+A mirror that is started again continues at the positions in the target. The source's group gets them
+afterwards, for tools that show lag. The transactional.id follows from the group, so a newer mirror of the
+group replaces an older one: there is one writer at any time, wherever the source's group sends partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def transactional_id(group: str) -> str:
 
 
 def timeout_ms(producer: Properties) -> int:
-    """Return how long the brokers of the target let a transaction be open."""
+    """Return how long the brokers of the target keep a transaction open."""
     return int(str(normalised(producer).get("transaction_timeout_ms", TIMEOUT_MS)))
 
 
@@ -79,7 +78,10 @@ def check_exactly_once(
 
 
 class TargetTransactions:
-    """The transactions of a mirror's only stream. As a context it aborts the open one if an error ends it."""
+    """The transactions of a mirror's only stream.
+
+    As a context manager it aborts the open transaction if an error ends the block.
+    """
 
     def __init__(
         self, producer: Producer, group: str, positions: Mapping[TopicAndPartition, int], timeout_ms: int
@@ -91,11 +93,11 @@ class TargetTransactions:
         self.longest_ms = timeout_ms / 4
         """How long a transaction may wait for a cut of the source."""
         self.positions = dict(positions)
-        """What is committed in the target."""
+        """The positions that are committed in the target."""
 
     @classmethod
     def take_over(cls, producer: Producer, group: str, target: Properties) -> Self:
-        """End what the last mirror of the group has left open, and read its positions.
+        """Abort the transaction that the last mirror of the group has left open, and read its positions.
 
         Raises Unsupported if the target has no transactions, and what connections raise.
         """
@@ -113,7 +115,7 @@ class TargetTransactions:
         return cls(producer, group, positions, timeout_ms(target))
 
     def begin(self) -> bool:
-        """Begin a transaction unless one is open; return whether this one is new. Raises ProducerFenced."""
+        """Begin a transaction unless one is open; return whether it is new. Raises ProducerFenced."""
         is_new = not self._is_open
         if is_new:
             self._producer.begin()
@@ -121,7 +123,7 @@ class TargetTransactions:
         return is_new
 
     def commit(self, positions: Mapping[TopicAndPartition, int]) -> None:
-        """Commit what was sent since `begin`, and positions with it. Raises as `Producer.commit`."""
+        """Commit what was sent since `begin`, together with `positions`. Raises as `Producer.commit`."""
         self._producer.send_offsets(positions, self._member)
         self._producer.commit()
         self._is_open = False
@@ -137,7 +139,7 @@ class TargetTransactions:
         if self._is_open:
             try:
                 self._producer.abort()
-            except OttlaError as failure:  # the next mirror does it, or the brokers after a while
+            except OttlaError as failure:  # the next mirror aborts it, or the brokers after a while
                 refusal = failure
         if error is not None and (_is_fenced(error) or _is_fenced(refusal)):
             raise MirrorFailed(

@@ -163,9 +163,9 @@ class Mirror:
     def run(self) -> None:
         """Mirror until `stop` is called. Raises MirrorFailed, and what consumers raise, if an error ends it.
 
-        What a broker answers for a moment does not end it. What somebody has to act upon does, such as
-        missing rights or damaged records, and a cluster that cannot be reached at the start; the next run
-        continues at the last commit. Ctrl-C stops the mirror as `stop` does, and is raised then.
+        Temporary errors do not end it. Errors that need a person do, such as missing rights or damaged
+        records, and a cluster that cannot be reached at the start. The next run continues at the last commit.
+        Ctrl-C stops the mirror as `stop` does, and is raised then.
         """
         with ExitStack() as stack:
             producer = Producer(self._producer_settings())
@@ -320,4 +320,4 @@ class Mirror:
 
 
 def _note_nothing(runs: object, positions: object) -> None:
-    """With placement by key an offset has no single counterpart."""
+    """Note nothing: with placement by key an offset has no single counterpart."""

@@ -27,7 +27,7 @@ _AUTO_COMMIT = ("auto_commit_enable", "enable_auto_commit")
 _CONSUMER_DEFAULTS: Properties = {
     "auto_offset_reset": "smallest",
     "metadata_max_age_ms": 10_000,  # so that new partitions do not wait for five minutes
-    # A reader that never stops pays per response: 2 to 4 times faster than 1 MB. The next ones need room.
+    # Large responses: 2 to 4 times faster than with 1 MB. The queue needs room for the next responses.
     "fetch_message_max_bytes": 4 << 20,
     "queued_max_message_chunks": 4,
     "queued_max_bytes": 128 << 20,
@@ -119,7 +119,7 @@ def admin_properties(given: Properties) -> dict[str, object]:
 
 
 def client_config(given: Properties) -> ClientConfig:
-    """Return what a consumer or producer with these properties connects with."""
+    """Return the settings that a consumer or producer with these properties connects with."""
     return ClientConfig.from_properties(
         {name: value for name, value in normalised(given).items() if name in _CLIENT_NAMES}
     )

@@ -1,4 +1,4 @@
-"""The records that one stream has given to the producer, their outcome, and the positions to commit.
+"""The records that one stream has sent through the producer, their outcomes, and the positions to commit.
 
 Only the stream's thread uses it. Memory does not grow with the time between commits: finished deliveries are
 removed as the stream continues.
@@ -118,7 +118,7 @@ class Outbox:
         while True:
             try:
                 delivery = send(source.topic, batch, partition=source.partition)
-            except ConfigError:  # a new partition: the producer sees it within metadata.max.age.ms
+            except ConfigError:  # a new partition: the producer learns of it within metadata.max.age.ms
                 if deadline.passed:
                     raise
                 MONOTONIC.pause(RETRY_PAUSE_MS)
@@ -134,11 +134,11 @@ class Outbox:
             self._unsettled.append(_Sent(source, delivery, range(0)))
 
     def skip(self, chunk: FetchedDataChunk) -> None:
-        """Pass over a chunk: its position counts, its records are not sent."""
+        """Skip a chunk: its position counts, its records are not sent."""
         self._positions[chunk.topic_partition] = chunk.next_offset
 
     def resume(self, topic_partition: TopicAndPartition, offset: int) -> None:
-        """Reading continues here; the position is committed again."""
+        """Note that reading continues at `offset`; the position is committed again."""
         self._positions[topic_partition] = offset
 
     # --- outcomes
@@ -154,7 +154,7 @@ class Outbox:
             try:
                 self._producer.flush()
             except OttlaError as error:
-                # Streams share the producer: the deliveries show whose failure it is.
+                # Streams share the producer: only the deliveries show which stream a failure belongs to.
                 log.debug("flush: %s", error)
             self.harvest()
 
@@ -195,7 +195,7 @@ class Outbox:
         return runs
 
     def forget(self, partitions: Iterable[TopicAndPartition]) -> None:
-        """These partitions are committed, or belong to others by now."""
+        """Forget these partitions: they are committed, or belong to other members by now."""
         for topic_partition in partitions:
             self._positions.pop(topic_partition, None)
 

@@ -33,7 +33,7 @@ Offsets = Mapping[TopicAndPartition, int]
 
 
 class Writer(NamedTuple):
-    """Who writes a transaction. From KIP-890 on each transaction has an epoch of its own."""
+    """The writer of a transaction. From KIP-890 on each transaction has an epoch of its own."""
 
     producer_id: int
     epoch: int
@@ -41,7 +41,7 @@ class Writer(NamedTuple):
 
 @dataclass(slots=True)
 class Span:
-    """The records of a transaction in a partition, by the offsets of the first and the last."""
+    """The records of a transaction in a partition, from the first to the last offset."""
 
     writer: Writer
     first: int
@@ -49,18 +49,20 @@ class Span:
 
 
 class LogSpans:
-    """The transactions of one log from an offset on: those committed, and those without a marker so far."""
+    """The transactions of one log from an offset on: those with a commit marker, and those without a marker
+    so far.
+    """
 
     def __init__(self, start: int) -> None:
         self.end = start
-        """How far the log was read."""
+        """The offset up to which the log was read."""
         self.steps = 0
-        """How many batches of transactions it had."""
+        """The number of batches that belong to transactions."""
         self._open: dict[int, Span] = {}
         self._committed: list[Span] = []
 
     def see(self, step: TransactionStep) -> None:
-        """Take in the next batch of a transaction."""
+        """Add the next batch of a transaction."""
         self.steps += 1
         if step.marker is None:
             writer = Writer(step.producer_id, step.producer_epoch)
@@ -72,18 +74,18 @@ class LogSpans:
             self._committed.append(ended)
 
     def forget_before(self, offset: int) -> None:
-        """Drop what begins before an offset: it is copied, in whole or in part."""
+        """Drop transactions that begin before an offset: they are copied, in whole or in part."""
         self._committed = [span for span in self._committed if span.first >= offset]
         self._open = {owner: span for owner, span in self._open.items() if span.first >= offset}
 
     @property
     def committed(self) -> Iterator[Span]:
-        """Transactions with a commit marker."""
+        """Yield the transactions with a commit marker."""
         return iter(self._committed)
 
     @property
     def unmarked(self) -> Iterator[Span]:
-        """Transactions without a marker."""
+        """Yield the transactions without a marker."""
         return iter(self._open.values())
 
 
@@ -91,7 +93,7 @@ Logs = Mapping[TopicAndPartition, LogSpans]
 
 
 def unclear_producers(logs: Logs) -> set[int]:
-    """The producers that have a marker in one partition and none in another, by the same epoch.
+    """Return the producers that have a marker in one partition and none in another, with the same epoch.
 
     Their coordinator may be about to write it, or the next transaction has begun.
     """
@@ -132,19 +134,19 @@ def _is_divided(cut: Offsets, unit: list[tuple[TopicAndPartition, Span]]) -> boo
 
 
 class CutQuestions(Protocol):
-    """What is asked of a source. Calls raise OttlaError."""
+    """The questions to a source. Calls raise OttlaError."""
 
     def stable(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
-        """Up to where each partition has no undecided transaction."""
+        """Return the offset of each partition up to which no transaction is open."""
 
     def ends(self, partitions: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
-        """Where each log ends."""
+        """Return the end of each log."""
 
     def read_on(self, logs: Logs, ends: Offsets) -> bool:
-        """Read the logs up to these ends or further; False if that is too much, or not possible."""
+        """Read the logs at least up to these ends. Returns False if that is too much, or not possible."""
 
     def settled(self, producer_ids: Iterable[int]) -> frozenset[int]:
-        """Those of the producers whose coordinator is known not to write markers at this moment."""
+        """Return the producers whose coordinator is known not to write markers at this moment."""
 
 
 class Cut(NamedTuple):
@@ -165,15 +167,15 @@ class CutSearch:
     def cut(self, positions: Offsets, *, is_patient: bool) -> Cut:
         """Return the next cut: the greatest that divides no transaction. It may be the last one.
 
-        If too much has to be read for that, return where the partitions are decided; without patience
-        always. `positions` may still be before the last cut. Raises OttlaError.
+        If too much has to be read for that, or if not `is_patient`, return the offsets of `stable`, which may
+        divide one. `positions` may still be before the last cut. Raises OttlaError.
         """
         stable = self._source.stable(positions)
         cut = self._whole_cut(positions, stable)
         if cut is None or (not is_patient and cut != stable):
             self._last = Cut(stable, is_whole=False)
             return self._last
-        # Two cuts that divide nothing make another one, so nothing goes back behind the last.
+        # Two cuts that divide nothing make another one, so no offset goes back before the last cut.
         last = {each: self._last.offsets.get(each, 0) for each in cut}
         is_ahead = all(cut[each] >= offset for each, offset in last.items())
         greater = {each: max(offset, last[each]) for each, offset in cut.items()}
@@ -181,7 +183,9 @@ class CutSearch:
         return self._last
 
     def _whole_cut(self, positions: Offsets, stable: Offsets) -> Offsets | None:
-        """The greatest cut before `stable` that divides nothing; None if logs cannot be read for it."""
+        """Return the greatest cut before `stable` that divides nothing; None if the logs cannot be read for
+        it.
+        """
         source, ends = self._source, self._source.ends(positions)
         between = {each: LogSpans(offset) for each, offset in stable.items() if offset < ends[each]}
         if not source.read_on(between, ends):

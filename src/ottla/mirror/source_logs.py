@@ -25,14 +25,14 @@ from ottla.wire.api.fetch import FetchPartition, FetchPartitionResponse, FetchRe
 log = logging.getLogger(__name__)
 
 SCAN_BYTES_MAX = 64 << 20
-"""How much is read ahead of the mirror for one cut."""
+"""How many bytes are read ahead of the mirror for one cut."""
 _PARTITION_BYTES, _REQUEST_BYTES = 1 << 20, 8 << 20
 _NAMES_UNTIL = 12
 _BEING_MARKED = frozenset({"PrepareCommit", "PrepareAbort"})
 
 
 class SourceLogs(Closing):
-    """The `CutQuestions` of a stream, whose thread alone uses it."""
+    """The `CutQuestions` of a stream. Only the stream's thread uses it."""
 
     def __init__(self, source: Properties) -> None:
         config = client_config(source)
@@ -61,7 +61,7 @@ class SourceLogs(Closing):
     def settled(self, producer_ids: Iterable[int]) -> frozenset[int]:
         try:
             listed = self._admin.list_transactions(producer_ids=producer_ids)
-        except OttlaError as error:  # not before Kafka 3.0, or a coordinator that moves
+        except OttlaError as error:  # brokers before Kafka 3.0, or a coordinator that moves
             log.debug("coordinators do not tell the states of transactions: %s", error)
             return frozenset()
         return frozenset(each.producer_id for each in listed if each.state not in _BEING_MARKED)
@@ -80,7 +80,7 @@ class SourceLogs(Closing):
         return True
 
     def _read(self, broker_id: int, offsets: Offsets, logs: Logs) -> int:
-        """Read more of the logs of a leader, and return how many bytes came."""
+        """Read more of the logs of a leader, and return how many bytes arrived."""
         topics: dict[str, FetchTopic] = {}
         for (topic, index), offset in offsets.items():
             wanted = FetchPartition(

@@ -1,4 +1,4 @@
-"""The source of a stream: a member of a coordinator group, or of a classic one.
+"""The source of a stream: a member of a coordinator's group, or of a classic group.
 
 Both look the same to the stream, whose thread makes every call. `poll` returns chunks, and calls
 `SourceEvents` when partitions are about to go to others, while they can still be committed, and when they
@@ -35,8 +35,8 @@ Positions = Mapping[TopicAndPartition, int]
 class SourceEvents(NamedTuple):
     """Callbacks of a stream, called from within `poll`: before a release, and after a loss.
 
-    `resume` gets the group's positions of new partitions (-1: none), and gives those that count instead.
-    Classic groups do not call it.
+    `resume` gets the group's positions of new partitions (-1: none), and returns the positions to use
+    instead. Classic groups do not call it.
     """
 
     on_release: Callable[[], None]
@@ -56,7 +56,7 @@ class MirrorSource(Protocol):
 
     @property
     def is_at_cut(self) -> bool:
-        """Whether this is a moment to commit."""
+        """Whether the stream may commit now."""
 
     @property
     def divides(self) -> bool:
@@ -71,7 +71,7 @@ class MirrorSource(Protocol):
 
 
 class _AnywhereCut:
-    """A source that is cut wherever it has been read to."""
+    """A source that may be committed at any position."""
 
     is_at_cut = True
     divides = False
@@ -104,15 +104,15 @@ class GroupSource(_AnywhereCut, RebalanceListener):
         return {each: self._consumer.position(each) for each in self._consumer.assignment}
 
     def stay(self, topic_partition: TopicAndPartition) -> None:
-        """Read no more of a partition until `go_on`."""
+        """Pause a partition until `go_on` or `go_back`."""
         self._consumer.pause(topic_partition)
 
     def go_on(self, topic_partition: TopicAndPartition) -> None:
-        """Read a partition that stays."""
+        """Resume a paused partition."""
         self._consumer.resume(topic_partition)
 
     def go_back(self, topic_partition: TopicAndPartition, offset: int) -> None:
-        """Read a partition that stays, from an offset on."""
+        """Resume a paused partition at an offset."""
         self._consumer.seek(topic_partition, offset)
         self._consumer.resume(topic_partition)
 
@@ -201,7 +201,7 @@ class ClassicSource(_AnywhereCut):
         return next(self._stream.chunks(timeout=POLL_MS / 1000), None)
 
     def _check_losses(self) -> None:
-        """A lost session means that all partitions are lost, without a call of the listener."""
+        """Note a lost session: all partitions are lost, without a call of the listener."""
         lost_sessions = self._connector.lost_sessions
         if lost_sessions != self._lost_sessions:
             self._lost_sessions = lost_sessions

@@ -30,7 +30,7 @@ from ottla.model.topic_partition import TopicAndPartition
 log = logging.getLogger(__name__)
 
 LAST_CUT_MS = 5_000.0
-"""How long a mirror that is stopped goes on to the next cut."""
+"""How long a mirror that is stopped keeps reading to reach the next cut."""
 Note = Callable[[Mapping[TopicAndPartition, list[OffsetRun]], Mapping[TopicAndPartition, int]], None]
 """Stores which source offsets became which target offsets, before positions are committed."""
 
@@ -81,7 +81,7 @@ class MirrorStream:
             self._finish(source)
 
     def _finish(self, source: MirrorSource) -> None:
-        """Read on to the next cut, and commit; if that takes long, leave it to the next run."""
+        """Read on to the next cut, and commit. After LAST_CUT_MS leave it to the next run."""
         deadline = Deadline(MONOTONIC, LAST_CUT_MS)
         while not source.is_at_cut and not deadline.passed:
             self._step(source)
@@ -148,14 +148,18 @@ class MirrorStream:
     # --- partitions come and go
 
     def _forget(self, partitions: Iterable[TopicAndPartition]) -> None:
-        """Others may read these partitions. Records in a transaction still count: nobody else writes."""
+        """Drop these partitions: other members may read them.
+
+        Records in a transaction still count: nobody else writes.
+        """
         if self._transactions is None:
             self._outbox.forget(partitions)
 
     def _resume(self, committed: Positions) -> Positions:
-        """Where to go on according to the target, if the source's group is behind; it gets these too.
+        """Return where to continue according to the target, if the source's group is behind; the group gets
+        these positions.
 
-        It is ahead only if the group has mirrored without transactions meanwhile.
+        The group is ahead only if it has mirrored without transactions meanwhile.
         """
         if self._transactions is None:
             return {}

@@ -117,7 +117,7 @@ class TopicFollower:
             self._set(resource.name, settings)
 
     def _set(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Set one by one: a setting that the target does not know must not block the others."""
+        """Set the settings one by one: a setting that the target does not know must not block the others."""
         before = self._settings.get(topic, {})
         changes: dict[str, str | None] = {name: None for name in before if name not in settings}
         changes |= {name: value for name, value in settings.items() if before.get(name) != value}

@@ -1,7 +1,7 @@
 """Exact positions of groups in the other cluster: a group continues there at the record it would have read.
 
-Before every commit a mirror into the same partitions writes to a topic of the target which offsets became
-which (`offset_runs`). With these notes a group that has stopped on the source is moved:
+Before every commit, a mirror that keeps partitions writes to a topic of the target which source offset became
+which target offset (`offset_runs`). With these notes a group that has stopped on the source is moved:
 
     translate_group("billing", "mirror-group", source={"bootstrap.servers": …}, target={…})
 """
@@ -36,7 +36,7 @@ class RunNotes:
         self._group = mirror_group
 
     def write(self, runs: Runs, positions: Mapping[TopicAndPartition, int]) -> None:
-        """Store runs and wait for that: positions that are committed next rely on them."""
+        """Store runs, and wait until they are stored: the positions that are committed next rely on them."""
         deliveries = [
             self._producer.send(RUNS_TOPIC, note, _key(self._group, source), partition=0)
             for source, noted in runs.items()
@@ -112,7 +112,10 @@ def _key(group: str, source: TopicAndPartition) -> bytes:
 
 
 def _source(key: bytes, group: str) -> TopicAndPartition | None:
-    """Return the partition of a note's key; None if it is another group's. Only groups may contain tabs."""
+    """Return the partition of a note's key; None if the note belongs to another group.
+
+    Only groups may contain tabs.
+    """
     topic, _, rest = key.decode(errors="replace").partition("\t")
     partition, _, key_group = rest.partition("\t")
     return TopicAndPartition(topic, int(partition)) if key_group == group and partition.isdigit() else None
