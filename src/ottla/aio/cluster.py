@@ -1,4 +1,4 @@
-"""What the coroutines of a client know about the cluster (`KnownCluster`), and how they ask for it.
+"""What the coroutines of a client know about the cluster (`KnownCluster`), and their requests for more.
 
 One request is under way at a time. A coroutine that wants metadata meanwhile does not use its response, which
 may be older than the reason for asking; it shares the next request with all others that wait.
@@ -37,12 +37,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SLACK_S = 1.0
-"""How much longer than its deadline a coroutine waits for a request: the error of the request says more."""
+"""How much longer than its deadline a coroutine waits for a request, because the error of the request says
+more.
+"""
 
 
 @dataclass
 class _Request:
-    """What one request asks for; others may join until it begins."""
+    """The topics of one request; other coroutines may join it until it is sent."""
 
     topics: set[str] = field(default_factory=set)
     is_whole: bool = False
@@ -51,7 +53,7 @@ class _Request:
     task: asyncio.Task[ClusterView] | None = None
 
     def join(self, topics: Iterable[str], reason: str, deadline: Deadline, *, is_whole: bool) -> None:
-        """Ask for this too, at least until the deadline."""
+        """Request these topics too, at least until the deadline."""
         self.topics.update(topics)
         self.is_whole = self.is_whole or is_whole
         self.reasons.add(reason)
@@ -97,11 +99,13 @@ class LoopMetadata:
         return await self._shared(names, reason, deadline, is_whole=False)
 
     async def refresh_all(self, *, reason: str = "", deadline: Deadline | None = None) -> ClusterView:
-        """Ask for every topic; the view is whole then. As `refresh`."""
+        """Ask for every topic, so that the view is complete. Raises as `refresh`."""
         return await self._shared((), reason, deadline, is_whole=True)
 
     async def refresh_if_old(self) -> None:
-        """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view stays as it is."""
+        """Refresh topics older than metadata.max.age.ms. A failure is logged, and the view does
+        not change.
+        """
         old = self._known.old_topics(MONOTONIC.now_ms())
         if old:
             await self._refresh_leniently(old)
@@ -133,7 +137,7 @@ class LoopMetadata:
 
     async def _perform(self, request: _Request) -> ClusterView:
         async with self._turn:
-            self._next = None  # who comes from now on shares the next request
+            self._next = None  # coroutines that come from now on share the next request
             self._begun += 1
             number, began_ms = self._begun, MONOTONIC.now_ms()
             try:
@@ -203,7 +207,7 @@ class LoopMetadata:
     # --- what is known, waited for
 
     async def partitions(self, topic: str, deadline: Deadline | None = None) -> tuple[PartitionView, ...]:
-        """The partitions of a topic; refreshes and waits for it until the deadline.
+        """Return the partitions of a topic; refreshes and waits for it until the deadline.
 
         The default deadline is request.timeout.ms from now. Raises KafkaError with the last error, or as
         `refresh`.
@@ -212,7 +216,10 @@ class LoopMetadata:
         return topic_view.partitions
 
     async def leader(self, topic: str, partition: int, deadline: Deadline | None = None) -> PartitionLeader:
-        """The leader of a partition; waits while one is elected or the topic is created. As `partitions`."""
+        """Return the leader of a partition; waits while one is elected or the topic is created.
+
+        As `partitions`.
+        """
         return await self._awaited(
             topic, partition, deadline, lambda view: sound_leader(view, topic, partition)
         )
@@ -224,7 +231,7 @@ class LoopMetadata:
         deadline: Deadline | None,
         lookup: Callable[[ClusterView], T],
     ) -> T:
-        """What `lookup` returns; it raises KafkaError while the view lacks it."""
+        """Return what `lookup` returns; it raises KafkaError while the view lacks it."""
         problem = self._known.outdated(topic, partition)
         if not problem:
             if self._known.is_old(topic, MONOTONIC.now_ms()):
@@ -253,14 +260,14 @@ class LoopMetadata:
     # --- what other requests reveal
 
     def invalidate(self, topic: str, partition: int) -> None:
-        """The known leader is wrong: the next call of `leader` refreshes first."""
+        """Note that the known leader is wrong: the next call of `leader` refreshes first."""
         self._known.invalidate(topic, partition, self._begun + 1)
 
     def learn(self, hints: Iterable[LeaderHint], nodes: Iterable[BrokerNode] = ()) -> ClusterView:
-        """Take over the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
+        """Use the leaders in a Fetch or Produce response (KIP-951), if they are newer."""
         return self._known.learn(hints, nodes)
 
     async def close(self) -> None:
-        """Close the connection; who waits in here is cancelled. May be called twice."""
+        """Close the connection; coroutines that wait here are cancelled. May be called twice."""
         await self._tasks.cancel()
         await self._disconnect()

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class LoopCommits:
-    """One commit after the other. A commit whose caller is cancelled is finished all the same."""
+    """Runs one commit after the other. If a caller is cancelled, its commit is still finished."""
 
     def __init__(
         self,

@@ -3,9 +3,9 @@
     connection = await LoopConnection.open(Address("kafka", 9092), config)
     response = await connection.call(request)
 
-A broker answers in order, so answers belong to the oldest request. A coroutine that is cancelled while it
-waits leaves its answer to nobody, and the connection stays in order; until that answer has come it is not
-used for new calls, which would wait for it too. A call that times out closes the connection.
+A broker answers in order, so answers belong to the oldest request. If a coroutine is cancelled while it
+waits, its answer is dropped when it arrives. Until then the connection is not used for new calls, which would
+wait for that answer too. A call that times out closes the connection.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LoopConnection:
 
     @property
     def versions(self) -> PeerVersions:
-        """What the broker speaks."""
+        """The versions that the broker speaks."""
         return self._terms.versions
 
     @property
@@ -101,7 +101,7 @@ class LoopConnection:
         return self._link.in_flight_count
 
     def is_usable(self) -> bool:
-        """Whether it is open, the login is valid, and the next answer will not wait for one of nobody."""
+        """Whether it is open, the login is valid, and no answer is due whose coroutine was cancelled."""
         return self.is_open and not self._terms.is_session_over and not self._link.is_abandoned
 
     def version_for(self, api: Api, *, at_most: int | None = None) -> int:
@@ -116,9 +116,9 @@ class LoopConnection:
         at_most: int | None = None,
         kept_ms: float = 0.0,
     ) -> asyncio.Future[ReceivedResponse] | None:
-        """Write a request; give what is returned to `answer`. None if there is no answer (acks=0).
+        """Write a request. Returns a future for `answer`; None if there is no answer (acks=0).
 
-        For `kept_ms` the broker may keep it by intention: a long poll, a join. Raises LocalProtocolError,
+        The broker may hold the answer back for `kept_ms`: a long poll, a join. Raises LocalProtocolError,
         ConnectionLost.
         """
         if version is None:
@@ -145,7 +145,7 @@ class LoopConnection:
         return self.taken(due)
 
     def taken(self, due: asyncio.Future[ReceivedResponse]) -> ReceivedResponse:
-        """The answer that has come. Raises what broke the connection."""
+        """Return the answer that has arrived. Raises what broke the connection."""
         try:
             answer = due.result()
         except OttlaError as error:
@@ -153,7 +153,7 @@ class LoopConnection:
         return self._terms.answered(answer, self._link.in_flight_count)
 
     async def unthrottled(self) -> None:
-        """Wait as long as the last answer asked for: the broker reads nothing meanwhile (KIP-219)."""
+        """Wait as long as the last response asks for: the broker reads nothing meanwhile (KIP-219)."""
         wait_ms = self._terms.pause_ms()
         if wait_ms > 0:
             await asyncio.sleep(wait_ms / 1000)
@@ -172,7 +172,7 @@ class LoopConnection:
         timeout_ms: float | None = None,
         kept_ms: float = 0.0,
     ) -> R:
-        """`send`, and wait for the response."""
+        """Send a request and wait for its response."""
         if not expects_response(request):
             raise LocalProtocolError(f"{request.API.name} has no answer (acks=0): send it, do not call it")
         await self.unthrottled()
@@ -188,14 +188,14 @@ class LoopConnection:
         return unanswered(error, security)
 
     async def retire(self) -> None:
-        """Close it when nobody waits for an answer any more."""
+        """Close it when no coroutine waits for an answer any more."""
         try:
             await self._link.answered()
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """Answers in flight are lost. May be called twice."""
+        """Close the connection; answers in flight are lost. May be called twice."""
         self._is_closed = True
         self._link.fail(ConnectionLost(f"{self._link.peer}: this client is being closed"))
         self._terms.ended()

@@ -17,9 +17,9 @@ from ottla.fetching.collector import Collected
 from ottla.model.topic_partition import TopicAndPartition
 
 HELD_NS = 1_000_000
-"""How long the loop may be held at a time. What takes longer is decoded by a thread."""
+"""How long the loop may be blocked at a time. Work that takes longer is done by a thread."""
 UNKNOWN_NS_PER_BYTE = 30.0
-"""Assumed of a partition that was not read yet: up to 32 KB are decoded on the loop."""
+"""The assumption for a partition that was not read yet: up to 32 KB are decoded on the loop."""
 
 
 class Decoding(NamedTuple):
@@ -38,7 +38,7 @@ class Decoders:
         self._ns_per_byte: dict[TopicAndPartition, float] = {}
 
     async def decoded(self, decodings: list[Decoding]) -> list[Collected]:
-        """The results of all, in order. The loop serves others at least every HELD_NS."""
+        """Return all results, in order. The loop serves others at least every HELD_NS."""
         results: list[Collected] = []
         held_ns = 0.0
         for decoding in decodings:
@@ -59,7 +59,7 @@ class Decoders:
         return self._ns_per_byte.get(decoding.topic_partition, UNKNOWN_NS_PER_BYTE)
 
     def _timed(self, decoding: Decoding) -> Collected:
-        """Decode, and remember what it cost of this thread's processor time."""
+        """Decode, and remember how much processor time it took."""
         began = time.thread_time_ns()
         collected = decoding.decode()
         took = time.thread_time_ns() - began
@@ -68,5 +68,5 @@ class Decoders:
         return collected
 
     def close(self) -> None:
-        """End the threads, when they have decoded what they began."""
+        """End the threads, after they have decoded what they began."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,8 +1,7 @@
 """LoopFetchEngine: partitions in, chunks of Arrow columns out, driven by one event loop.
 
-One task finds leaders, and one for each (broker, fetcher id) that partitions are read from sends fetches. The
-decisions are those of the threads: `Leaderless`, `FetchRounds`, `PartitionTable`. `Decoders` says where
-answers are decoded.
+One task finds leaders. For each (broker, fetcher id) another task sends fetches. The same classes decide as
+for threads: `Leaderless`, `FetchRounds`, `PartitionTable`. `Decoders` says where answers are decoded.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class LoopInbox(Inbox):
         super().__init__(self.loop_changed)
 
     def new_condition(self) -> LoopCondition:
-        """Feeds are waited for together with the inbox."""
+        """Return the inbox's own condition: feeds are waited for together with the inbox."""
         return self.loop_changed
 
     async def until_news(self, timeout_ms: float | None) -> bool:
@@ -102,10 +101,10 @@ class LoopFetchEngine(PartitionFeeds):
             self._wake.set()
 
     def room_was_made(self) -> None:
-        """A reader has taken a chunk: nothing is fetched for it here."""
+        """Do nothing: partitions without a leader are not fetched."""
 
     def orders_changed(self) -> None:
-        """A reader made a seek, skipped, retried or closed its feed."""
+        """Note that a reader made a seek, skipped, retried or closed its feed."""
         self._has_orders = True
         self._wake.set()
 
@@ -148,7 +147,7 @@ class LoopFetchEngine(PartitionFeeds):
     # --- for fetchers
 
     async def connect(self, key: BrokerAndFetcherId) -> LoopConnection:
-        """A connection for a fetcher."""
+        """Open a connection for a fetcher."""
         return await LoopConnection.open(
             key.broker.address,
             self._client_config,
@@ -166,13 +165,13 @@ class LoopFetchEngine(PartitionFeeds):
             rounds.table.take_offsets(await ask_offsets(connection, questions, isolation_level))
 
     def learn(self, rounds: FetchRounds, response: FetchResponse) -> None:
-        """Take over the leaders that a response names."""
+        """Use the leaders that a response names."""
         if rounds.table.hints:
             self._metadata.learn(*rounds.take_hints(response))
 
     @property
     def request_timeout_ms(self) -> float:
-        """How long a broker may take, beside the time that it may wait by intention."""
+        """How long a broker may take, beyond the time that it may hold an answer back."""
         return self._client_config.request_timeout_ms
 
     async def close(self) -> None:
@@ -186,7 +185,7 @@ class LoopFetchEngine(PartitionFeeds):
 class LoopFetcher:
     """Fetches the partitions that a broker leads for one fetcher id, as FetchRounds says.
 
-    It ends by a cancellation, a lost connection, or LINGER_MS without partitions.
+    It ends after a cancellation, a lost connection, or LINGER_MS without partitions.
     """
 
     def __init__(self, key: BrokerAndFetcherId, rounds: FetchRounds, engine: LoopFetchEngine) -> None:
@@ -207,11 +206,11 @@ class LoopFetcher:
         return True
 
     def room_was_made(self) -> None:
-        """A reader has taken a chunk."""
+        """Note that a reader has taken a chunk."""
         self._wake.set()
 
     def orders_changed(self) -> None:
-        """A reader paused, resumed, made a seek or closed its feed."""
+        """Note that a reader paused, resumed, made a seek or closed its feed."""
         self._rounds.has_orders = True
         self._wake.set()
 
@@ -261,7 +260,7 @@ class LoopFetcher:
             self._engine.take_in(rounds.take_departed())
             if not plan.requests and not received and not await self._rests(plan):
                 return
-            received = []  # their memory takes the next answer
+            received = []  # their memory is used for the next answer
 
     async def _receive(self, connection: LoopConnection) -> list[ReceivedRecords]:
         due, self._due, plan = self._due, None, self._rounds.in_flight

@@ -144,7 +144,10 @@ class GroupConsumer(GroupFace, AsyncClosing):
         return self.messages()
 
     async def _attend(self, deadline: Deadline) -> bool:
-        """Do what has to be done before records are handed out; False if that waits for a broker."""
+        """Do what is due before records are handed out.
+
+        Returns False if the committed offsets of new partitions are not known yet.
+        """
         self._check_open()
         self._member.start()
         await self._commits.run_callbacks()

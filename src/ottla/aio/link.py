@@ -35,7 +35,8 @@ class LoopLink(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(chunk_bytes=CHUNK_BYTES, allocate=allocate)
         self._wire = ClientConnection(client_id=client_id, receiver=self._receiver)
         self._due: deque[asyncio.Future[ReceivedResponse]] = deque()
-        self._bare: asyncio.Future[bytes] | None = None  # waits for a frame that is no answer
+        # Waits for a frame that is not an answer to a request.
+        self._bare: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
         self._changed = LoopCondition()
         self._is_lost = False
@@ -43,27 +44,27 @@ class LoopLink(asyncio.BufferedProtocol):
     # --- the transport calls these
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
+        """Keep the transport: the socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room to receive into: the socket has bytes."""
+        """Return memory to receive into: the socket has bytes."""
         self._receiver.make_room()
         return self._wire.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have arrived."""
+        """Process the bytes that have arrived."""
         self._wire.received(nbytes)
         self._take_events()
 
     def eof_received(self) -> None:
-        """The broker closes."""
+        """Note that the broker closes the connection."""
         if self.failure is None:
             self._wire.eof()
             self._take_events()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """Fail all that wait: the socket is closed."""
         self._is_lost = True
         alert = alert_failure(self.peer, exc) if isinstance(exc, ssl.SSLError) else None
         why = f": {getattr(exc, 'strerror', None) or exc}" if exc is not None else ""
@@ -96,11 +97,11 @@ class LoopLink(asyncio.BufferedProtocol):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether an answer has not come that nobody waits for any more: others would wait for it first."""
+        """Whether an answer is due whose coroutine was cancelled: other calls would wait for it first."""
         return any(due.cancelled() for due in self._due)
 
     async def answered(self) -> None:
-        """Wait until nobody waits for an answer any more."""
+        """Wait until no answer is due that a coroutine waits for."""
         waiting = [due for due in self._due if not due.done()]
         if waiting:
             await asyncio.wait(waiting)
@@ -110,7 +111,7 @@ class LoopLink(asyncio.BufferedProtocol):
         self._wire.adopt(versions)
 
     def send(self, request: Request[Any], version: int | None) -> asyncio.Future[ReceivedResponse] | None:
-        """Write a request. Returns what becomes its answer; None if there is none (acks=0)."""
+        """Write a request. Returns a future for its answer; None if there is none (acks=0)."""
         transport = self._open_transport()
         outgoing = self._wire.send(request, version=version)
         due = None
@@ -153,7 +154,7 @@ class LoopLink(asyncio.BufferedProtocol):
     # --- the end
 
     def fail(self, error: OttlaError) -> None:
-        """Close the connection for this reason, if it is open; everybody who waits gets the error."""
+        """Close the connection for this reason, if it is open; all that wait get the error."""
         if self.failure is None:
             self.failure = error
             self._wire.close()
@@ -169,7 +170,7 @@ class LoopLink(asyncio.BufferedProtocol):
         """Wait until the socket is closed, after `fail`."""
         if self._transport is not None:
             if not await self._changed.until(lambda: self._is_lost, 1.0):
-                self._transport.abort()  # the peer does not take what was written
+                self._transport.abort()  # the peer does not read what was written
             await self._changed.until(lambda: self._is_lost, 1.0)
 
     def _no_answer(self, timeout_ms: float | None) -> str:
@@ -184,11 +185,11 @@ class LoopLink(asyncio.BufferedProtocol):
 
 
 def _resolve(waiter: asyncio.Future[Any], result: object) -> None:
-    if not waiter.done():  # else whoever waited was cancelled
+    if not waiter.done():  # otherwise the coroutine that waited was cancelled
         waiter.set_result(result)
 
 
 def _seen(waiter: asyncio.Future[Any]) -> None:
-    """An error that nobody awaits is no news: its connection tells it."""
+    """Mark an error as seen, so that asyncio does not log it: its connection reports it."""
     if not waiter.cancelled():
         waiter.exception()

@@ -70,7 +70,8 @@ class LoopMembership(DrivenMember):
         """End the tasks, then leave the group. May be called twice."""
         await self._tasks.cancel()
         request = self.with_member(lambda member: member.leave())
-        await self._pool.close()  # an answer to a join may wait there: the coordinator must not
+        # The answer to a join may be due on this connection: a new one is needed to leave.
+        await self._pool.close()
         if request is not None:
             await self._send_leave(request)
             await self._pool.close()

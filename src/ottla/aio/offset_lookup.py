@@ -29,17 +29,19 @@ class LoopOffsetLookup:
         self._calls = LookupCalls(config, metadata, LOOP_WAITS, isolation_level)
 
     async def start(self, topic_partition: TopicAndPartition, spec: OffsetSpec) -> int:
-        """Where to begin to read: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time."""
+        """Return where to begin: an offset, EARLIEST or LATEST. Asks the leader if `spec` is a time."""
         return await self._answered(offset_questions.start(topic_partition, spec, _now_ms()))
 
     async def for_times(self, times: Mapping[TopicAndPartition, OffsetSpec]) -> Offsets:
-        """For each partition, the offset of the first record at that time or later; None if there is none."""
+        """Return, for each partition, the offset of the first record at that time or later; None if there is
+        none.
+        """
         return await self._answered(offset_questions.for_times(times, _now_ms()))
 
     async def tail(
         self, topic_partitions: Iterable[TopicAndPartition], count: int
     ) -> dict[TopicAndPartition, int]:
-        """For each partition, the offset `count` before its end, but not before its beginning."""
+        """Return, for each partition, the offset `count` before its end, but not before its beginning."""
         return await self._answered(offset_questions.tail(topic_partitions, count))
 
     async def _answered(self, asking: Asking[T]) -> T:

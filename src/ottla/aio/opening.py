@@ -42,7 +42,10 @@ class LoopOpener:
         self._deadline = deadline
 
     async def open(self, memory: VersionMemory) -> tuple[LoopLink, PeerVersions, int]:
-        """A link that is ready, the versions, and the lifetime of the login (0: for ever)."""
+        """Open a link.
+
+        Returns it with the broker's versions and the lifetime of the login in ms (0: no limit).
+        """
         known = memory.recall(self._address)
         link, versions = (await self._link(), known) if known is not None else await self._discover()
         try:
@@ -116,7 +119,7 @@ class LoopOpener:
 
     async def _log_in(self, link: LoopLink, versions: PeerVersions) -> int:
         security, deadline = self._config.security, self._patience()
-        # A token may have to be fetched, which waits: not on the loop.
+        # Getting a token may wait for a server, so a thread does it.
         host = self._address.host
         exchange = await asyncio.get_running_loop().run_in_executor(None, new_exchange, security, host)
         steps = login(link.peer, security, versions, lambda: exchange)
@@ -173,7 +176,7 @@ async def _connected_socket(address: Address, config: ClientConfig, deadline: De
 
 
 async def _resolved(address: Address) -> list[tuple[Any, ...]]:
-    """The addresses of a host. A name is looked up by a thread: that may take long."""
+    """Return the addresses of a host. A thread looks the name up, which may take long."""
     host, port = address
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -32,7 +32,7 @@ NextChunk = Callable[[], Awaitable[HeldChunk | None]]
 
 
 async def looked_up(chunk: HeldChunk) -> HeldChunk:
-    """The chunk, when the schemas of its values are known: a thread asks their registry."""
+    """Return the chunk when the schemas of its values are known: a thread asks their registry."""
     if not chunk.is_looked_up:
         for lookup in chunk.lookups():
             await LOOP_WAITS.blocking(lookup)
@@ -41,7 +41,10 @@ async def looked_up(chunk: HeldChunk) -> HeldChunk:
 
 
 async def rows_of(next_chunk: NextChunk, most: int = ROWS_IN_A_ROW) -> AsyncIterator[Message]:
-    """Rows of one chunk after the other. An iterator that is left early loses nothing: others continue."""
+    """Yield the rows of one chunk after the other.
+
+    If an iterator is left early, the next one continues there.
+    """
     while (chunk := await next_chunk()) is not None:
         for message in islice(chunk.rows, most):
             yield message
@@ -49,7 +52,7 @@ async def rows_of(next_chunk: NextChunk, most: int = ROWS_IN_A_ROW) -> AsyncIter
 
 
 async def chunks_of(next_chunk: NextChunk) -> AsyncIterator[FetchedDataChunk]:
-    """One chunk after the other, without the rows that were handed out."""
+    """Yield one chunk after the other, without the rows that were handed out."""
     while (held := await next_chunk()) is not None:
         chunk = held.take_rest()
         if chunk is not None:
@@ -58,7 +61,10 @@ async def chunks_of(next_chunk: NextChunk) -> AsyncIterator[FetchedDataChunk]:
 
 
 class PartitionReader(ReaderFace):
-    """Made by `PartitionConsumer.consume_partition`. Iterators, seeks and the end wait; the rest does not."""
+    """Made by `PartitionConsumer.consume_partition`.
+
+    Only iterators, `seek`, `tail` and `close` are coroutines.
+    """
 
     def __init__(
         self,

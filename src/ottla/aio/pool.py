@@ -15,17 +15,17 @@ from ottla.wire.frames import Allocator
 
 
 class LoopDriver:
-    """How the tasks of an event loop hold conversations."""
+    """Waits, metadata and connections for conversations on an event loop."""
 
     clock = MONOTONIC
     waits = LOOP_WAITS
 
     def metadata(self, config: ClientConfig) -> LoopMetadata:
-        """New metadata, which has asked nobody yet."""
+        """Return new metadata, which has sent no request yet."""
         return LoopMetadata(config)
 
     def peers(self, config: ClientConfig, metadata: LoopMetadata) -> LoopPool:
-        """New connections with metadata of this driver; none is open yet."""
+        """Return a new pool that uses this metadata; no connection is open yet."""
         return LoopPool(config, metadata)
 
 
@@ -51,7 +51,7 @@ class LoopPool(PeerPool[LoopConnection]):
         )
 
     async def _replace(self, broker_id: int) -> None:
-        """Who waits for an answer of the old connection gets it: only new calls use another one."""
+        """Use another connection for new calls. Answers that are due on the old one still arrive."""
         connection = self._connections.pop(broker_id)
         self._retiring.start(connection.retire(), f"ottla-retired-{broker_id}")
 

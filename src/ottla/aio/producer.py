@@ -151,10 +151,11 @@ class Producer:
     ) -> Delivery:
         """Hand in one record; waits only while buffer.memory is full. Await the delivery for the outcome.
 
-        After 512 records it lets the loop serve others, which are those that send them.
+        After every 512 records it lets the loop run other tasks, among them those that send the records.
 
         If it is cancelled while it waits, the record was not accepted. Raises BufferFull after max.block.ms,
-        RecordTooLarge, ProducerClosed, ConfigError and what a serializer raises; the same holds then.
+        RecordTooLarge, ProducerClosed, ConfigError and what a serializer raises; then too the record was not
+        accepted.
         """
         if self._registrations:
             await self._register()
@@ -177,10 +178,10 @@ class Producer:
                 self._engine.intake.check_open()
 
     async def _register(self) -> None:
-        """Store the schemas of keys and values in their registries, which a thread asks. Once."""
+        """Store the schemas of keys and values in their registries, once; a thread asks the registries."""
         for register in list(self._registrations):
             await LOOP_WAITS.blocking(register)
-            with contextlib.suppress(ValueError):  # another task was faster
+            with contextlib.suppress(ValueError):  # another task has done it meanwhile
                 self._registrations.remove(register)
 
     async def send_batch(
@@ -255,7 +256,8 @@ class Producer:
             await self._abort_if_open()
             raise
         except BaseException:
-            # The first error is the one to see. An outcome that is not known stays so, for commit() again.
+            # The first error is raised. If the outcome is not known, it stays so: commit() may be called
+            # again.
             with contextlib.suppress(OttlaError):
                 await self._abort_if_open()
             raise
@@ -337,5 +339,5 @@ class Producer:
             await self.close()
             return
         is_interrupted = not isinstance(error, Exception)
-        with contextlib.suppress(OttlaError):  # the first error is the one to see; all are in the log
+        with contextlib.suppress(OttlaError):  # the first error is raised; all are in the log
             await self.close(INTERRUPTED_CLOSE_S if is_interrupted else None)

@@ -33,7 +33,7 @@ class RebalanceListener:
         await self.on_revoked(partitions)
 
 
-async def _told(result: object) -> None:
+async def _awaited(result: object) -> None:
     """Await what a listener returns, if its method is a coroutine."""
     if inspect.isawaitable(result):
         await result
@@ -84,7 +84,9 @@ class LoopRebalancing:
         return True
 
     async def _looked_up(self, change: AssignmentChange, timeout_ms: float) -> CommittedOffsets | None:
-        """The committed offsets of the assigned partitions; None while they are not known."""
+        """Return the committed offsets of the assigned partitions; None if they do not arrive within
+        `timeout_ms`.
+        """
         if not change.assigned:
             return {}
         if self._look_up is None or self._look_up[0] is not change:
@@ -101,7 +103,7 @@ class LoopRebalancing:
         log.info("group %r: gives back %s", self._group_id, ", ".join(map(str, sorted(partitions))))
         try:
             await self._auto_commit.commit_now()
-            await _told(self._listener.on_revoked(partitions))
+            await _awaited(self._listener.on_revoked(partitions))
             await self._commits.flush()
         finally:
             self._remove(partitions)
@@ -112,7 +114,7 @@ class LoopRebalancing:
             return
         log.warning("group %r: has lost %s", self._group_id, ", ".join(map(str, sorted(partitions))))
         try:
-            await _told(self._listener.on_lost(partitions))
+            await _awaited(self._listener.on_lost(partitions))
         finally:
             self._remove(partitions)
 
@@ -127,6 +129,6 @@ class LoopRebalancing:
         self._auto_commit.note(committed)
         self._partitions.announce(change.assigned, starts)
         try:
-            await _told(self._listener.on_assigned(change.assigned))
+            await _awaited(self._listener.on_assigned(change.assigned))
         finally:
             self._partitions.begin()

@@ -68,11 +68,11 @@ class LoopSender:
         self._shared.tasks.start(self._run(), f"ottla-to-{self._broker_id}")
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Look for something to send."""
         self._wake.set()
 
     def stop(self) -> None:
-        """The engine cancels the task."""
+        """Do nothing: the engine cancels the task."""
 
     async def _run(self) -> None:
         try:
@@ -108,7 +108,10 @@ class LoopSender:
             await self._send(connection, batches)
 
     async def _connected(self) -> LoopConnection | None:
-        """The connection, opened if there is none; None and a pause if it cannot be opened."""
+        """Return the connection; opens it if there is none.
+
+        Returns None, and sets a pause, if it cannot be opened.
+        """
         if self._connection is not None and self._connection.is_open:
             return self._connection
         pause_ms = self._pool.pause_left_ms(self._broker_id)
@@ -158,7 +161,7 @@ class LoopSender:
     # --- receiving
 
     async def _receive(self) -> None:
-        """Take every answer that has come. If one is overdue, disconnects."""
+        """Process every answer that has arrived. Disconnects if an answer is overdue."""
         connection = self._connection
         if connection is None:
             return
@@ -179,7 +182,7 @@ class LoopSender:
             )
 
     async def _disconnected(self, error: OttlaError, unsent: list[ProducerBatch] | None = None) -> None:
-        """What is in flight is sent again, in order."""
+        """Report the broken connection: what is in flight is sent again, in order."""
         LOG.info("broker %d: %s", self._broker_id, error)
         self._connection = None
         lost = [batch for request in self._in_flight for batch in request.batches] + (unsent or [])
@@ -188,7 +191,7 @@ class LoopSender:
         await self._pool.drop(self._broker_id)
 
     def _answered(self, batches: list[ProducerBatch], response: ProduceResponse) -> None:
-        """Report what the broker says about each batch."""
+        """Report the broker's answer for each batch."""
         now_ms = MONOTONIC.now_ms()
         if response.throttle_time_ms:
             self._not_before_ms = now_ms + response.throttle_time_ms

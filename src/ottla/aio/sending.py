@@ -42,11 +42,11 @@ from ottla.wire.api.init_producer_id import InitProducerIdRequest
 LOG = logging.getLogger(__name__)
 
 LOOK_S = 0.25
-"""How long a wait for a topic lasts before it looks at the time again."""
+"""How long a wait for a topic lasts before it checks the time again."""
 
 
 class NoRoom(Exception):
-    """So much memory is not free at present: wait for it, and try again."""
+    """The memory is not free at present: wait for it, and try again."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -66,12 +66,12 @@ class LoopMemory(BufferMemory):
             raise NoRoom(size)
 
     def release(self, size: int) -> None:
-        """Give bytes back."""
+        """Release bytes."""
         super().release(size)
         self._loop_changed.notify_all()
 
     def close(self) -> None:
-        """Who waits gets ProducerClosed."""
+        """Make waiting coroutines raise ProducerClosed."""
         super().close()
         self._loop_changed.notify_all()
 
@@ -124,13 +124,16 @@ class LoopProducerEngine:
 
     @property
     def transactions(self) -> Transactions:
-        """The transactions. Raises ConfigError if transactional.id is not set, or what ended the producer."""
+        """Return the transactions.
+
+        Raises ConfigError if transactional.id is not set, or the error that ended the producer.
+        """
         return open_transactions(self._transactions, self.intake)
 
     # --- handing in
 
     def inbox(self, topic: str) -> TopicInbox:
-        """The inbox of the topic. Raises ConfigError, or the error that ended the producer."""
+        """Return the inbox of the topic. Raises ConfigError, or the error that ended the producer."""
         if not isinstance(topic, str) or not topic:
             raise ConfigError(f"topic={topic!r}: the name of a topic is wanted")
         if not self._is_started:
@@ -141,7 +144,7 @@ class LoopProducerEngine:
         return self.intake.add(TopicInbox(topic, self.state, self.dispatcher, partitioner))
 
     async def room(self, need: NoRoom, deadline: Deadline) -> None:
-        """Wait for memory; meanwhile everything is sent at once."""
+        """Wait for memory; meanwhile everything is sent without lingering."""
         with self.dispatcher.hurrying():
             await self.memory.wait_free(need.size, deadline)
 
@@ -176,7 +179,7 @@ class LoopProducerEngine:
                 return
 
     async def _rows_first(self, inbox: TopicInbox) -> None:
-        """Rows that were handed in before must be queued before; they may wait for news of their topic."""
+        """Queue the rows that were handed in before; they may wait for news of their topic."""
         inbox.seal()
         while (since_ms := inbox.needs_topic_since_ms) is not None:
             await self._fresh(inbox.topic, since_ms)
@@ -206,7 +209,10 @@ class LoopProducerEngine:
         await self.settled(None)
 
     async def all_landed(self, deadline: Deadline) -> bool:
-        """Wait until nothing is in flight; everything was abandoned before. False if the time is over."""
+        """Wait until nothing is in flight, after everything was abandoned.
+
+        Returns False if the deadline has passed.
+        """
         while True:
             self._left_flight.clear()
             if self.dispatcher.is_empty:
@@ -217,7 +223,7 @@ class LoopProducerEngine:
             await is_set_within(self._left_flight, None if left_ms is None else left_ms / 1000)
 
     async def close(self, timeout: float | None) -> None:
-        """Take nothing more, flush for `timeout` seconds, give up the rest, end all tasks."""
+        """Accept nothing more, flush for `timeout` seconds, give up the rest, end all tasks."""
         self.intake.refuse(ProducerClosed("this producer is closed"))
         try:
             if not self.dispatcher.is_stopped:
@@ -230,7 +236,7 @@ class LoopProducerEngine:
         self.raise_unseen()
 
     async def settled(self, timeout: float | None) -> None:
-        """Send everything, and wait until it is settled. Raises TimeoutError."""
+        """Send everything, and wait until it is stored or has failed. Raises TimeoutError."""
         deadline = Deadline(MONOTONIC, None if timeout is None else timeout * 1000.0)
         with self.dispatcher.hurrying():
             for submission in self.state.settlement.open_submissions():
@@ -238,7 +244,7 @@ class LoopProducerEngine:
                 await all_settled(submission, None if left_ms is None else left_ms / 1000.0)
 
     def raise_unseen(self) -> None:
-        """Raise the first failure that nobody has looked at."""
+        """Raise the first failure that the application has not looked at."""
         for failure in self.state.settlement.unseen_failures():
             raise failure.with_traceback(None)
 
@@ -266,7 +272,7 @@ class LoopProducerEngine:
         return LoopSender(broker_id, dispatcher, shared)
 
     async def _guarded(self, work: object) -> None:
-        """Run a task without which the producer cannot go on."""
+        """Run a task that the producer cannot work without: if it fails, the producer ends."""
         try:
             await work  # type: ignore[misc]
         except Exception as error:
@@ -341,7 +347,7 @@ async def all_settled(submission: Submission, timeout: float | None) -> None:
 
 
 def watched(submission: Submission) -> LoopCondition:
-    """What is notified when rows of a submission are settled."""
+    """Return the condition that is notified when rows of a submission are settled."""
     if submission.watcher is None:
         submission.watcher = LoopCondition()
     return cast(LoopCondition, submission.watcher)

@@ -38,7 +38,7 @@ class LoopHeartbeats(ShareMembership):
             self._tasks.start(self._run(), f"ottla-share-{self._member.group_id}")
 
     async def wait_for_assignment(self, timeout_s: float) -> None:
-        """Wait until partitions are assigned, or an error has come, or the time is over."""
+        """Wait until partitions are assigned or an error has come, at most `timeout_s`."""
         await self._loop_changed.until(self.has_work, timeout_s)
 
     async def _run(self) -> None:
@@ -51,7 +51,8 @@ class LoopHeartbeats(ShareMembership):
         """End the task, and leave the group. May be called twice."""
         self._is_stopping = True
         await self._tasks.cancel()
-        await self._pool.close()  # an answer to a heartbeat may be due there
+        # The answer to a heartbeat may be due on this connection: a new one is needed to leave.
+        await self._pool.close()
         await self.leave(self._pool)
         self._member.epoch = 0
         await self._pool.close()
@@ -131,7 +132,7 @@ class ShareConsumer(ShareFace, AsyncClosing):
         chunk = self._first()
         if chunk is not None:
             return await looked_up(chunk)
-        if self._fetching is None:  # else the answers were sent before it
+        if self._fetching is None:  # otherwise the answers were sent before it
             self._answer_for_last_poll()
             self._tell_refused(await uncancelled(self._fetcher.acknowledge()))
         self._heartbeats.start()
@@ -144,7 +145,10 @@ class ShareConsumer(ShareFace, AsyncClosing):
                 return None
 
     async def _fetched(self, wait_ms: float) -> None:
-        """Wait for a fetch. If that is cancelled the fetch goes on, since its records are locked for us."""
+        """Wait for a fetch.
+
+        If this is cancelled the fetch continues, since its records are locked for this member.
+        """
         if self._fetching is None:
             self._fetching = self._tasks.start(self._fetch(wait_ms), "ottla-share-fetch")
         await asyncio.wait([self._fetching])

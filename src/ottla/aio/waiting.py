@@ -1,7 +1,7 @@
-"""Waiting on an event loop: what stands in for locks, conditions and pauses of threads.
+"""Waiting on an event loop: replacements for the locks, conditions and pauses of threads.
 
-The cores that both faces share take a condition. Here nothing has to be locked, since one loop runs all of
-it, and a wait is a future.
+The cores that threads and asyncio share take a condition. Here nothing has to be locked, since one loop runs
+everything, and a wait is a future.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Any, Self, TypeVar
 T = TypeVar("T")
 
 DONE_HERE_BYTES = 32 * 1024
-"""Up to this size bytes are decoded or encoded on the loop: a thread would take longer to begin."""
+"""Up to this size, bytes are decoded or encoded on the loop: a thread would take longer to begin."""
 
 
 ROWS_IN_A_ROW = 512
-"""After so many rows the loop serves others, even if the application awaits nothing in between."""
+"""After this many rows the loop serves others, even if the application awaits nothing in between."""
 
 
 class LoopCondition:
-    """A condition of one event loop. `with` locks nothing, `until` waits; `wait_for` only looks."""
+    """A condition of one event loop. `with` locks nothing, `until` waits; `wait_for` only checks."""
 
     def __init__(self) -> None:
-        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order in which they came
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order in which they began to wait
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was locked."""
+        """Do nothing: nothing was locked."""
 
     def notify_all(self) -> None:
-        """Whatever is waited for may be true now."""
+        """Wake all that wait: what they wait for may be true now."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:  # noqa: ARG002
-        """Whether `predicate` is true now: the loop must not block."""
+        """Return whether `predicate` is true now: the loop must not block."""
         return predicate()
 
     async def until(self, predicate: Callable[[], bool], seconds: float | None) -> bool:
@@ -83,7 +83,7 @@ class Tasks:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # the oldest first
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a coroutine beside its caller."""
+        """Run a coroutine as a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -92,10 +92,10 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled():
-            task.exception()  # whoever awaits the task gets it; if nobody does, it is no leak
+            task.exception()  # the task's awaiter gets the error; if there is none, asyncio must not log it
 
     async def cancel(self) -> None:
-        """End all, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -105,7 +105,8 @@ class Tasks:
 
 @contextlib.asynccontextmanager
 async def finishing() -> AsyncIterator[Callable[[Coroutine[Any, Any, Any]], None]]:
-    """Steps of an end: each is carried out, in order, even if earlier ones fail or the caller is cancelled.
+    """Collect steps of a shutdown: each is run, in order, even if earlier ones fail or the caller is
+    cancelled.
 
     The first error is raised at the end.
     """
@@ -126,7 +127,7 @@ async def finishing() -> AsyncIterator[Callable[[Coroutine[Any, Any, Any]], None
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Carry out all of `work`. A cancellation of the caller takes effect when it is done."""
+    """Run all of `work`. A cancellation of the caller takes effect when it is done."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -145,25 +146,27 @@ class LoopWaits:
     is_over = False
 
     async def pause(self, duration_ms: float) -> None:
-        """Wait so long."""
+        """Wait for `duration_ms`."""
         await asyncio.sleep(duration_ms / 1000)
 
     def lock(self) -> asyncio.Lock:
-        """A new lock, which its owner must not take twice."""
+        """Return a new lock; its owner must not take it twice."""
         return asyncio.Lock()
 
     async def computed(self, work: Callable[[], T], nbytes: int) -> T:
-        """The result of a function: computed here, or by a thread if it handles many bytes."""
+        """Return the result of `work`; a thread runs it if it handles many bytes."""
         if nbytes <= DONE_HERE_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """The result of a function that blocks: a thread runs it, to its end even if nobody waits."""
+        """Return the result of `work`, which blocks: a thread runs it, to its end even if the caller is
+        cancelled.
+        """
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out all of it: a cancellation of the caller takes effect when it is done."""
+        """Run all of `work`: a cancellation of the caller takes effect when it is done."""
         return await uncancelled(work)
 
 
