@@ -1,6 +1,6 @@
-"""What works behind an asyncio Producer: tasks that send, ask about the cluster, and look at the time.
+"""The tasks behind an asyncio Producer: they send, ask about the cluster, and watch the time.
 
-The queues, their owner and their decisions are those of the threads: `Dispatcher`, `Scouting`, `TimedWork`.
+The queues and the decisions are those of the blocking Producer: `Dispatcher`, `Scouting`, `TimedWork`.
 """
 
 from __future__ import annotations
