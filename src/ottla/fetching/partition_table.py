@@ -57,9 +57,7 @@ class PartitionTable:
         chance: Chance,
         replica_ms: float = 300_000.0,
     ) -> None:
-        """`replica_ms`: how long a replica that the leader has named is read before the leader is asked
-        again.
-        """
+        """`replica_ms`: how long to read a replica that the leader has named, before it is asked again."""
         self._config = config
         self._budget = budget
         self._pool = pool
@@ -376,9 +374,7 @@ class PartitionTable:
         self._departed.append(Departure(cursor))
 
     def _return_to_leaders(self) -> None:
-        """Hand partitions back to their leaders if an offset has to be looked up, or the time of a replica is
-        over.
-        """
+        """Hand partitions back to their leaders: to look up an offset, or when `replica_ms` is over."""
         now_ms = self._now_ms()
         for cursor in list(self._cursors.values()):
             replica = cursor.replica
