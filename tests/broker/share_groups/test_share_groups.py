@@ -145,8 +145,10 @@ def test_a_newcomer_gets_records_before_a_member_that_lost_the_partition_and_doe
             _wait_for_fetches(shared, 2)
             send(shared.bootstrap, "two", [b"its own"], partition)
             assert acquired(second.result()) == [(partition, 0, 0, 1)]
-            send(shared.bootstrap, "two", [b"for anybody"], partition)  # nobody else waits
-            assert acquired(first.result()) == [(partition, 1, 1, 1)]
+            send(shared.bootstrap, "two", [b"while it is busy"], partition)
+            assert acquired(newcomer.fetch(max_wait_ms=60_000)) == [(partition, 1, 1, 1)]
+            send(shared.bootstrap, "two", [b"of the other"], 1 - partition)
+            assert acquired(first.result()) == [(1 - partition, 0, 0, 1)]
 
 
 def _wait_for_fetches(broker: EmbeddedBroker, count: int) -> None:

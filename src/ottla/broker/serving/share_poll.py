@@ -213,7 +213,7 @@ class SharePoll:
         else:
             for partition in self._listened:
                 partition.listeners[self._written] = None
-            self._inquiry.broker.shares.wait(self._keys(), self._request.member_id or "", self.look)
+            self._inquiry.broker.shares.wait(self._keys(), self.look)
 
     def _keys(self) -> list[ShareKey]:
         return [ShareKey(self._request.group_id or "", *item) for item in self._session.partitions]

@@ -65,7 +65,7 @@ class ShareGroupService:
         self.groups: dict[str, ShareGroup] = {}
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._epochs: dict[ShareKey, int] = {}
-        self._waiting: dict[ShareKey, dict[Callable[[], None], str]] = defaultdict(dict)
+        self._waiting: dict[ShareKey, dict[Callable[[], None], None]] = defaultdict(dict)
         self._is_ticking = False
 
     def settings(self, group_id: str) -> ShareSettings:
@@ -214,22 +214,23 @@ class ShareGroupService:
         self._begin(key).begin(offset)
         self.changed(key)
 
-    def wait(self, keys: Iterable[ShareKey], member_id: str, wake: Callable[[], None]) -> None:
+    def wait(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
         """Call `wake` when records of partitions become available again: the first to come is the first."""
         for key in keys:
-            self._waiting[key][wake] = member_id
+            self._waiting[key][wake] = None
 
     def has_precedence(self, key: ShareKey, member_id: str) -> bool:
-        """Whether a member may have new records of a partition, or one that waits for them has to come first.
+        """Whether a member may have new records of a partition, or they are kept for others.
 
-        A member learns by its next heartbeat that a partition is another's now. Until then it could take all
-        that is written, and the new one would get nothing.
+        A member learns by its next heartbeat that a partition is another's now. Until then it gets records
+        only as long as no member that has the partition has begun to fetch from it.
         """
-        assignments = self.groups[key.group_id].assignments
         partition = (key.topic_id, key.partition)
-        others = self._waiting.get(key, {}).values()
-        is_assigned = partition in assignments.get(member_id, ())
-        return is_assigned or not any(partition in assignments.get(other, ()) for other in others)
+        assignments = self.groups[key.group_id].assignments
+        if partition in assignments.get(member_id, ()):
+            return True
+        owners = {owner for owner, assigned in assignments.items() if partition in assigned}
+        return not self.sessions.have(key.group_id, owners, partition)
 
     def stop_waiting(self, keys: Iterable[ShareKey], wake: Callable[[], None]) -> None:
         """End a wait."""

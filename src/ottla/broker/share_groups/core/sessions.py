@@ -5,7 +5,7 @@ A session begins with epoch 0, and each request of the member to that broker has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,6 +75,13 @@ class ShareSessions:
     def of_member(self, group_id: str, member_id: str) -> list[SessionKey]:
         """Return the sessions of a member at all brokers."""
         return [key for key in self._sessions if key[1:] == (group_id, member_id)]
+
+    def have(self, group_id: str, members: Set[str], partition: TopicIdPartition) -> bool:
+        """Whether one of these members of a group fetches from a partition."""
+        return any(
+            key.group_id == group_id and key.member_id in members and partition in session.partitions
+            for key, session in self._sessions.items()
+        )
 
 
 def change(
