@@ -37,3 +37,9 @@ def test_one_owner_a_partition_and_all_converge_in_every_history(block: int) -> 
 def test_histories_that_once_had_two_owners_of_a_partition(seed: int) -> None:
     """4915: a member told what it owned, and took the rest of an assignment before the answer withdrew it."""
     ConsumerWorld(seed).run(STEPS)
+
+
+@pytest.mark.parametrize("seed", [309934])
+def test_histories_that_once_left_partitions_without_an_owner(seed: int) -> None:
+    """309934: a member left, the group became classic, and its coordinator restarted before others joined."""
+    ConsumerWorld(seed).run(STEPS)

@@ -105,9 +105,9 @@ def _elect_leader(group: CoordinatedGroup) -> bool:
     leader = group.members.get(group.leader or "")
     if leader is not None and leader.joining is not None:
         return True
-    joined = (member.member_id for member in group.members.values() if member.joining)
-    group.leader = next(joined, group.leader)
-    return group.members[group.leader or ""].joining is not None
+    joined = [member.member_id for member in group.members.values() if member.joining]
+    group.leader = joined[0] if joined else group.leader
+    return bool(joined)
 
 
 def _start_generation(group: CoordinatedGroup, step: CoordinatorStep) -> None:

@@ -82,12 +82,19 @@ class GroupRegistry:
     def start_sessions(self, partition: int, step: CoordinatorStep) -> None:
         """A partition was loaded: the sessions of its groups' members begin now."""
         for group_id in self._stored_in(partition):
-            group = self.classic_group(group_id)
-            for member in group.members.values() if group else ():
-                assert group is not None
-                group.start_session(member, step)
+            self._start_classic_sessions(group_id, step)
             if group_id in self.consumer.groups:
                 self.consumer.start_sessions(group_id, step)
+
+    def _start_classic_sessions(self, group_id: str, step: CoordinatorStep) -> None:
+        """Members of a group that has just become classic have to join again: it has no leader yet."""
+        group = self.classic_group(group_id)
+        if group is None:
+            return
+        for member in group.members.values():
+            group.start_session(member, step)
+        if group.members and group.leader is None:
+            begin_join_phase(group, step)
 
     def unload(self, partition: int, step: CoordinatorStep) -> None:
         """Forget the groups of a partition, and answer their parked requests."""
@@ -125,8 +132,4 @@ class GroupRegistry:
 
     def downgraded(self, group_id: str, step: CoordinatorStep) -> None:
         """A consumer group is a classic group now: its members have to join again."""
-        group = self.classic_group(group_id)
-        if group is not None and group.members:
-            for member in group.members.values():
-                group.start_session(member, step)
-            begin_join_phase(group, step)
+        self._start_classic_sessions(group_id, step)

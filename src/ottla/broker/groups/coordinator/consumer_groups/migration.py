@@ -105,7 +105,11 @@ def may_downgrade(group: ConsumerGroup, without: str, rules: GroupRules) -> bool
 
 
 def downgraded(group: ConsumerGroup, without: str, rules: GroupRules) -> list[Record]:
-    """Return the records that make a group classic, with its members but one."""
+    """Return the records that make a group classic, with its members but one.
+
+    It has no leader: a coordinator that loads it knows by that that the members have to join again, for
+    nobody has what the one that went had.
+    """
     draft = group.draft()
     draft.remove_group()
     members = [member for member in group.members.values() if member.member_id != without]
@@ -114,7 +118,7 @@ def downgraded(group: ConsumerGroup, without: str, rules: GroupRules) -> list[Re
         protocol_type=CONSUMER,
         generation=group.epoch,
         protocol=protocol,
-        leader=members[0].member_id,
+        leader=None,
         current_state_timestamp=rules.now_ms,
         members=[_downgraded_member(member, protocol, rules.topics) for member in members],
     )
