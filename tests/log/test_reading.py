@@ -14,8 +14,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.reading import ColdRead, FirstBatch, ReadLimits
 from ottla.log.recent_batches import KEPT_MIN
-from ottla.log.segment import Segment
-from ottla.log.segment_file import RWF_NOWAIT, find_batch
+from ottla.log.segment_file import RWF_NOWAIT, SegmentFile, find_batch
 from tests.log.record_sets import NOW, add, batch, open_log, rows_of, values
 
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=500)
@@ -28,21 +27,17 @@ def filled(path: Path, batches: int = 40, config: LogConfig = SMALL) -> Partitio
     return log
 
 
-def cool(segment: Segment) -> None:
-    """Nothing of the segment is in memory."""
-
-    def read_now(position: int, size: int, least: int = 0) -> bytes:
-        raise BlockingIOError(position, size, least)
-
-    segment.file.read_now = read_now  # type: ignore[method-assign]
-
-
 def cold_read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> ColdRead:
-    for segment in log.segments:
-        cool(segment)
-    ticket = log.read_cached(offset, max_bytes)
+    """A ticket, as if nothing of the log were in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SegmentFile, "read_now", _blocked)
+        ticket = log.read_cached(offset, max_bytes)
     assert isinstance(ticket, ColdRead)
     return ticket
+
+
+def _blocked(*_: object) -> bytes:
+    raise BlockingIOError
 
 
 def descriptors() -> int:

@@ -11,13 +11,14 @@ refused: a wrong recovery point would skip the repair of a log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import crc32c
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 from ottla.model.errors import StorageError
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
@@ -128,7 +129,7 @@ def _not_a_checkpoint(path: Path) -> StorageError:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8").splitlines()
+        return read_whole(os.fspath(path)).decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+STATES = ("", CLEANED, SWAP, DELETED)
 INDEX_SUFFIXES = (INDEX, TIME_INDEX, ABORTED_INDEX)
 SUFFIXES = (LOG, *INDEX_SUFFIXES)
 DELETED_DIRECTORY = "-delete"

@@ -17,9 +17,9 @@ from ottla.log.file_system import REAL
 from ottla.log.index_checks import IndexCheck
 from ottla.log.lost_offsets import FILE_NAME as LOST_OFFSETS
 from ottla.log.lost_offsets import Gap, read_gaps
-from ottla.log.recovery import bases_of
 from ottla.log.repair import Action, CheckpointLine, Continuation, Excision, GapNote, Removal
 from ottla.log.segment_file import SegmentFile
+from ottla.log.segment_names import SegmentNames
 from ottla.log.survey import SegmentSurvey, surveyed
 from ottla.model.errors import StorageError
 
@@ -77,9 +77,10 @@ def inspected(directory: Path, known: Known) -> list[Finding]:
 
 def _check_segments(inspection: _Inspection) -> None:
     directory, known = inspection.directory, inspection.known
-    for base in bases_of(directory, file_names.LOG + file_names.SWAP):
+    names = SegmentNames(directory)
+    for base in names.bases(file_names.LOG + file_names.SWAP):
         _check_log(inspection, base, None, AbortCheck(directory), file_names.SWAP)
-    bases = bases_of(directory)
+    bases = names.bases()
     end = known.start_offset or 0
     aborts = AbortCheck(directory)
     for index, base in enumerate(bases):
@@ -186,7 +187,7 @@ def _note_bad_bytes(inspection: _Inspection, path: Path, survey: SegmentSurvey, 
 
 def _check_small_files(inspection: _Inspection) -> None:
     directory = inspection.directory
-    bases = set(bases_of(directory))
+    bases = set(SegmentNames(directory).bases())
     for path in sorted(directory.iterdir()):
         name = file_names.parse_segment_file(path.name)
         if name is not None and not name[2] and name[0] not in bases:

@@ -32,6 +32,7 @@ class LeaderEpochs:
         self._file_system = file_system
         self._is_damaged = False
         self._is_unflushed = False
+        self._confirmed = -1  # the last epoch that was found in its first batch
         try:
             self.entries = [] if is_new else checkpoints.read_pairs(self._path)
         except StorageError:
@@ -48,11 +49,12 @@ class LeaderEpochs:
         `headers_from` gives the batches from an offset on. An epoch above `epoch_max` is right only if a
         batch has it. Returns whether the file was written. Raises OSError.
         """
-        if self.entries:
+        if self.entries and self.latest != self._confirmed:
             latest, start = self.entries[-1]
             first = next(headers_from(start), None)
             if first is not None and first.magic > 1:
                 self._is_damaged |= first.leader_epoch != latest
+                self._confirmed = first.leader_epoch
             else:
                 self._is_damaged |= epoch_max is not None and latest > epoch_max
         if not self._is_damaged:

@@ -25,7 +25,16 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 class OffsetIndex:
     """Belongs to one segment. `entries_max` is `segment.index.bytes` in entries."""
 
-    __slots__ = ("_file_system", "_path", "_positions", "_relative", "_stored", "base_offset", "entries_max")
+    __slots__ = (
+        "_file_system",
+        "_is_exact",
+        "_path",
+        "_positions",
+        "_relative",
+        "_stored",
+        "base_offset",
+        "entries_max",
+    )
 
     def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
         self._path = os.fspath(path)
@@ -35,6 +44,7 @@ class OffsetIndex:
         self._relative = array("i")
         self._positions = array("i")
         self._stored = 0  # entries that the file has
+        self._is_exact = False  # and no more bytes than that
 
     @property
     def path(self) -> Path:
@@ -106,6 +116,7 @@ class OffsetIndex:
         self._relative, self._positions = flat[0::2], flat[1::2]
         self._trim_zeros()
         self._stored = len(self._relative)
+        self._is_exact = len(raw) == self._stored * ENTRY_BYTES
         if not self._relative:
             return True
         return 0 <= self._positions[-1] < log_bytes and self._relative[-1] >= self._relative[0] >= 0
@@ -121,10 +132,14 @@ class OffsetIndex:
         keep = bisect_right(self._relative, offset - 1 - self.base_offset)
         del self._relative[keep:]
         del self._positions[keep:]
+        self._is_exact &= self._stored <= keep
         self._stored = min(self._stored, keep)
 
     def store(self) -> None:
         """Bring the file up to date. Written by position, so a failed call may be repeated."""
+        if self._is_exact and not self.unstored:
+            return
+        self._is_exact = False
         fd = self._file_system.open(self.path)
         try:
             flat = array("i", bytes(ENTRY_BYTES * (self.count - self._stored)))
@@ -137,4 +152,4 @@ class OffsetIndex:
                 self._file_system.truncate(fd, self.count * ENTRY_BYTES)
         finally:
             os.close(fd)
-        self._stored = self.count
+        self._stored, self._is_exact = self.count, True

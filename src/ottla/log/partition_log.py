@@ -28,11 +28,12 @@ from ottla.log.flush_ticket import FlushTicket, flush_up_to
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.log_config import LogConfig
 from ottla.log.reading import ColdRead, FirstBatch, ReadLimits, cached_or_cold, read_from
-from ottla.log.recovery import LogOpening, is_empty, load_segments
+from ottla.log.recovery import LogOpening, load_segments
 from ottla.log.recovery_report import RecoveryReport
 from ottla.log.segment import Segment
 from ottla.log.segment_file import SegmentFile
 from ottla.log.segment_list import SegmentList, swap_in
+from ottla.log.segment_names import SegmentNames
 from ottla.log.staging import write_sets
 from ottla.log.stamping import Appended, StampedSet, stamp
 from ottla.log.undecided import StoredAbort
@@ -51,7 +52,9 @@ class PartitionLog:
         self.config = opening.config
         self.report = report
         self.file_system = opening.file_system
-        self._segments = SegmentList(self.path, self.file_system, segments)
+        self._segments = SegmentList(
+            self.path, self.file_system, segments, is_flushed=opening.clean and not report.has_changed_files
+        )
         self.high_watermark = self.next_offset = segments[-1].next_offset
         self.start_offset = min(max(opening.start, segments[0].base_offset), self.high_watermark)
         # Never above the log's end: what is flushed from there on is not flushed yet.
@@ -60,7 +63,7 @@ class PartitionLog:
         self.was_new = opening.is_new  # its directory was empty
         self.cuts = 0  # how often it was truncated: work that began before is void
         self.is_closed = self.is_compacting = False
-        self.has_aborts = any(segment.aborted.count for segment in segments)
+        self.has_aborts = any(segment.has_aborts for segment in segments)
         self.topic_id: bytes | None = None  # goes into the directory with the first record
         self._staged: list[StampedSet] = []
         self._offline: BaseException | None = None
@@ -85,8 +88,9 @@ class PartitionLog:
         """
         known = (start_offset, recovery_point, clean, high_watermark, first_dirty)
         try:
-            opening = LogOpening(path, config, file_system, now_ms, *known, is_new=is_empty(path))
-            segments, report = load_segments(opening)
+            names = SegmentNames(path)
+            opening = LogOpening(path, config, file_system, now_ms, *known, is_new=not names.names)
+            segments, report = load_segments(opening, names)
             log = cls(opening, segments, report)
             log.epochs.cut_end(log.high_watermark)
             log.check_epochs()

@@ -15,7 +15,7 @@ import binascii
 import os
 from pathlib import Path
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 from ottla.model.errors import StorageError
 
 FILE_NAME = "partition.metadata"
@@ -25,7 +25,7 @@ ID_BYTES = 16
 def read(directory: Path) -> bytes | None:
     """The topic's id; None if the file is missing or has none."""
     try:
-        lines = (directory / FILE_NAME).read_text().splitlines()
+        lines = read_whole(f"{directory}{os.sep}{FILE_NAME}").decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)

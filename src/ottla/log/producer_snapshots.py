@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import crc32c
 
-from ottla.log.file_system import FileSystem
+from ottla.log.file_system import FileSystem, read_whole
 from ottla.model.errors import StorageError
 
 SUFFIX = ".snapshot"
@@ -110,7 +110,7 @@ def read_latest(directory: Path, start: int, end: int, file_system: FileSystem) 
     try:
         for offset in reversed(_offsets(directory)):
             path = _path(directory, offset)
-            entries = decode(path.read_bytes()) if start <= offset <= end else None
+            entries = decode(read_whole(os.fspath(path))) if start <= offset <= end else None
             if entries is not None:
                 snapshot = Snapshot(offset, entries)
                 break
@@ -142,7 +142,7 @@ def write(directory: Path, snapshot: Snapshot, file_system: FileSystem) -> None:
 
 
 def _offsets(directory: Path) -> list[int]:
-    names = (_NAME.fullmatch(name) for name in os.listdir(directory))
+    names = (_NAME.fullmatch(name) for name in os.listdir(directory) if name.endswith(SUFFIX))
     return sorted(int(name[1]) for name in names if name is not None)
 
 

@@ -67,6 +67,8 @@ def read_cached_from(
     With `as_range`, many bytes are left in their file, if all of them are in memory.
     """
     for segment in segments:
+        if not segment.is_read:
+            raise BlockingIOError
         file = segment.file
         span = segment.locate(limits.offset, file.read_now)
         if span is not None:
@@ -127,19 +129,23 @@ class _Stretch:
     def __init__(self, segment: Segment, limits: ReadLimits) -> None:
         self._file: SegmentFile = segment.file
         self._cuts = segment.file.cuts
-        self._start = segment.offset_index.lookup(limits.offset)
+        self._segment = segment
         self._end = segment.size
         self._opened = segment.file.opened()
+        self._start = segment.offset_index.lookup(limits.offset) if segment.is_read else None
 
     @property
     def size(self) -> int:
-        """Bytes to look through."""
-        return self._end - self._start
+        """Bytes to look through, as far as that is known."""
+        return self._end - (self._start or 0)
 
     def read(self, limits: ReadLimits) -> bytes | None:
         """The bytes of a fetch; None if they are not in this file, empty if it was cut."""
-        data, span = None, search(self._pread, self._start, self._end, limits.offset)
-        if not isinstance(span, Span) and span != self._end and self._start:
+        data, start = None, self._start
+        if start is None:
+            start = self._segment.offset_index.lookup(limits.offset)  # by this thread: it reads the index
+        span = search(self._pread, start, self._end, limits.offset)
+        if not isinstance(span, Span) and span != self._end and start:
             span = search(self._pread, 0, self._end, limits.offset)  # the index may be damaged
         if isinstance(span, Span):
             size = max(limits.max_bytes, bytes_needed(span, limits.first_batch))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.log import file_names
+from ottla.log import file_names, lost_offsets
 from ottla.log.abort_recovery import AbortRecovery
 from ottla.log.file_names import LOG, SWAP
 from ottla.log.file_system import FileSystem
@@ -26,6 +26,8 @@ from ottla.log.log_config import LogConfig
 from ottla.log.lost_offsets import read_gaps
 from ottla.log.recovery_report import Cut, RecoveryReport
 from ottla.log.segment import Segment
+from ottla.log.segment_file import SegmentFile
+from ottla.log.segment_names import SegmentNames
 from ottla.model.errors import DamagedLog
 
 if TYPE_CHECKING:
@@ -63,6 +65,10 @@ class LogOpening:
         """Whether compaction may have removed the records before `offset`."""
         return self.config.is_compacted or offset <= self.first_dirty
 
+    def gap(self, end: int, behind: int) -> set[Gap]:
+        """The gap between two segments, if there is one that compaction does not explain."""
+        return {(end, behind)} if end < behind and not self.may_have_gap(behind) else set()
+
     def has_lost(self, end: int, behind: int, known_gaps: set[Gap]) -> bool:
         """Whether a crash took the records from `end` to the next segment: they were not flushed."""
         is_unflushed = not self.clean and end >= self.recovery_point
@@ -70,21 +76,14 @@ class LogOpening:
         return end < behind and is_unflushed and not is_explained
 
 
-def is_empty(directory: Path) -> bool:
-    """Whether a partition has only its directory, as before its first record. Raises OSError."""
-    with os.scandir(directory) as items:
-        return next(items, None) is None
-
-
-def load_segments(opening: LogOpening) -> tuple[list[Segment], RecoveryReport]:
-    """Run all passes. Returns at least one segment; the last one is active."""
+def load_segments(opening: LogOpening, names: SegmentNames) -> tuple[list[Segment], RecoveryReport]:
+    """Run all passes. Returns at least one segment; the last one is active. `names`: what is there."""
     report = RecoveryReport(opening.clean)
-    if not opening.is_new:
-        finish_swaps(opening, report)
-        sweep(opening, report)
-    segments = load(opening, report)
+    names = finish_swaps(opening, names, report)
+    sweep(opening, names, report)
+    segments = load(opening, names, report)
     try:
-        check_ends(opening, segments[-1].next_offset, segments[-1].file.path)
+        check_ends(opening, segments[-1].next_offset, segments[-1])
         segments = catch_up(opening, segments, report)
         segments[-1].store_indexes()
     except BaseException:
@@ -95,25 +94,19 @@ def load_segments(opening: LogOpening) -> tuple[list[Segment], RecoveryReport]:
     return segments, report
 
 
-def bases_of(directory: Path, suffix: str = LOG) -> list[int]:
-    """Base offsets of the segments whose file has this suffix, in order."""
-    parsed = (file_names.parse_segment_file(name) for name in os.listdir(directory) if name.endswith(suffix))
-    return sorted(name[0] for name in parsed if name is not None)
-
-
-def finish_swaps(opening: LogOpening, report: RecoveryReport) -> None:
+def finish_swaps(opening: LogOpening, names: SegmentNames, report: RecoveryReport) -> SegmentNames:
     """Pass 1. A `.log.swap` is a compacted segment that was written and flushed: it replaces every segment
     that begins within its offsets.
 
     The originals go in ascending order, so that a key's tombstone never goes before the values it hides; the
     one of the same name goes last, by the rename itself. Until then the swap file stays, and the pass can be
-    repeated. The indexes of the originals go too; pass 3 rebuilds what is missing.
+    repeated. The indexes of the originals go too; pass 3 rebuilds what is missing. Returns the new names.
     """
     directory, files = opening.directory, opening.file_system
-    for base in bases_of(directory, LOG + SWAP):
+    for base in names.bases(LOG + SWAP):
         swap = file_names.segment_file(directory, base, LOG + SWAP)
         end = _end_of_swap(opening, base, swap)
-        for replaced in bases_of(directory):
+        for replaced in names.bases():
             if base <= replaced < end:
                 for suffix in file_names.INDEX_SUFFIXES:
                     files.remove(file_names.segment_file(directory, replaced, suffix))
@@ -122,6 +115,8 @@ def finish_swaps(opening: LogOpening, report: RecoveryReport) -> None:
         files.rename(swap, file_names.segment_file(directory, base, LOG))
         files.sync_directory(directory)
         report.swaps_finished.append(base)
+        names = SegmentNames(directory)
+    return names
 
 
 def _end_of_swap(opening: LogOpening, base: int, swap: Path) -> int:
@@ -134,49 +129,26 @@ def _end_of_swap(opening: LogOpening, base: int, swap: Path) -> int:
     return end
 
 
-def sweep(opening: LogOpening, report: RecoveryReport) -> None:
+def sweep(opening: LogOpening, names: SegmentNames, report: RecoveryReport) -> None:
     """Pass 2. Removes what a crash left half done: `.deleted` (was going), `.cleaned` (compaction not yet
     decided), temporary files, and indexes whose log file is gone."""
-    names = {name: file_names.parse_segment_file(name) for name in sorted(os.listdir(opening.directory))}
-    logs = {parsed[0] for parsed in names.values() if parsed is not None and parsed[1:] == (LOG, "")}
-    for name, parsed in names.items():
-        orphan = parsed is not None and (bool(parsed[2]) or parsed[0] not in logs)
-        if orphan or name.endswith(".tmp"):
-            opening.file_system.remove(opening.directory / name)
-            report.files_removed.append(name)
+    for name in names.leftovers():
+        opening.file_system.remove(opening.directory / name)
+        report.files_removed.append(name)
 
 
-def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
+def load(opening: LogOpening, names: SegmentNames, report: RecoveryReport) -> list[Segment]:
     """Pass 3. After a clean stop everything is trusted whose ends agree with its indexes. Otherwise segments
     that end below the recovery point are trusted, and the others verified: the indexes of one that ends at it
-    are flushed with what follows. The last segment is always verified then, for the same reason."""
-    bases = [] if opening.is_new else bases_of(opening.directory)
-    if not bases:
-        check_ends(opening, opening.start, opening.directory)
+    are flushed with what follows. The last segment is always verified then, for the same reason.
+
+    Of a trusted segment that is sealed nothing is read yet, if its files are there: see `Segment`."""
+    if not names.bases():
+        check_ends(opening, opening.start)
         return [_segment(opening, opening.start)]
-    known_gaps = set(read_gaps(opening.directory))
     segments: list[Segment] = []
-    aborts = AbortRecovery(opening.directory)
     try:
-        for index, base in enumerate(bases):
-            segment = _segment(opening, base)
-            segments.append(segment)
-            behind = bases[index + 1] if index + 1 < len(bases) else None
-            trusted = opening.clean or (behind is not None and behind < opening.recovery_point)
-            end = segment.load(next_offset=behind) if trusted else None
-            if end is None:
-                if trusted:
-                    report.indexes_rebuilt.append(base)
-                found = _verify(segment, bases[index + 1 :], opening, report, known_gaps)
-                aborts.take_in(segment, segments[:-1], has_markers=found.has_markers)
-                if found.fault is not None:
-                    break
-                end = segment.next_offset
-                if behind is not None:
-                    segment.seal()
-                    segment.next_offset = behind
-            if behind is not None and end < behind and not opening.may_have_gap(behind):
-                report.gaps += {(end, behind)} - known_gaps
+        _load_into(segments, opening, names, report)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -184,7 +156,38 @@ def load(opening: LogOpening, report: RecoveryReport) -> list[Segment]:
     return segments
 
 
-def check_ends(opening: LogOpening, end: int, path: Path) -> None:
+def _load_into(
+    segments: list[Segment], opening: LogOpening, names: SegmentNames, report: RecoveryReport
+) -> None:
+    bases, complete = names.bases(), names.complete()
+    known_gaps = set(read_gaps(opening.directory) if lost_offsets.FILE_NAME in names.names else ())
+    aborts = AbortRecovery(opening.directory)
+    for index, base in enumerate(bases):
+        behind = bases[index + 1] if index + 1 < len(bases) else None
+        trusted = opening.clean or (behind is not None and behind < opening.recovery_point)
+        segment = _sealed(opening, base, behind, known_gaps) if trusted and base in complete else None
+        if segment is not None:
+            segments.append(segment)
+            continue
+        segment = _segment(opening, base)
+        segments.append(segment)
+        end = segment.load(next_offset=behind) if trusted else None
+        if end is None:
+            if trusted:
+                report.indexes_rebuilt.append(base)
+            found = _verify(segment, bases[index + 1 :], opening, report, known_gaps)
+            aborts.take_in(segment, segments[:-1], has_markers=found.has_markers)
+            if found.fault is not None:
+                break
+            end = segment.next_offset
+            if behind is not None:
+                segment.seal()
+                segment.next_offset = behind
+        if behind is not None:
+            report.gaps += opening.gap(end, behind) - known_gaps
+
+
+def check_ends(opening: LogOpening, end: int, last: Segment | None = None) -> None:
     """Refuse a log that has lost what was flushed, or whose start cannot be; nothing is changed then.
 
     To continue where such a log ends would give its offsets a second time.
@@ -195,7 +198,7 @@ def check_ends(opening: LogOpening, end: int, path: Path) -> None:
         what = f"the log ends at offset {end}, and its checkpoint says that it starts at {opening.start}"
     else:
         return
-    raise damaged(opening.directory, what, path, 0, end)
+    raise damaged(opening.directory, what, opening.directory if last is None else last.file.path, 0, end)
 
 
 def damaged(directory: Path, what: str, path: Path, position: int, offset: int) -> DamagedLog:
@@ -225,6 +228,22 @@ def _segment(opening: LogOpening, base: int) -> Segment:
     )
 
 
+def _sealed(opening: LogOpening, base: int, behind: int | None, known_gaps: set[Gap]) -> Segment | None:
+    """A segment that is read later; None if it is not sealed, or has no bytes, which is to be told."""
+    if behind is None:
+        return None
+    path = file_names.segment_path(opening.directory, base, LOG)
+    size = os.stat(path).st_size
+    if not size:
+        return None
+    file = SegmentFile(path, opening.file_system, size=size)
+    may_have_gap = opening.may_have_gap(behind) or any(end == behind for _, end in known_gaps)
+    place, files = opening.directory, opening.file_system
+    return Segment.sealed(
+        place, file, base, behind, opening.config, files, opening.now_ms, may_have_gap=may_have_gap
+    )
+
+
 def _verify(
     segment: Segment, later: list[int], opening: LogOpening, report: RecoveryReport, known_gaps: set[Gap]
 ) -> Walk:
@@ -236,7 +255,7 @@ def _verify(
     from ottla.log.verification import walk  # here, since it loads Numba
 
     report.segments_verified.append(segment.base_offset)
-    segment.forget(opening.config)
+    segment.forget()
     found = walk(segment, end_offset=later[0] if later else None)
     offset, position, path = segment.next_offset, segment.noted_bytes, segment.file.path
     reason = found.fault

@@ -49,6 +49,12 @@ class RecoveryReport:
     grown: Gap | None = None
 
     @property
+    def has_changed_files(self) -> bool:
+        """Whether files were made, renamed or removed."""
+        changes = self.swaps_finished, self.files_removed, self.segments_verified
+        return any(changes) or self.begun_anew or self.cut is not None
+
+    @property
     def bytes_cut(self) -> int:
         """Bytes that were cut off the end."""
         return self.cut.size if self.cut is not None else 0

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+from ottla.model.errors import StorageError
 
 
 class SegmentFacts(NamedTuple):
@@ -26,27 +28,37 @@ class SegmentFacts(NamedTuple):
     largest_timestamp: int
 
 
-def expired_count(segments: Sequence[SegmentFacts], config: LogConfig, start_offset: int, now_ms: int) -> int:
-    """How many of the oldest segments to delete. The last one is active, and is kept while it is empty."""
+def expired_count(
+    segments: Sequence[SegmentFacts | Segment], config: LogConfig, start_offset: int, now_ms: int
+) -> int:
+    """How many of the oldest segments to delete. The last one is active, and is kept while it is empty.
+
+    No segment behind the first that stays is asked for its time, for which it may have to read its files.
+    """
     count = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     for index, segment in enumerate(segments):
         if index == len(segments) - 1 and not segment.size:
             break
         below_start = segment.next_offset <= start_offset and index < len(segments) - 1
-        too_old = 0 <= config.retention_ms < now_ms - segment.largest_timestamp
         too_much = config.retention_bytes >= 0 and excess - segment.size >= 0
-        if not (below_start or (config.is_deleted and (too_old or too_much))):
+        if not (below_start or (config.is_deleted and (too_much or _is_old(segment, config, now_ms)))):
             break
         excess -= segment.size
         count += 1
     return count
 
 
+def _is_old(segment: SegmentFacts | Segment, config: LogConfig, now_ms: int) -> bool:
+    return 0 <= config.retention_ms < now_ms - segment.largest_timestamp
+
+
 def apply_retention(log: PartitionLog, now_ms: int) -> int:
     """Drop expired segments; return how many. Their files stay as `.deleted` until `log.purge()`."""
-    facts = [SegmentFacts(item.size, item.next_offset, item.largest_timestamp) for item in log.segments]
-    count = expired_count(facts, log.config, log.start_offset, now_ms)
+    try:
+        count = expired_count(log.segments, log.config, log.start_offset, now_ms)
+    except OSError as error:
+        raise StorageError(f"{log.path}: cannot apply retention: {error}") from error
     if count:
         log.delete_oldest(count, now_ms)
     return count

@@ -9,6 +9,8 @@ Only the last segment of a log is appended to. Its index files exist too, as Kaf
 can read them; they are up to INDEX_ENTRIES_UNSTORED_MAX entries behind. Sealing stores the rest. The files of
 an empty log's only segment, at offset 0, are made with its first record: until then a partition is only a
 directory.
+
+A start only lists sealed segments (`Segment.sealed`). What their files say is read by the first who asks.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ottla.log import file_names
 from ottla.log.aborted_index import AbortedIndex
@@ -34,8 +37,33 @@ from ottla.model.record_layout import NO_TIMESTAMP
 INDEX_ENTRIES_UNSTORED_MAX = 64
 
 
+_READ = ("aborted", "max_timestamp", "max_timestamp_offset", "offset_index", "recent", "time_index")
+"""What the files of a segment say: these attributes are not there before they are read."""
+
+
 class Segment:
-    """Owned by one PartitionLog. `next_offset` is one past the last batch, or the base if it is empty."""
+    """Owned by one PartitionLog. `next_offset` is one past the last batch, or the base if it is empty.
+
+    `is_read`: it is known what its files say. Whoever needs that and finds it missing reads them, in any
+    thread: it may take a while, and raises OSError.
+    """
+
+    __slots__ = (
+        *_READ,
+        "_bytes_since_index",
+        "_config",
+        "_file_system",
+        "_first_timestamp",
+        "_may_have_gap",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "is_index_doubtful",
+        "is_read",
+        "next_offset",
+        "noted_bytes",
+    )
 
     def __init__(
         self,
@@ -52,33 +80,112 @@ class Segment:
 
         `is_new`: it is known that there are no files.
         """
+        path = file_names.segment_path(directory, base_offset, file_names.LOG + state)
+        is_later = base_offset == 0 and not state and (is_new or not os.path.exists(path))
+        file = SegmentFile(path, file_system, later=is_later)
+        self._begin(directory, file, base_offset, base_offset, config, file_system, created_ms)
+        self._begin_reading()
+
+    @classmethod
+    def sealed(
+        cls,
+        directory: Path,
+        file: SegmentFile,
+        base_offset: int,
+        next_offset: int,
+        config: LogConfig,
+        file_system: FileSystem,
+        created_ms: int,
+        *,
+        may_have_gap: bool = True,
+    ) -> Segment:
+        """A segment with all files but that of aborts, to be trusted; none of them is opened yet.
+
+        `next_offset` is the base of the next one. `may_have_gap`: it is known why offsets before that one may
+        be missing; otherwise this is noted as damage when the files are read.
+        """
+        segment = cls.__new__(cls)
+        segment._begin(directory, file, base_offset, next_offset, config, file_system, created_ms)
+        segment._may_have_gap = may_have_gap
+        return segment
+
+    def _begin(
+        self,
+        directory: Path,
+        file: SegmentFile,
+        base_offset: int,
+        next_offset: int,
+        config: LogConfig,
+        file_system: FileSystem,
+        created_ms: int,
+    ) -> None:
         self.directory = directory
+        self.file = file
         self.base_offset = base_offset
-        self.next_offset = base_offset
+        self.next_offset = next_offset
         self.created_ms = created_ms  # for rolling by time where records have no timestamps
-        self.max_timestamp = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
         self.noted_bytes = 0  # where the last batch ends that was taken into account
+        self.is_read = False
         self.is_index_doubtful = False  # a look-up by the index ended at bytes that are no batch
+        self._config = config  # the limits of its indexes stay as they were when it was made
         self._file_system = file_system
-        self._interval = config.index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
-        # Differs from segment to segment, so that partitions that began together do not roll together.
-        self._jitter = zlib.crc32(f"{directory.name} {base_offset}".encode())
-        path = self.path_of(file_names.LOG + state)
-        is_later = base_offset == 0 and not state and (is_new or not path.exists())
-        self.file = SegmentFile(path, file_system, later=is_later)
-        self.recent = RecentBatches(base_offset)
-        self.aborted = AbortedIndex(self._path_text(file_names.ABORTED_INDEX), file_system)
-        self._new_indexes(config)
+        self._may_have_gap = True
 
-    def _new_indexes(self, config: LogConfig) -> None:
-        base, files = self.base_offset, self._file_system
-        offsets_max = max(config.segment_index_bytes // ENTRY_BYTES, 1)
+    def _begin_reading(self) -> None:
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.recent = RecentBatches(self.base_offset)
+        self.aborted = AbortedIndex(self._path_text(file_names.ABORTED_INDEX), self._file_system)
+        self._new_indexes()
+        self.is_read = True
+
+    def _new_indexes(self) -> None:
+        base, files, limit = self.base_offset, self._file_system, self._config.segment_index_bytes
+        offsets_max = max(limit // ENTRY_BYTES, 1)
         self.offset_index = OffsetIndex(self._path_text(file_names.INDEX), base, offsets_max, files)
-        times_max = max(config.segment_index_bytes // TIME_ENTRY.size, 2)
+        times_max = max(limit // TIME_ENTRY.size, 2)
         self.time_index = TimeIndex(self._path_text(file_names.TIME_INDEX), base, times_max, files)
+
+    if not TYPE_CHECKING:  # what mypy knows of the attributes is right
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _READ:
+                raise AttributeError(name)
+            self._read_files()
+            return getattr(self, name)
+
+    def _read_files(self) -> None:
+        """Take in what the files say. A twin of this segment reads them: another thread may do the same."""
+        offsets, files = (self.base_offset, self.next_offset), self._file_system
+        twin = Segment.sealed(self.directory, self.file, *offsets, self._config, files, self.created_ms)
+        twin._begin_reading()
+        end = twin.load(next_offset=self.next_offset)
+        if end is None:
+            end = twin._take_in_batches(self.next_offset)
+        if end < self.next_offset and not self._may_have_gap and not self.file.damage:
+            lost = f"offsets {end} to {self.next_offset - 1} are missing"
+            self.file.damage = f"{self.file.path}: {lost} between it and the next segment"
+        for name in _READ:
+            setattr(self, name, getattr(twin, name))
+        self.is_read = True
+
+    def _take_in_batches(self, end_offset: int) -> int:
+        """Make the indexes anew in memory, from all batches; returns one past the last offset.
+
+        What is behind damage may be as young as the file.
+        """
+        self.forget()
+        for header in self.file.headers(0):
+            if not self.next_offset <= header.last_offset < end_offset:
+                break  # no checksum covers offsets
+            self.note(header.position, [(header.size, header.last_offset, header.max_timestamp)])
+        if self.noted_bytes < self.size:
+            self.file.damaged(self.noted_bytes, self.next_offset)
+            self.max_timestamp = max(self.max_timestamp, self.modified_ms)
+        self.forget_recent()
+        return self.next_offset
 
     def path_of(self, suffix: str) -> Path:
         """One of the segment's files."""
@@ -91,6 +198,11 @@ class Segment:
     def size(self) -> int:
         """Bytes of the log file."""
         return self.file.size
+
+    @property
+    def has_aborts(self) -> bool:
+        """Whether aborted transactions end here."""
+        return self.is_read and self.aborted.count > 0
 
     @property
     def modified_ms(self) -> int:
@@ -125,7 +237,7 @@ class Segment:
         """Add the batches from `position` on to the indexes, the offsets and the timestamps."""
         self.recent.extend(position, batches)
         newest, last_offset = self.max_timestamp, self.next_offset - 1
-        since, interval = self._bytes_since_index, self._interval
+        since, interval = self._bytes_since_index, self._config.index_interval_bytes
         for size, last_offset, timestamp in batches:
             if timestamp > newest:
                 newest = self.max_timestamp = timestamp
@@ -166,7 +278,10 @@ class Segment:
 
     def _jitter_ms(self, config: LogConfig) -> int:
         jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
-        return self._jitter % jitter_ms if jitter_ms else 0
+        if not jitter_ms:
+            return 0
+        # Differs from segment to segment, so that partitions that began together do not roll together.
+        return zlib.crc32(f"{self.directory.name} {self.base_offset}".encode()) % jitter_ms
 
     @property
     def index_room(self) -> int:
@@ -211,10 +326,13 @@ class Segment:
         """
         file = self.file
         end = file.size  # once: in another thread than the owner's it may grow meanwhile
-        span = self.recent.find(offset, end)
-        if span is not None:
-            return span
-        found = search(read or file.read, self.offset_index.lookup(offset), end, offset)
+        start = 0
+        if self.is_read or offset > self.base_offset:
+            span = self.recent.find(offset, end)
+            if span is not None:
+                return span
+            start = self.offset_index.lookup(offset)
+        found = search(read or file.read, start, end, offset)
         if isinstance(found, Span):
             return found
         if found != end:
@@ -247,7 +365,7 @@ class Segment:
         for header in self.file.headers(0):
             if not 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX:
                 return
-            if since > self._interval:
+            if since > self._config.index_interval_bytes:
                 index.append(header.last_offset, header.position)
                 since = 0
             since += header.size
@@ -299,9 +417,9 @@ class Segment:
         self.recent.clear(self.next_offset)
         return at
 
-    def forget(self, config: LogConfig) -> None:
+    def forget(self) -> None:
         """Start over with empty indexes, before a rebuild."""
-        self._new_indexes(config)
+        self._new_indexes()
         self.aborted.forget()
         self.next_offset = self.base_offset
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset

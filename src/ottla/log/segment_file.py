@@ -52,21 +52,43 @@ class SegmentFile:
 
     `cuts` counts truncations, each before it happens: a reader in another thread compares it afterwards.
     `damage` is what a reader has found, in any thread.
-    With `later` the file is made by `make`, and is empty until then.
+    With `later` the file is made by `make`, and is empty until then. With `size` it is there, and opened
+    when it is read.
     """
 
-    def __init__(self, path: Path, file_system: FileSystem, *, later: bool = False) -> None:
-        self.path = path
-        self._next_path = path
+    __slots__ = (
+        "_can_refuse_to_wait",
+        "_file_system",
+        "_is_closed",
+        "_is_kept",
+        "_kept",
+        "_next_path",
+        "_path",
+        "cuts",
+        "damage",
+        "is_made",
+        "size",
+    )
+
+    def __init__(
+        self, path: str | Path, file_system: FileSystem, *, later: bool = False, size: int | None = None
+    ) -> None:
+        self._path = self._next_path = os.fspath(path)
         self._file_system = file_system
-        self.is_made = self._is_kept = self._is_closed = False
+        self._is_kept = self._is_closed = False
         self._kept: OpenFile | None = None
-        self.size = 0
-        if not later:
-            self.make()
+        self.size = size or 0
+        self.is_made = size is not None
         self.cuts = 0
         self.damage: str | None = None
         self._can_refuse_to_wait = bool(RWF_NOWAIT)
+        if not later and not self.is_made:
+            self.make()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._path)
 
     def make(self) -> None:
         """Open the file, which is made if it is missing."""
@@ -110,7 +132,7 @@ class SegmentFile:
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
         try:
             with contextlib.suppress(FileNotFoundError):
-                return os.open(self.path, flags)
+                return os.open(self._path, flags)
             return os.open(self._next_path, flags)  # the owner is renaming it
         except FileNotFoundError:
             if self._is_closed:
@@ -119,9 +141,9 @@ class SegmentFile:
 
     def rename(self, path: Path) -> None:
         """Give the file another name."""
-        self._next_path = path
+        self._next_path = os.fspath(path)
         self._file_system.rename(self.path, path)
-        self.path = path
+        self._path = self._next_path
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append to the file, all or nothing; returns the position of the first byte."""

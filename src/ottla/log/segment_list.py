@@ -27,14 +27,17 @@ class SegmentList:
     `names_changed`: a name in the directory is not flushed yet.
     """
 
-    def __init__(self, directory: Path, file_system: FileSystem, segments: list[Segment]) -> None:
+    def __init__(
+        self, directory: Path, file_system: FileSystem, segments: list[Segment], *, is_flushed: bool
+    ) -> None:
+        """`is_flushed`: all names are, since a clean stop flushed them."""
         self._directory = directory
         self._file_system = file_system
         self.items = segments
         self.active = segments[-1]
         self.active.file.keep()
         self.doomed: list[Segment] = []
-        self.names_changed = self.active.file.is_made
+        self.names_changed = self.active.file.is_made and not is_flushed
         self._replacements: list[Segment] = []
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = sum(segment.size for segment in segments[:-1])
@@ -66,7 +69,7 @@ class SegmentList:
             end = later.offset_after(later.base_offset, size) if later is not None else end
         end = min(end, end_offset)
         found = []
-        for segment in segments:
+        for segment in (item for item in segments if item.has_aborts):
             for item in segment.aborted.from_offset(offset):
                 if item.first_offset < end:
                     found.append(item)
@@ -147,7 +150,7 @@ class SegmentList:
             return
         opened = segment.file.opened()
         descriptors.append(os.dup(opened.fd))
-        if segment.aborted.count:
+        if segment.has_aborts:
             descriptors.append(self._file_system.open(segment.aborted.path))
         if segment is self.active:
             segment.store_indexes()  # but not flushed: after a crash they are rebuilt in any case

@@ -11,6 +11,9 @@ import os
 import struct
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import le, lt
 from pathlib import Path
 
 from ottla.log.file_system import FileSystem, read_whole
@@ -22,7 +25,16 @@ ENTRY = struct.Struct(">qi")
 class TimeIndex:
     """Belongs to one segment; the same rules for memory and file as `OffsetIndex`."""
 
-    __slots__ = ("_file_system", "_path", "_relative", "_stored", "_timestamps", "base_offset", "entries_max")
+    __slots__ = (
+        "_file_system",
+        "_is_exact",
+        "_path",
+        "_relative",
+        "_stored",
+        "_timestamps",
+        "base_offset",
+        "entries_max",
+    )
 
     def __init__(self, path: str | Path, base_offset: int, entries_max: int, file_system: FileSystem) -> None:
         self._path = os.fspath(path)
@@ -32,6 +44,7 @@ class TimeIndex:
         self._timestamps = array("q")
         self._relative = array("q")
         self._stored = 0
+        self._is_exact = False
 
     @property
     def path(self) -> Path:
@@ -85,25 +98,29 @@ class TimeIndex:
             return False
         if len(raw) % ENTRY.size:
             return False
-        for timestamp, relative in ENTRY.iter_unpack(raw):
-            if self._timestamps and not timestamp and not relative:
-                break  # zeros that Kafka allotted and did not use
-            if timestamp <= self.last[0] or relative < (self._relative[-1] if self._relative else 0):
-                return False
-            self._timestamps.append(timestamp)
-            self._relative.append(relative)
+        size = len(raw)
+        if raw:
+            used = len(raw.rstrip(b"\0")) or 1  # behind it are zeros that Kafka allotted and did not use
+            raw = raw[: -(-used // ENTRY.size) * ENTRY.size]
+        flat = list(chain.from_iterable(ENTRY.iter_unpack(raw)))
+        self._timestamps, self._relative = array("q", flat[0::2]), array("q", flat[1::2])
         self._stored = self.count
-        return True
+        self._is_exact = size == len(raw)
+        return _rises([NO_TIMESTAMP, *flat[0::2]], lt) and _rises([0, *flat[1::2]], le)
 
     def truncate(self, offset: int) -> None:
         """Forget entries at and above an offset; the file follows with the next `store`."""
         keep = bisect_left(self._relative, offset - self.base_offset)
         del self._timestamps[keep:]
         del self._relative[keep:]
+        self._is_exact &= self._stored <= keep
         self._stored = min(self._stored, keep)
 
     def store(self) -> None:
         """Bring the file up to date. Written by position, so a failed call may be repeated."""
+        if self._is_exact and not self.unstored:
+            return
+        self._is_exact = False
         new = zip(self._timestamps[self._stored :], self._relative[self._stored :], strict=True)
         data = b"".join(ENTRY.pack(timestamp, relative) for timestamp, relative in new)
         fd = self._file_system.open(self.path)
@@ -114,4 +131,8 @@ class TimeIndex:
                 self._file_system.truncate(fd, self.count * ENTRY.size)
         finally:
             os.close(fd)
-        self._stored = self.count
+        self._stored, self._is_exact = self.count, True
+
+
+def _rises(numbers: Sequence[int], is_before: Callable[[int, int], bool]) -> bool:
+    return all(map(is_before, numbers, numbers[1:]))

@@ -14,7 +14,7 @@ from ottla.log.producer_snapshots import Snapshot
 
 # How much of the end is read, in entries of the offset index: a large batch each, or 4 KB of small ones.
 TAIL_ENTRIES = 64
-# A log of this size is read in milliseconds, and needs no snapshot.
+# A segment of this size is read in milliseconds, and needs no snapshot.
 SMALL_LOG_BYTES = 256 << 10
 
 
@@ -34,7 +34,7 @@ def load(states: ProducerStates, log: PartitionLog, now_ms: int, expiration_ms: 
 
 def save(states: ProducerStates, log: PartitionLog) -> bool:
     """Store a snapshot if it is of use, before a clean close. Returns whether it was. Raises StorageError."""
-    if log.size < SMALL_LOG_BYTES and log.start_offset == 0:
+    if log.size < SMALL_LOG_BYTES and log.start_offset == 0 and len(log.segments) == 1:
         return False
     if producer_snapshots.newest_offset(log.path) == log.high_watermark:
         return False
