@@ -70,14 +70,17 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(name: str, version: str, command: Sequence[str], port: int) -> Iterator[Server]:
+def started(
+    name: str, version: str, command: Sequence[str], port: int, stop_s: int = STOP_S
+) -> Iterator[Server]:
     """The server that this command runs, from when its port is open until the end of the block.
 
-    A guard ends it even if this process is killed. `started_at` is when the guard had started it.
+    A guard ends it even if this process is killed, and kills it if it takes `stop_s` to stop. `started_at` is
+    when the guard had started it.
     """
     with tempfile.TemporaryFile() as log:
         guard = subprocess.Popen(
-            [sys.executable, "-I", process_guard.__file__, str(STOP_S), *command],
+            [sys.executable, "-I", process_guard.__file__, str(stop_s), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

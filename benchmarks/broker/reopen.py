@@ -130,7 +130,9 @@ def _questions() -> tuple[bytes, bytes]:
 def _ottla() -> Iterator[Start]:
     with tempfile.TemporaryDirectory(prefix="ottla-benchmark-") as directory:
         port = free_port()
-        yield lambda: started("ottla", version_of("ottla") or "", ottla_command(port, directory), port)
+        # To flush what was just written to so many files takes longer than any other stop.
+        command, version = ottla_command(port, directory), version_of("ottla") or ""
+        yield lambda: started("ottla", version, command, port, TIMEOUT_S)
 
 
 def _kafka(life: contextlib.ExitStack, content: _Content, *, is_killed: bool) -> Peer:

@@ -23,6 +23,7 @@ from ottla.model.record_layout import CONTROL, SIZE_MIN, TRANSACTIONAL
 from ottla.records.entries import read_only, scan, verified
 
 CHUNK_BYTES = 4 << 20
+PLAIN_BYTES_MAX = 16 << 10
 SEARCH_BYTES = 1 << 20
 OFFSETS_AHEAD_MAX = 1 << 31
 _COLUMNS = [
@@ -120,6 +121,10 @@ def intact(file: SegmentFile, position: int = 0) -> Iterator[SoundBatch | str]:
     chunk_bytes = CHUNK_BYTES
     while position < file.size:
         data = file.read(position, chunk_bytes)
+        if len(data) <= PLAIN_BYTES_MAX and (batches := _plainly_sound(data, position)):
+            yield from batches
+            position += len(data)
+            continue
         entries = scan(read_only(data), verify_crc=True)
         if entries.summary.unverified:
             entries = verified(entries)
@@ -136,6 +141,27 @@ def intact(file: SegmentFile, position: int = 0) -> Iterator[SoundBatch | str]:
             chunk_bytes *= 2
         else:
             chunk_bytes = CHUNK_BYTES
+
+
+def _plainly_sound(data: bytes, position: int) -> list[SoundBatch]:
+    """All batches, if the bytes are nothing but whole, sound batches of format 2; else none.
+
+    For few of them this takes a tenth of the time of the kernel, and a crash may leave thousands of segments.
+    """
+    batches, at, view = [], 0, memoryview(data)
+    while at < len(data):
+        header = header_at(data, at, position + at)
+        if header is None or header.magic != 2 or min(header.base_offset, header.record_count) < 0:
+            return []
+        end = at + header.size
+        if not at + record_layout.BATCH_OVERHEAD <= end <= len(data) or not _has_right_crc(view[at:end], 2):
+            return []
+        offsets = header.base_offset, header.last_offset
+        batches.append(
+            SoundBatch(position + at, position + end, *offsets, header.max_timestamp, 2, header.attributes)
+        )
+        at = end
+    return batches
 
 
 def sound_batch_after(file: SegmentFile, position: int, offset: int) -> int | None:
@@ -176,8 +202,11 @@ def _is_sound(file: SegmentFile, position: int) -> bool:
     header = header_at(head, 0, position)
     if header is None or header.size < SIZE_MIN[header.magic] + record_layout.ENTRY_OVERHEAD:
         return False
-    entry = memoryview(file.read(position, header.size))
-    if header.magic == 2:
+    return _has_right_crc(memoryview(file.read(position, header.size)), header.magic)
+
+
+def _has_right_crc(entry: memoryview, magic: int) -> bool:
+    if magic == 2:
         crc = int.from_bytes(entry[record_layout.BATCH_CRC_AT : record_layout.BATCH_CRC_AT + 4], "big")
         return bool(crc32c.crc32c(entry[record_layout.BATCH_ATTRIBUTES_AT :]) == crc)
     crc = int.from_bytes(entry[record_layout.LEGACY_CRC_AT : record_layout.LEGACY_CRC_AT + 4], "big")
