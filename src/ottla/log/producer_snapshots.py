@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,15 +100,18 @@ def newest_at(directory: Path, offset: int) -> Snapshot | None:
     return None
 
 
-def read_latest(directory: Path, start: int, end: int, file_system: FileSystem) -> Snapshot | None:
+def read_latest(
+    directory: Path, start: int, end: int, file_system: FileSystem, names: Sequence[str] | None = None
+) -> Snapshot | None:
     """The newest sound snapshot of a log from `start` to `end`; those that are newer are removed.
 
+    `names` are those in the directory, if they are known.
     Below the start there may have been batches that are gone by now: the entries about them may be out of
     date, and a producer that continued would be refused.
     """
     snapshot, removed = None, False
     try:
-        for offset in reversed(_offsets(directory)):
+        for offset in reversed(_offsets(directory, names)):
             path = _path(directory, offset)
             entries = decode(read_whole(os.fspath(path))) if start <= offset <= end else None
             if entries is not None:
@@ -141,9 +144,10 @@ def write(directory: Path, snapshot: Snapshot, file_system: FileSystem) -> None:
         raise StorageError(f"{path}: cannot write the producer snapshot: {error}") from error
 
 
-def _offsets(directory: Path) -> list[int]:
-    names = (_NAME.fullmatch(name) for name in os.listdir(directory) if name.endswith(SUFFIX))
-    return sorted(int(name[1]) for name in names if name is not None)
+def _offsets(directory: Path, names: Sequence[str] | None = None) -> list[int]:
+    listed = os.listdir(directory) if names is None else names
+    found = (_NAME.fullmatch(name) for name in listed if name.endswith(SUFFIX))
+    return sorted(int(name[1]) for name in found if name is not None)
 
 
 def _path(directory: Path, offset: int) -> Path:

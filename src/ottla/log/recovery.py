@@ -13,12 +13,11 @@ DamagedLog, and nothing is changed. `ottla log repair` (module `repair`) is then
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.log import file_names, lost_offsets
+from ottla.log import file_names, lost_offsets, producer_snapshots
 from ottla.log.abort_recovery import AbortRecovery
 from ottla.log.file_names import LOG, SWAP
 from ottla.log.file_system import FileSystem
@@ -78,7 +77,8 @@ class LogOpening:
 
 def load_segments(opening: LogOpening, names: SegmentNames) -> tuple[list[Segment], RecoveryReport]:
     """Run all passes. Returns at least one segment; the last one is active. `names`: what is there."""
-    report = RecoveryReport(opening.clean)
+    snapshots = [name for name in names.names if name.endswith(producer_snapshots.SUFFIX)]
+    report = RecoveryReport(opening.clean, snapshots=snapshots)
     names = finish_swaps(opening, names, report)
     sweep(opening, names, report)
     segments = load(opening, names, report)
@@ -229,14 +229,11 @@ def _segment(opening: LogOpening, base: int) -> Segment:
 
 
 def _sealed(opening: LogOpening, base: int, behind: int | None, known_gaps: set[Gap]) -> Segment | None:
-    """A segment that is read later; None if it is not sealed, or has no bytes, which is to be told."""
+    """A segment that is read later; None if it is not sealed."""
     if behind is None:
         return None
     path = file_names.segment_path(opening.directory, base, LOG)
-    size = os.stat(path).st_size
-    if not size:
-        return None
-    file = SegmentFile(path, opening.file_system, size=size)
+    file = SegmentFile(path, opening.file_system, is_made=True)
     may_have_gap = opening.may_have_gap(behind) or any(end == behind for _, end in known_gaps)
     place, files = opening.directory, opening.file_system
     return Segment.sealed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,7 @@ class Cut(NamedTuple):
 class RecoveryReport:
     """What one opening did. `is_clean`: the last stop was clean.
 
+    snapshots    names of the producer snapshots
     gaps         offsets that are missing between segments
     lost_start   (where the log started, where it starts now)
     begun_anew   nothing was left from the log's start on: it begins there, empty
@@ -47,6 +48,7 @@ class RecoveryReport:
     lost_start: Gap | None = None
     lost_end: Gap | None = None
     grown: Gap | None = None
+    snapshots: Sequence[str] | None = None
 
     @property
     def has_changed_files(self) -> bool:

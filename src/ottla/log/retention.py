@@ -36,15 +36,16 @@ def expired_count(
     No segment behind the first that stays is asked for its time, for which it may have to read its files.
     """
     count = 0
-    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    is_limited = config.is_deleted and config.retention_bytes >= 0
+    excess = sum(segment.size for segment in segments) - config.retention_bytes if is_limited else 0
     for index, segment in enumerate(segments):
         if index == len(segments) - 1 and not segment.size:
             break
         below_start = segment.next_offset <= start_offset and index < len(segments) - 1
-        too_much = config.retention_bytes >= 0 and excess - segment.size >= 0
+        too_much = is_limited and excess - segment.size >= 0
         if not (below_start or (config.is_deleted and (too_much or _is_old(segment, config, now_ms)))):
             break
-        excess -= segment.size
+        excess -= segment.size if is_limited else 0
         count += 1
     return count
 

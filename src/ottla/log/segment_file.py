@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.batch_header import HEADER_BYTES, BatchHeader, header_at
 from ottla.log.end_markers import EndMarker, read_marker
@@ -52,8 +53,8 @@ class SegmentFile:
 
     `cuts` counts truncations, each before it happens: a reader in another thread compares it afterwards.
     `damage` is what a reader has found, in any thread.
-    With `later` the file is made by `make`, and is empty until then. With `size` it is there, and opened
-    when it is read.
+    With `later` the file is made by `make`, and is empty until then. With `is_made` it is there, and is not
+    looked at before it is read, or its size is asked for.
     """
 
     __slots__ = (
@@ -71,19 +72,31 @@ class SegmentFile:
     )
 
     def __init__(
-        self, path: str | Path, file_system: FileSystem, *, later: bool = False, size: int | None = None
+        self, path: str | Path, file_system: FileSystem, *, later: bool = False, is_made: bool = False
     ) -> None:
         self._path = self._next_path = os.fspath(path)
         self._file_system = file_system
         self._is_kept = self._is_closed = False
         self._kept: OpenFile | None = None
-        self.size = size or 0
-        self.is_made = size is not None
+        self.is_made = is_made
         self.cuts = 0
         self.damage: str | None = None
         self._can_refuse_to_wait = bool(RWF_NOWAIT)
-        if not later and not self.is_made:
+        if later:
+            self.size = 0
+        elif not is_made:
             self.make()
+
+    if not TYPE_CHECKING:  # what mypy knows of the attributes is right
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "size":
+                raise AttributeError(name)
+            try:
+                self.size = os.stat(self._path).st_size
+            except FileNotFoundError:
+                self.size = os.stat(self._next_path).st_size  # the owner is renaming it
+            return self.size
 
     @property
     def path(self) -> Path:

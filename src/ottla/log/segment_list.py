@@ -40,7 +40,7 @@ class SegmentList:
         self.names_changed = self.active.file.is_made and not is_flushed
         self._replacements: list[Segment] = []
         self._bases = [segment.base_offset for segment in segments]
-        self._sealed_bytes = sum(segment.size for segment in segments[:-1])
+        self._sealed_bytes: int | None = None  # not known before it is asked for
 
     def __len__(self) -> int:
         return len(self.items)
@@ -48,7 +48,13 @@ class SegmentList:
     @property
     def size(self) -> int:
         """Bytes of all log files."""
+        if self._sealed_bytes is None:
+            self._sealed_bytes = sum(segment.size for segment in self.items[:-1])
         return self._sealed_bytes + self.active.file.size
+
+    def _note_sealed(self, *, added: int = 0, removed: int = 0) -> None:
+        if self._sealed_bytes is not None:
+            self._sealed_bytes += added - removed
 
     def index_of(self, offset: int) -> int:
         """Which segment an offset belongs to; the first for whatever is below it."""
@@ -88,7 +94,7 @@ class SegmentList:
         except OSError:
             segment.close()
             raise
-        self._sealed_bytes += self.active.size
+        self._note_sealed(added=self.active.size)
         self.active.file.release()
         segment.file.keep()
         self.items.append(segment)
@@ -102,7 +108,7 @@ class SegmentList:
         segment = self.items.pop()
         self._bases.pop()
         self.active = self.items[-1]
-        self._sealed_bytes -= self.active.size
+        self._note_sealed(removed=self.active.size)
         self.names_changed = True
         segment.close()
         for suffix in file_names.SUFFIXES:
@@ -115,7 +121,7 @@ class SegmentList:
         segment = self.items[0]
         segment.rename("", file_names.DELETED)
         del self.items[0], self._bases[0]
-        self._sealed_bytes -= segment.size
+        self._note_sealed(removed=segment.size)
         self.doomed.append(segment)
         self.names_changed = True
         return segment
@@ -125,7 +131,7 @@ class SegmentList:
         first = self.items.index(old[0])
         self.items[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
-        self._sealed_bytes += new.size - sum(segment.size for segment in old)
+        self._note_sealed(added=new.size, removed=sum(segment.size for segment in old))
         self.doomed += old
         self._replacements.append(new)
         self.names_changed = True

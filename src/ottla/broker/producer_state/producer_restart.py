@@ -7,6 +7,8 @@ Kafka does not: it answers 45, and its client stores the batches again under a n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.broker.producer_state.producer_states import ProducerStates
 from ottla.log import producer_snapshots
 from ottla.log.partition_log import PartitionLog
@@ -18,12 +20,19 @@ TAIL_ENTRIES = 64
 SMALL_LOG_BYTES = 256 << 10
 
 
-def load(states: ProducerStates, log: PartitionLog, now_ms: int, expiration_ms: int) -> None:
+def load(
+    states: ProducerStates,
+    log: PartitionLog,
+    now_ms: int,
+    expiration_ms: int,
+    names: Sequence[str] | None = None,
+) -> None:
     """Make `states` agree with the log, after it was opened or cut and before anything is appended.
 
-    Raises StorageError.
+    `names` are those in its directory, if they are known. Raises StorageError.
     """
-    snapshot = producer_snapshots.read_latest(log.path, log.start_offset, log.high_watermark, log.file_system)
+    ends = log.start_offset, log.high_watermark
+    snapshot = producer_snapshots.read_latest(log.path, *ends, log.file_system, names)
     if snapshot is None:
         states.rebuild(log.history())
     else:
@@ -34,7 +43,7 @@ def load(states: ProducerStates, log: PartitionLog, now_ms: int, expiration_ms: 
 
 def save(states: ProducerStates, log: PartitionLog) -> bool:
     """Store a snapshot if it is of use, before a clean close. Returns whether it was. Raises StorageError."""
-    if log.size < SMALL_LOG_BYTES and log.start_offset == 0 and len(log.segments) == 1:
+    if len(log.segments) == 1 and log.size < SMALL_LOG_BYTES and log.start_offset == 0:
         return False
     if producer_snapshots.newest_offset(log.path) == log.high_watermark:
         return False

@@ -229,7 +229,8 @@ class TopicStore:
             _store_topic_id(stored, topic)
             if stored.has_files:
                 expiry_ms = self.config.producer_id_expiry_ms
-                producer_restart.load(partition.producers, stored, self._now_ms(), expiry_ms)
+                now_ms, names = self._now_ms(), stored.report.snapshots
+                producer_restart.load(partition.producers, stored, now_ms, expiry_ms, names)
         return partition
 
     def _make_logs(self, topic: Topic, indexes: Iterable[int], config: LogConfig) -> int:
