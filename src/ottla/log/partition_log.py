@@ -48,13 +48,10 @@ class PartitionLog:
     """One partition's log, made by `PartitionLog.open`: append, read, flush, truncate, delete."""
 
     def __init__(self, opening: LogOpening, segments: list[Segment], report: RecoveryReport) -> None:
-        self.path = opening.directory
-        self.config = opening.config
+        self.path, self.config = opening.directory, opening.config
         self.report = report
         self.file_system = opening.file_system
-        self._segments = SegmentList(
-            self.path, self.file_system, segments, is_flushed=opening.clean and not report.has_changed_files
-        )
+        self._segments = SegmentList(opening, segments, is_flushed=not report.has_changed_files)
         self.high_watermark = self.next_offset = segments[-1].next_offset
         self.start_offset = min(max(opening.start, segments[0].base_offset), self.high_watermark)
         # Never above the log's end: what is flushed from there on is not flushed yet.

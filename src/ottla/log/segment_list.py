@@ -15,6 +15,7 @@ from ottla.log import file_names
 from ottla.log.file_system import FileSystem
 from ottla.log.flush_ticket import FlushTicket
 from ottla.log.log_config import LogConfig
+from ottla.log.recovery import LogOpening
 from ottla.log.segment import Segment
 from ottla.log.undecided import StoredAbort
 
@@ -27,17 +28,15 @@ class SegmentList:
     `names_changed`: a name in the directory is not flushed yet.
     """
 
-    def __init__(
-        self, directory: Path, file_system: FileSystem, segments: list[Segment], *, is_flushed: bool
-    ) -> None:
-        """`is_flushed`: all names are, since a clean stop flushed them."""
-        self._directory = directory
-        self._file_system = file_system
+    def __init__(self, opening: LogOpening, segments: list[Segment], *, is_flushed: bool) -> None:
+        """`is_flushed`: the opening has changed no names, so after a clean stop all are flushed."""
+        self._directory = opening.directory
+        self._file_system = opening.file_system
         self.items = segments
         self.active = segments[-1]
         self.active.file.keep()
         self.doomed: list[Segment] = []
-        self.names_changed = self.active.file.is_made and not is_flushed
+        self.names_changed = self.active.file.is_made and not (opening.clean and is_flushed)
         self._replacements: list[Segment] = []
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes: int | None = None  # not known before it is asked for

@@ -1,0 +1,124 @@
+"""What a segment consists of, and when its files are read.
+
+A start only lists sealed segments (`Segment.sealed`). What their files say is read by the first who asks.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.log import file_names
+from ottla.log.aborted_index import AbortedIndex
+from ottla.log.file_system import FileSystem
+from ottla.log.log_config import LogConfig
+from ottla.log.offset_index import ENTRY_BYTES, OffsetIndex
+from ottla.log.recent_batches import RecentBatches
+from ottla.log.segment_file import SegmentFile
+from ottla.log.time_index import ENTRY as TIME_ENTRY
+from ottla.log.time_index import TimeIndex
+from ottla.model.record_layout import NO_TIMESTAMP
+
+IN_FILES = ("aborted", "max_timestamp", "max_timestamp_offset", "offset_index", "recent", "time_index")
+"""What the files of a segment say: these attributes are not there before they are read."""
+
+
+class SegmentParts:
+    """The attributes of a `Segment`. `is_read`: it is known what its files say.
+
+    Whoever needs that and finds it missing reads them, in any thread. It may take a while. Raises OSError.
+    """
+
+    __slots__ = (
+        *IN_FILES,
+        "_bytes_since_index",
+        "_config",
+        "_file_system",
+        "_first_timestamp",
+        "_may_have_gap",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "is_index_doubtful",
+        "is_read",
+        "next_offset",
+        "noted_bytes",
+    )
+
+    def _begin(
+        self,
+        directory: Path,
+        file: SegmentFile,
+        base_offset: int,
+        next_offset: int,
+        config: LogConfig,
+        file_system: FileSystem,
+        created_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.file = file
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.created_ms = created_ms  # for rolling by time where records have no timestamps
+        self.noted_bytes = 0  # where the last batch ends that was taken into account
+        self.is_read = False
+        self.is_index_doubtful = False  # a look-up by the index ended at bytes that are no batch
+        self._config = config  # the limits of its indexes stay as they were when it was made
+        self._file_system = file_system
+        self._bytes_since_index = 0
+        self._first_timestamp: int | None = None
+        self._may_have_gap = True
+
+    def _begin_reading(self) -> None:
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.recent = RecentBatches(self.base_offset)
+        self.aborted = AbortedIndex(self._path_text(file_names.ABORTED_INDEX), self._file_system)
+        self._new_indexes()
+        self.is_read = True
+
+    def _new_indexes(self) -> None:
+        base, files, limit = self.base_offset, self._file_system, self._config.segment_index_bytes
+        offsets_max = max(limit // ENTRY_BYTES, 1)
+        self.offset_index = OffsetIndex(self._path_text(file_names.INDEX), base, offsets_max, files)
+        times_max = max(limit // TIME_ENTRY.size, 2)
+        self.time_index = TimeIndex(self._path_text(file_names.TIME_INDEX), base, times_max, files)
+
+    if not TYPE_CHECKING:  # what mypy knows of the attributes is right
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in IN_FILES:
+                raise AttributeError(name)
+            self._read_files()
+            return getattr(self, name)
+
+    def _read_files(self) -> None:
+        """Set IN_FILES. A segment knows how."""
+        raise NotImplementedError
+
+    def path_of(self, suffix: str) -> Path:
+        """One of the segment's files."""
+        return file_names.segment_file(self.directory, self.base_offset, suffix)
+
+    def _path_text(self, suffix: str) -> str:
+        return file_names.segment_path(self.directory, self.base_offset, suffix)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log file."""
+        return self.file.size
+
+    @property
+    def has_aborts(self) -> bool:
+        """Whether aborted transactions end here."""
+        return self.is_read and self.aborted.count > 0
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
+        if not self.file.is_made:
+            return self.created_ms
+        opened = self.file.opened()
+        return os.fstat(opened.fd).st_mtime_ns // 1_000_000
