@@ -371,9 +371,9 @@ class AdminCalls(SecurityCalls):
         broker_id: int | None = None,
     ) -> tuple[OpenTransaction, ...]:
         """Return open transactions that no coordinator will end, silent for `longer_than` seconds."""
-        found, failed = await self._logs.expanded(partitions, "finding transactions")
+        existing, failed = await self._logs.expanded(partitions, "finding transactions")
         all_results({}, failed)
-        return await self._transactions.hanging(found, longer_than * 1000, present_ms(), broker_id)
+        return await self._transactions.hanging(existing, longer_than * 1000, present_ms(), broker_id)
 
     async def abort_transaction(
         self, topic_partition: TopicAndPartition, began: int | PartitionProducer

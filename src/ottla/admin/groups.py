@@ -290,9 +290,9 @@ class GroupCalls:
     async def share_starts(self, group: str) -> Offsets:
         """Return where a share group begins in its partitions: what is before is done. Raises KafkaError."""
         return {
-            topic_partition: CommittedOffset(found.start, leader_epoch=found.leader_epoch)
-            for topic_partition, found in sorted((await self.share_offsets(group)).items())
-            if found.start is not None
+            topic_partition: CommittedOffset(offset.start, leader_epoch=offset.leader_epoch)
+            for topic_partition, offset in sorted((await self.share_offsets(group)).items())
+            if offset.start is not None
         }
 
     async def share_offsets(self, group: str) -> dict[TopicAndPartition, ShareOffset]:

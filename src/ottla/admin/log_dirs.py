@@ -34,13 +34,13 @@ async def log_dirs(
             LogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic(partitions).items()
         ]
     view = await access.view((), "finding log directories")
-    found: list[LogDir] = []
+    directories: list[LogDir] = []
     for broker_id in sorted(view.brokers):
         try:
-            found += await _of_broker(access, broker_id, topics)
+            directories += await _of_broker(access, broker_id, topics)
         except OttlaError:
             continue  # a broker before 1.0, or one that is down: others may say more
-    return found
+    return directories
 
 
 async def _of_broker(access: ClusterAccess, broker_id: int, topics: list[LogDirTopic] | None) -> list[LogDir]:

@@ -64,11 +64,11 @@ class RecordTimes:
                     once = {
                         where: offsets[where][number] for where in partitions if number < len(offsets[where])
                     }
-                    found: FirstTimes = {}
+                    first_times: FirstTimes = {}
                     try:
-                        await self._ask(connection, once, found)
+                        await self._ask(connection, once, first_times)
                     finally:
-                        times |= {(where, once[where]): at_ms for where, at_ms in found.items()}
+                        times |= {(where, once[where]): at_ms for where, at_ms in first_times.items()}
             except OttlaError as error:
                 log.warning("the times of %d records are not known: %s", len(partitions), error)
         for where, reason in without_leader.items():
@@ -89,10 +89,10 @@ class RecordTimes:
                 elif not answer.error_code and not _take(where, some[where], answer, times):
                     large[where] = some[where]
         beginnings = await self._logs.offsets(dict.fromkeys(early, EARLIEST))
-        for where, found in beginnings.items():
-            if not isinstance(found, OttlaError) and (found.offset or 0) > offsets[where]:
-                large[where] = found.offset or 0
-            elif not isinstance(found, OttlaError):
+        for where, beginning in beginnings.items():
+            if not isinstance(beginning, OttlaError) and (beginning.offset or 0) > offsets[where]:
+                large[where] = beginning.offset or 0
+            elif not isinstance(beginning, OttlaError):
                 times[where] = None  # it is behind the log's end
         for where, offset in large.items():
             await _walk(connection, where, offset, times)
@@ -134,9 +134,9 @@ async def _peeked(
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=LARGE_BYTES, topics=list(topics.values()))
     answer = await connection.call(request, at_most=BY_NAME_UNTIL)
     return {
-        TopicAndPartition(topic.topic, one.partition_index): one
+        TopicAndPartition(topic.topic, partition.partition_index): partition
         for topic in answer.responses
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

@@ -126,18 +126,21 @@ class SecurityCalls:
         async def attempt(some: list[AclFilter]) -> dict[AclFilter, tuple[Acl, ...] | OttlaError]:
             rows = [
                 DeleteAclsFilter(
-                    resource_type_filter=one.resource_type,
-                    resource_name_filter=one.name,
-                    pattern_type_filter=one.pattern,
-                    principal_filter=one.principal,
-                    host_filter=one.host,
-                    operation=one.operation,
-                    permission_type=one.permission,
+                    resource_type_filter=acl_filter.resource_type,
+                    resource_name_filter=acl_filter.name,
+                    pattern_type_filter=acl_filter.pattern,
+                    principal_filter=acl_filter.principal,
+                    host_filter=acl_filter.host,
+                    operation=acl_filter.operation,
+                    permission_type=acl_filter.permission,
                 )
-                for one in some
+                for acl_filter in some
             ]
             results = (await self._call(DeleteAclsRequest(filters=rows))).filter_results
-            return {one: _deleted(one, result) for one, result in zip(some, results, strict=False)}
+            return {
+                acl_filter: _deleted(acl_filter, result)
+                for acl_filter, result in zip(some, results, strict=False)
+            }
 
         return await self._settle(DeleteAclsRequest.API, filters, attempt)
 
@@ -208,12 +211,12 @@ class SecurityCalls:
         ]
         components += [QuotaFilter(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
-        found = (await self._ask(request, "describing client quotas")).entries or []
+        entries = (await self._ask(request, "describing client quotas")).entries or []
         return {
             _entity({part.entity_type: part.entity_name for part in entry.entity}): {
                 value.key: value.value for value in entry.values
             }
-            for entry in found
+            for entry in entries
         }
 
     async def alter_client_quotas(
@@ -298,8 +301,8 @@ def _known(kind: type[E], number: int) -> int:
     return kind(number) if number in kind.__members__.values() else number
 
 
-def _deleted(one: AclFilter, result: DeleteAclsFilterResult) -> tuple[Acl, ...] | OttlaError:
-    subject = f"deleting ACLs of {one}"
+def _deleted(acl_filter: AclFilter, result: DeleteAclsFilterResult) -> tuple[Acl, ...] | OttlaError:
+    subject = f"deleting ACLs of {acl_filter}"
     errors = [(result.error_code, result.error_message)]
     errors += [(acl.error_code, acl.error_message) for acl in result.matching_acls]
     for code, message in errors:

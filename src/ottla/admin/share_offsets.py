@@ -42,18 +42,18 @@ class ShareGroupOffsets:
         request = DescribeShareGroupOffsetsRequest(
             groups=[ShareOffsetsWantedGroup(group_id=group, topics=None)]
         )
-        (found,) = (await (await self._access.coordinator(group)).call(request)).groups
-        if found.error_code:
-            raise self._error(group, found.error_code, found.error_message)
+        (described,) = (await (await self._access.coordinator(group)).call(request)).groups
+        if described.error_code:
+            raise self._error(group, described.error_code, described.error_message)
         return {
-            TopicAndPartition(topic.topic_name, one.partition_index): ShareOffset(
-                one.start_offset, one.leader_epoch, one.lag if one.lag >= 0 else None
+            TopicAndPartition(topic.topic_name, partition.partition_index): ShareOffset(
+                partition.start_offset, partition.leader_epoch, partition.lag if partition.lag >= 0 else None
             )
-            if one.start_offset >= 0
+            if partition.start_offset >= 0
             else ShareOffset(None)
-            for topic in found.topics
-            for one in topic.partitions
-            if not one.error_code
+            for topic in described.topics
+            for partition in topic.partitions
+            if not partition.error_code
         }
 
     async def alter(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> Outcomes[None]:
@@ -80,11 +80,14 @@ class ShareGroupOffsets:
             if response.error_code:
                 return dict.fromkeys(some, self._error(group, response.error_code, response.error_message))
             return {
-                TopicAndPartition(topic.topic_name, one.partition_index): self._outcome(
-                    group, one.error_code, one.error_message, f"{topic.topic_name}-{one.partition_index}"
+                TopicAndPartition(topic.topic_name, partition.partition_index): self._outcome(
+                    group,
+                    partition.error_code,
+                    partition.error_message,
+                    f"{topic.topic_name}-{partition.partition_index}",
                 )
                 for topic in response.responses
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self._access.settle(offsets, attempt, is_repeatable=True)
@@ -100,8 +103,10 @@ class ShareGroupOffsets:
             if response.error_code:
                 return dict.fromkeys(some, self._error(group, response.error_code, response.error_message))
             return {
-                one.topic_name: self._outcome(group, one.error_code, one.error_message, one.topic_name)
-                for one in response.responses
+                result.topic_name: self._outcome(
+                    group, result.error_code, result.error_message, result.topic_name
+                )
+                for result in response.responses
             }
 
         return await self._access.settle(topics, attempt, is_repeatable=True)

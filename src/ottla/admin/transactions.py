@@ -86,8 +86,10 @@ class TransactionCalls:
         for outcome in outcomes.values():
             if isinstance(outcome, ConfigError):
                 raise outcome
-        listed = [one for some in all_results(outcomes).values() for one in some]
-        return tuple(sorted(listed, key=lambda one: (one.coordinator_id, one.transactional_id)))
+        listed = [transaction for some in all_results(outcomes).values() for transaction in some]
+        return tuple(
+            sorted(listed, key=lambda transaction: (transaction.coordinator_id, transaction.transactional_id))
+        )
 
     async def _list_once(self, broker_id: int, wanted: TransactionFilter) -> tuple[TransactionListing, ...]:
         request = ListTransactionsRequest(
@@ -162,10 +164,10 @@ class TransactionCalls:
     ) -> PartitionOutcomes[Producers]:
         outcomes: PartitionOutcomes[Producers]
         if broker_id is None:
-            outcomes, asked = await self._logs.by_leader(topic_partitions, "describing producers")
+            outcomes, by_broker = await self._logs.by_leader(topic_partitions, "describing producers")
         else:
-            outcomes, asked = {}, {broker_id: topic_partitions}
-        for number, some in asked.items():
+            outcomes, by_broker = {}, {broker_id: topic_partitions}
+        for number, some in by_broker.items():
             request = DescribeProducersRequest(
                 topics=[
                     DescribeProducersTopic(name=topic, partition_indexes=indexes)
@@ -195,7 +197,7 @@ class TransactionCalls:
         only(
             await self._access.settle(
                 [topic_partition],
-                lambda some: each(some, lambda one: self._abort_once(one, producer)),
+                lambda some: each(some, lambda item: self._abort_once(item, producer)),
                 is_repeatable=True,
             )
         )
@@ -239,23 +241,27 @@ class TransactionCalls:
     ) -> tuple[OpenTransaction, ...]:
         """Open transactions that nobody will end, of producers that have been silent for `older_than_ms`."""
         by_partition = all_results(await self.producers(topic_partitions, broker_id))
-        found = [
+        late = [
             OpenTransaction(topic_partition, producer)
             for topic_partition, producers in by_partition.items()
             for producer in producers
             if producer.start_offset is not None and now_ms - producer.last_timestamp_ms > older_than_ms
         ]
-        if not found:
+        if not late:
             return ()
-        ids = {one.producer.producer_id for one in found}
+        ids = {transaction.producer.producer_id for transaction in late}
         listed = await self.all_listings(TransactionFilter(producer_ids=sorted(ids)))
-        names = {one.transactional_id for one in listed}
+        names = {transaction.transactional_id for transaction in listed}
         expected = {
             (described.producer_id, topic_partition)
             for described in (await self._known(names)).values()
             for topic_partition in described.partitions
         }
-        return tuple(one for one in found if (one.producer.producer_id, one.topic_partition) not in expected)
+        return tuple(
+            transaction
+            for transaction in late
+            if (transaction.producer.producer_id, transaction.topic_partition) not in expected
+        )
 
     async def _known(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The descriptions of those that still exist."""

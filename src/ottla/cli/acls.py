@@ -75,7 +75,7 @@ def _act(options: argparse.Namespace) -> OutputRows:
 
 
 def _found(admin: Admin, filters: Iterable[AclFilter]) -> list[Acl]:
-    return list(dict.fromkeys(acl for one in filters for acl in admin.describe_acls(one)))
+    return list(dict.fromkeys(acl for acl_filter in filters for acl in admin.describe_acls(acl_filter)))
 
 
 def _resources(options: argparse.Namespace) -> list[tuple[int, str | None, int]]:

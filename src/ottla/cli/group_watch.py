@@ -79,24 +79,30 @@ def _member_changes(
 def _members(group: GroupDescription | None) -> dict[str, str]:
     """The epoch of each member."""
     members = group.members if group is not None else ()
-    return {one.member_id: NOBODY if one.epoch is None else str(one.epoch) for one in members}
+    return {member.member_id: NOBODY if member.epoch is None else str(member.epoch) for member in members}
 
 
 def _reader_changes(
     old: GroupDescription | None, new: GroupDescription | None
 ) -> Iterator[tuple[str, str, str]]:
     were, are = _readers(old), _readers(new)
-    for place in sorted(were.keys() | are.keys()):
-        yield f"{place[0]}-{place[1]}", were.get(place, NOBODY), are.get(place, NOBODY)
+    for topic_partition in sorted(were.keys() | are.keys()):
+        yield (
+            f"{topic_partition[0]}-{topic_partition[1]}",
+            were.get(topic_partition, NOBODY),
+            are.get(topic_partition, NOBODY),
+        )
 
 
 def _readers(group: GroupDescription | None) -> dict[tuple[str, int], str]:
     """Who reads each partition; several of a share group, or for a moment of any."""
     readers: dict[tuple[str, int], list[str]] = {}
     for member in group.members if group is not None else ():
-        for place in member.assignment:
-            readers.setdefault((place.topic, place.partition), []).append(member.member_id)
-    return {place: ", ".join(sorted(names)) for place, names in readers.items()}
+        for topic_partition in member.assignment:
+            readers.setdefault((topic_partition.topic, topic_partition.partition), []).append(
+                member.member_id
+            )
+    return {topic_partition: ", ".join(sorted(names)) for topic_partition, names in readers.items()}
 
 
 def watch(admin: Admin, options: argparse.Namespace) -> None:
@@ -124,12 +130,12 @@ def _clock() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def _print(name: str, found: list[Change], format: str) -> None:
+def _print(name: str, changes: list[Change], format: str) -> None:
     if format != TABLE:
-        rows: list[tuple[Cell, ...]] = [(_clock(), name, *change) for change in found]
+        rows: list[tuple[Cell, ...]] = [(_clock(), name, *change) for change in changes]
         if rows:
             print_rows(OutputRows(COLUMNS, rows), format)
         return
-    for change in found:
+    for change in changes:
         label = f"{name} {change.kind} {change.group_type}".rstrip()
         print_line(f"{_clock()}  {label:32}  {change.what}: {change.before} → {change.after}")

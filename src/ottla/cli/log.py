@@ -35,9 +35,9 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Check or repair a directory."""
-    found = DamageRows(COLUMNS)
-    code = run_command(parser(), arguments, lambda options: _act(options, found))
-    return code or (0 if found.is_ok else FAILED)
+    damage = DamageRows(COLUMNS)
+    code = run_command(parser(), arguments, lambda options: _act(options, damage))
+    return code or (0 if damage.is_ok else FAILED)
 
 
 @dataclass
@@ -59,10 +59,10 @@ def _act(options: argparse.Namespace, rows: DamageRows) -> OutputRows | None:
     is_done = options.action == "repair" and options.execute and not options.dry_run
     if is_done:
         copies = Path(options.copy_to).absolute() if options.copy_to else fresh_copies(root)
-        found, results = repair(root, copies)
+        checked, results = repair(root, copies)
     else:
-        found = check(root)
-        results = [Repaired(finding) for finding in found.findings]
+        checked = check(root)
+        results = [Repaired(finding) for finding in checked.findings]
     for item in results:
         names = ", ".join(map(str, item.copies)) or None
         finding, done = item.finding, is_done and item.error is None
@@ -73,7 +73,7 @@ def _act(options: argparse.Namespace, rows: DamageRows) -> OutputRows | None:
     if options.format != TABLE:
         return rows
     _print(rows, is_done=is_done)
-    what = f"{found.partitions} partitions, {found.size:,} bytes"
+    what = f"{checked.partitions} partitions, {checked.size:,} bytes"
     print_line(f"{what}: {_summary(results, is_done=is_done, is_check=options.action == 'check')}")
     return None
 

@@ -63,25 +63,25 @@ def _act(options: argparse.Namespace) -> None:
         headers=True,
         schemas=options.schemas,
         properties=properties_of(options),
-    ) as found:
+    ) as hits:
         try:
-            _print_hits(found, options, json_texts)
+            _print_hits(hits, options, json_texts)
         finally:
-            progress = found.progress
+            progress = hits.progress
             sys.stderr.write(
                 f"{progress.records:,} found in {progress.offsets:,} of {progress.offsets_total:,} records\n"
             )
 
 
-def _print_hits(found: Scan, options: argparse.Namespace, json_texts: JsonTexts | None) -> None:
+def _print_hits(scan: Scan, options: argparse.Namespace, json_texts: JsonTexts | None) -> None:
     shown = 0
     with ProgressLine(
-        sum(part.stop - part.start for part in found.ranges.values()),
+        sum(part.stop - part.start for part in scan.ranges.values()),
         "records",
-        count=lambda: found.progress.offsets,
+        count=lambda: scan.progress.offsets,
         is_shown=not sys.stdout.isatty(),
     ):
-        for row in _rows(found):
+        for row in _rows(scan):
             if json_texts is not None:
                 for part in ("key", "value"):
                     row[part] = json_texts.encoded(row[part], f"{options.topic}-{part}")
@@ -91,8 +91,8 @@ def _print_hits(found: Scan, options: argparse.Namespace, json_texts: JsonTexts 
                 return
 
 
-def _rows(found: Scan) -> Iterator[dict[str, Any]]:
-    for batch in found:
+def _rows(scan: Scan) -> Iterator[dict[str, Any]]:
+    for batch in scan:
         yield from batch.to_pylist()
 
 

@@ -59,11 +59,11 @@ def _act(options: argparse.Namespace) -> OutputRows:
 
 
 def _listed(admin: Admin, options: argparse.Namespace) -> OutputRows:
-    found = admin.list_transactions(states=options.state, longer_than=options.older_than)
+    transactions = admin.list_transactions(states=options.state, longer_than=options.older_than)
     rows: list[tuple[Cell, ...]] = [
-        (one.transactional_id, one.state, one.producer_id, one.coordinator_id)
-        for one in found
-        if not options.names or one.transactional_id in options.names
+        (transaction.transactional_id, transaction.state, transaction.producer_id, transaction.coordinator_id)
+        for transaction in transactions
+        if not options.names or transaction.transactional_id in options.names
     ]
     return OutputRows(("transactional_id", "state", "producer_id", "coordinator"), rows)
 
@@ -71,33 +71,46 @@ def _listed(admin: Admin, options: argparse.Namespace) -> OutputRows:
 def _described(admin: Admin, names: list[str]) -> OutputRows:
     """A row for each partition; a transaction without any has one row without a partition."""
     rows: list[tuple[Cell, ...]] = []
-    for name, one in admin.describe_transactions(names).items():
-        head = (name, one.state, one.producer_id, one.producer_epoch, one.timeout_ms, one.started_ms)
-        rows += [(*head, place.topic, place.partition) for place in one.partitions] or [(*head, None, None)]
+    for name, transaction in admin.describe_transactions(names).items():
+        head = (
+            name,
+            transaction.state,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+            transaction.started_ms,
+        )
+        rows += [
+            (*head, topic_partition.topic, topic_partition.partition)
+            for topic_partition in transaction.partitions
+        ] or [(*head, None, None)]
     columns = ("transactional_id", "state", "producer_id", "epoch", "timeout_ms", "started_ms")
     return OutputRows((*columns, "topic", "partition"), rows)
 
 
 def _terminated(admin: Admin, options: argparse.Namespace) -> OutputRows:
     """A row for each id, with the state that it was in."""
-    found = admin.describe_transactions(options.names)
-    for name in () if options.dry_run else found:
+    transactions = admin.describe_transactions(options.names)
+    for name in () if options.dry_run else transactions:
         admin.terminate_transaction(name)
-    return OutputRows(("transactional_id", "state"), [(name, one.state) for name, one in found.items()])
+    return OutputRows(
+        ("transactional_id", "state"),
+        [(name, transaction.state) for name, transaction in transactions.items()],
+    )
 
 
 def _hanging(admin: Admin, options: argparse.Namespace) -> OutputRows:
     older_than = HANGING_S if options.older_than is None else options.older_than
-    found = admin.find_hanging_transactions(options.names or admin.list_topics(), longer_than=older_than)
+    hanging = admin.find_hanging_transactions(options.names or admin.list_topics(), longer_than=older_than)
     rows: list[tuple[Cell, ...]] = [
         (
-            *one.topic_partition,
-            one.producer.start_offset,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            one.producer.last_timestamp_ms,
+            *transaction.topic_partition,
+            transaction.producer.start_offset,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.last_timestamp_ms,
         )
-        for one in found
+        for transaction in hanging
     ]
     columns = ("topic", "partition", "start_offset", "producer_id", "epoch", "last_timestamp_ms")
     return OutputRows(columns, rows)
@@ -106,13 +119,13 @@ def _hanging(admin: Admin, options: argparse.Namespace) -> OutputRows:
 def _aborted(admin: Admin, options: argparse.Namespace) -> OutputRows:
     from ottla.model.topic_partition import TopicAndPartition
 
-    place = TopicAndPartition(options.names[0], options.partition)
+    topic_partition = TopicAndPartition(options.names[0], options.partition)
     if options.dry_run:
-        starts = [one.start_offset for one in admin.describe_producers(place)]
+        starts = [producer.start_offset for producer in admin.describe_producers(topic_partition)]
         error = None if options.start_offset in starts else "no open transaction begins there"
     else:
-        admin.abort_transaction(place, options.start_offset)
+        admin.abort_transaction(topic_partition, options.start_offset)
         error = None
     return OutputRows(
-        ("topic", "partition", "start_offset", "error"), [(*place, options.start_offset, error)]
+        ("topic", "partition", "start_offset", "error"), [(*topic_partition, options.start_offset, error)]
     )

@@ -57,8 +57,8 @@ def frame_note(value: bytes | None) -> str:
     """What is said beside a value that looks framed and was not decoded; else nothing."""
     from ottla.schemas.framing import frame_id
 
-    found = frame_id(value) if value is not None else None
-    return f"  (perhaps framed, with schema {found}: --schemas WHERE decodes it)" if found else ""
+    schema_id = frame_id(value) if value is not None else None
+    return f"  (perhaps framed, with schema {schema_id}: --schemas WHERE decodes it)" if schema_id else ""
 
 
 def value_encoder(options: argparse.Namespace) -> Callable[[bytes], bytes]:

@@ -21,8 +21,8 @@ def chart(points: Sequence[Point], title: str, unit: str, width: int = WIDTH) ->
     first, last = points[0][0], points[-1][0]
     top = _round_up(max(value for _, value in points))
     inner_width, inner_height = width - LEFT - 8, HEIGHT - BOTTOM - TOP
-    places = _places(points, top, inner_width, inner_height)
-    line = " ".join(f"{LEFT + x:.1f},{TOP + y:.1f}" for x, y in places)
+    coordinates = _places(points, top, inner_width, inner_height)
+    line = " ".join(f"{LEFT + x:.1f},{TOP + y:.1f}" for x, y in coordinates)
     base = HEIGHT - BOTTOM
     area = f"{LEFT},{base} {line} {LEFT + inner_width},{base}"
     rules = [
@@ -65,8 +65,8 @@ def sparkline(points: Sequence[Point], label: str) -> Markup:
     if len(points) < 2:
         return Markup("")
     top = max(value for _, value in points) or 1.0
-    places = _places(points[-60:], top, SMALL_WIDTH, SMALL_HEIGHT - 4)
-    line = " ".join(f"{x:.1f},{y + 2:.1f}" for x, y in places)
+    coordinates = _places(points[-60:], top, SMALL_WIDTH, SMALL_HEIGHT - 4)
+    line = " ".join(f"{x:.1f},{y + 2:.1f}" for x, y in coordinates)
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">'
         '<polyline class="line" points="{}"/></svg>'

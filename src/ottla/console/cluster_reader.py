@@ -81,10 +81,10 @@ class ClusterReader(Closing):
     def zookeeper(self, call: Callable[[ZooKeeperSession], T]) -> T:
         """The same, in ZooKeeper."""
 
-        async def asked(access: ClusterAccess) -> T:
+        async def looked_up(access: ClusterAccess) -> T:
             return call(await access.zookeeper("showing znodes", "they are in ZooKeeper"))
 
-        return self.access(asked)
+        return self.access(looked_up)
 
     def close(self) -> None:
         """Close all connections."""

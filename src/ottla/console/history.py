@@ -31,13 +31,13 @@ class Series:
     def time_of(self, value: float) -> float | None:
         """When a growing series first had this value, between two points; None if it always or never had."""
         before: Point | None = None
-        for at, found in self.points:
-            if found >= value:
+        for at, number in self.points:
+            if number >= value:
                 if before is None:
                     return None
-                share = (value - before[1]) / (found - before[1])
+                share = (value - before[1]) / (number - before[1])
                 return before[0] + share * (at - before[0])
-            before = (at, found)
+            before = (at, number)
         return None
 
     def rates(self, count: int = POINTS_MAX) -> list[Point]:

@@ -31,8 +31,8 @@ def records_from(
         return []
     until = {number: min(ends[number], start + count) for number, start in wanted.items()}
     given = {**reader.reading, "auto.offset.reset": "earliest"}
-    with scan(topic, list(wanted), wanted, until, headers=True, properties=given) as found:
-        return [shown_record(row, topic, reader.decoded) for batch in found for row in batch.to_pylist()]
+    with scan(topic, list(wanted), wanted, until, headers=True, properties=given) as batches:
+        return [shown_record(row, topic, reader.decoded) for batch in batches for row in batch.to_pylist()]
 
 
 def newest(reader: ClusterReader, topic: str, snapshot: ClusterSnapshot) -> list[ShownRecord]:
@@ -42,8 +42,8 @@ def newest(reader: ClusterReader, topic: str, snapshot: ClusterSnapshot) -> list
     count = max(2, RECORDS // max(1, len(chosen)))
     first = {number: snapshot.first.get(TopicAndPartition(topic, number), 0) for number in chosen}
     starts = {number: max(first[number], end - count) for number, end in chosen.items()}
-    found = records_from(reader, topic, starts, count, chosen)
-    return sorted(found, key=lambda record: (record.time, record.offset), reverse=True)[:RECORDS]
+    records = records_from(reader, topic, starts, count, chosen)
+    return sorted(records, key=lambda record: (record.time, record.offset), reverse=True)[:RECORDS]
 
 
 class Tail(Closing):

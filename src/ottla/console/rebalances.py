@@ -86,15 +86,19 @@ def _owners(group: GroupDescription) -> dict[TopicAndPartition, str]:
 def _reasons(before: GroupDescription, after: GroupDescription) -> tuple[str, ...]:
     old = {member.member_id: member for member in before.members}
     new = {member.member_id: member for member in after.members}
-    joined = [f"{_name(new[one].client_id, one)} joined" for one in sorted(new.keys() - old.keys())]
+    joined = [
+        f"{_name(new[member_id].client_id, member_id)} joined"
+        for member_id in sorted(new.keys() - old.keys())
+    ]
     left = [
-        f"{_name(old[one].client_id, one)} left, or was silent for too long"
-        for one in sorted(old.keys() - new.keys())
+        f"{_name(old[member_id].client_id, member_id)} left, or was silent for too long"
+        for member_id in sorted(old.keys() - new.keys())
     ]
     changed = [
-        f"{_name(new[one].client_id, one)} now subscribes to {', '.join(new[one].subscription) or 'nothing'}"
-        for one in sorted(old.keys() & new.keys())
-        if old[one].subscription and old[one].subscription != new[one].subscription
+        f"{_name(new[member_id].client_id, member_id)} now subscribes to "
+        f"{', '.join(new[member_id].subscription) or 'nothing'}"
+        for member_id in sorted(old.keys() & new.keys())
+        if old[member_id].subscription and old[member_id].subscription != new[member_id].subscription
     ]
     return (*joined, *left, *changed)
 

@@ -66,12 +66,12 @@ class ClusterSnapshot:
     def bytes(self, topic: str) -> int | None:
         """The bytes of a topic on disk; None if no broker has said so."""
         sizes = [self.sizes.get(TopicAndPartition(topic, part.partition)) for part in self._parts(topic)]
-        known = [one for one in sizes if one is not None]
+        known = [size for size in sizes if size is not None]
         return sum(known) if known else None
 
     def _parts(self, topic: str) -> tuple[PartitionDescription, ...]:
-        found = self.topics.get(topic)
-        return found.partitions if found is not None else ()
+        topic_view = self.topics.get(topic)
+        return topic_view.partitions if topic_view is not None else ()
 
     @property
     def leaderless(self) -> list[str]:
@@ -197,15 +197,15 @@ class Sampler(Closing):
         sizes = self._snapshot.sizes
         if self._looks % SIZES_EVERY == 0:
             directories = self._reader.access(log_dirs)
-            sizes = {part: count for one in directories for part, count in one.sizes.items()}
+            sizes = {part: count for directory in directories for part, count in directory.sizes.items()}
         self._looks += 1
         return ClusterSnapshot(
             at=time.time(),
             took_s=time.time() - began,
             cluster=cluster,
             topics=topics,
-            first={part: found.offset or 0 for part, found in first.items()},
-            end={part: found.offset or 0 for part, found in end.items()},
+            first={part: answer.offset or 0 for part, answer in first.items()},
+            end={part: answer.offset or 0 for part, answer in end.items()},
             sizes=sizes,
             groups=groups,
             lags=lags,

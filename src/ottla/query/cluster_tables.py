@@ -73,8 +73,8 @@ def _lag(admin: Admin) -> list[tuple[object, ...]]:
                 row.stored_in.value if row.stored_in else None,
             ),
         )
-        for name, found in admin.group_lag(names).items()
-        for row in found.partitions
+        for name, lag in admin.group_lag(names).items()
+        for row in lag.partitions
     ]
 
 

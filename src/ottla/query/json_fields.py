@@ -29,7 +29,7 @@ def json_fields(values: Iterable[bytes | None]) -> dict[str, str]:
             kinds.setdefault(name, set()).update([_NAMES[type(content)]] if content is not None else [])
     if others > objects:
         return {}
-    return {name: _common(found) for name, found in list(kinds.items())[:FIELDS_MAX]}
+    return {name: _common(field_kinds) for name, field_kinds in list(kinds.items())[:FIELDS_MAX]}
 
 
 def _object(value: bytes) -> dict[str, object] | None:

@@ -54,12 +54,12 @@ async def _directories(properties: Mapping[str, object], topic: str) -> dict[Top
             return {}
         leaders = {part.index: part.leader for part in view.topics[topic].partitions}
         directories: dict[TopicAndPartition, Path] = {}
-        for found in await log_dirs(access, [TopicAndPartition(topic, number) for number in leaders]):
-            root = Path(found.path)
-            if found.broker_id not in here or not _is_of(root, view.cluster_id):
+        for directory in await log_dirs(access, [TopicAndPartition(topic, number) for number in leaders]):
+            root = Path(directory.path)
+            if directory.broker_id not in here or not _is_of(root, view.cluster_id):
                 continue
-            for topic_partition in found.sizes:
-                if leaders.get(topic_partition.partition) == found.broker_id:
+            for topic_partition in directory.sizes:
+                if leaders.get(topic_partition.partition) == directory.broker_id:
                     directories[topic_partition] = partition_directory(root, *topic_partition)
         return {part: path for part, path in directories.items() if path.is_dir()}
     except OttlaError:

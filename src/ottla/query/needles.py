@@ -33,8 +33,8 @@ def rows_equal(column: pa.Array, wanted: bytes) -> Rows:
             return candidates
     size = len(wanted)
     whole = [data[start : start + size].tobytes() == wanted for start in starts.tolist()]
-    found: Rows = candidates[np.array(whole, bool)]
-    return found
+    matches: Rows = candidates[np.array(whole, bool)]
+    return matches
 
 
 def rows_containing(column: pa.Array, wanted: Iterable[bytes]) -> Rows:
@@ -45,8 +45,8 @@ def rows_containing(column: pa.Array, wanted: Iterable[bytes]) -> Rows:
     ends, data = _parts(column)
     first, last = int(ends[0]), int(ends[-1])
     text = data[first:last].tobytes()
-    found = [_containing(text, ends - first, needle) for needle in needles]
-    rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found or [np.empty(0, np.int64)]))
+    matches = [_containing(text, ends - first, needle) for needle in needles]
+    rows = matches[0] if len(matches) == 1 else np.unique(np.concatenate(matches or [np.empty(0, np.int64)]))
     return rows[_valid(column)[rows]] if column.null_count else rows
 
 

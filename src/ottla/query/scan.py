@@ -162,9 +162,11 @@ class Scan(Closing):
         isolation = {snake(name): value for name, value in self._properties.items()}.get("isolation_level")
         if isolation not in (None, "read_uncommitted"):
             return {}
-        found = partition_directories(self._properties, self._source.topic)
+        directories = partition_directories(self._properties, self._source.topic)
         wanted = self._source.ranges
-        numbers = {part.partition: str(path) for part, path in found.items() if part.partition in wanted}
+        numbers = {
+            part.partition: str(path) for part, path in directories.items() if part.partition in wanted
+        }
         return numbers if numbers.keys() == wanted.keys() else {}
 
 

@@ -196,10 +196,10 @@ class _Tables:
 
     def _offsets(self, topic: str, at: str | datetime) -> dict[int, int]:
         """The offset in each partition; the end where no record is that late."""
-        found = self._admin.list_offsets(topic, at)
-        late = [part for part, offset in found.items() if offset.offset is None]
+        offsets = self._admin.list_offsets(topic, at)
+        late = [part for part, offset in offsets.items() if offset.offset is None]
         ends = self._admin.list_offsets(late, "latest") if late else {}
-        return {part.partition: (ends.get(part) or offset).offset or 0 for part, offset in found.items()}
+        return {part.partition: (ends.get(part) or offset).offset or 0 for part, offset in offsets.items()}
 
     def _at_time(self, topic: str, expression: object) -> dict[int, int]:
         time_ms = self._engine.time_ms(expression) if isinstance(expression, dict) else None

@@ -85,10 +85,10 @@ def conditions(
     """
     names = frozenset(name.lower() for name, kind in fields.items() if kind == "VARCHAR")
     reader = _ConditionReader(names, evaluate, has_keys, has_values)
-    found = Conditions()
+    conditions = Conditions()
     for part in _conjuncts(where):
-        found = reader.with_part(found, part)
-    return found
+        conditions = reader.with_part(conditions, part)
+    return conditions
 
 
 def _conjuncts(where: Tree | None) -> Iterator[Tree]:
@@ -113,47 +113,51 @@ class _ConditionReader:
     has_keys: bool
     has_values: bool
 
-    def with_part(self, found: Conditions, part: Tree) -> Conditions:
+    def with_part(self, conditions: Conditions, part: Tree) -> Conditions:
         kind = part.get("class")
         if kind == "BETWEEN":
             low = {"type": "COMPARE_GREATERTHANOREQUALTO", "left": part["input"], "right": part["lower"]}
             high = {"type": "COMPARE_LESSTHANOREQUALTO", "left": part["input"], "right": part["upper"]}
-            return self._compared(self._compared(found, low), high)
+            return self._compared(self._compared(conditions, low), high)
         if kind == "COMPARISON":
-            return self._compared(found, part)
+            return self._compared(conditions, part)
         if part.get("type") == "COMPARE_IN" and _column(part["children"][0]) == "partition":
             numbers = [self._constant(child) for child in part["children"][1:]]
             if all(isinstance(number, int) for number in numbers):
-                return _in_partitions(found, frozenset(numbers))  # type: ignore[arg-type]
-        return found
+                return _in_partitions(conditions, frozenset(numbers))  # type: ignore[arg-type]
+        return conditions
 
-    def _compared(self, found: Conditions, part: Tree) -> Conditions:
+    def _compared(self, conditions: Conditions, part: Tree) -> Conditions:
         """With a comparison `column operator constant`, or the reverse."""
         operator, left, right = part["type"], part["left"], part["right"]
         if operator not in _FLIPPED:
-            return found
+            return conditions
         if _is_constant(left):
             operator, left, right = _FLIPPED[operator], right, left
         if not _is_constant(right):
-            return found
+            return conditions
         column = _column(left)
         if column == "offset":
-            return _bounded_offset(found, operator, self._constant(right))
+            return _bounded_offset(conditions, operator, self._constant(right))
         if column == "timestamp":
-            return _bounded_time(found, operator, right)
-        return self._equal(found, left, self._constant(right)) if operator == "COMPARE_EQUAL" else found
+            return _bounded_time(conditions, operator, right)
+        return (
+            self._equal(conditions, left, self._constant(right))
+            if operator == "COMPARE_EQUAL"
+            else conditions
+        )
 
-    def _equal(self, found: Conditions, left: Tree, value: object) -> Conditions:
+    def _equal(self, conditions: Conditions, left: Tree, value: object) -> Conditions:
         column = _column(left)
         if column == "partition" and isinstance(value, int):
-            return _in_partitions(found, frozenset([value]))
+            return _in_partitions(conditions, frozenset([value]))
         if column == "key" and isinstance(value, str) and not value.startswith("\\x"):
             if not self.has_keys:
-                return found
-            return replace(found, key=value) if found.key in (None, value) else found
+                return conditions
+            return replace(conditions, key=value) if conditions.key in (None, value) else conditions
         if isinstance(value, str) and self.has_values and (_is_field(left) or column in self.fields):
-            return replace(found, texts=(*found.texts, *_texts(value)))
-        return found
+            return replace(conditions, texts=(*conditions.texts, *_texts(value)))
+        return conditions
 
     def _constant(self, tree: Tree) -> object:
         return self.evaluate(tree) if _is_constant(tree) else None
@@ -168,29 +172,31 @@ def _texts(value: str) -> list[tuple[bytes, ...]]:
     return [(value.encode(), JSON_ESCAPE)] if is_sure else []
 
 
-def _bounded_offset(found: Conditions, operator: str, value: object) -> Conditions:
+def _bounded_offset(conditions: Conditions, operator: str, value: object) -> Conditions:
     if not isinstance(value, int) or isinstance(value, bool):
-        return found
-    low, high = found.offset_min, found.offset_max
+        return conditions
+    low, high = conditions.offset_min, conditions.offset_max
     if operator in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL"):
         low = max(value + (operator == "COMPARE_GREATERTHAN"), low if low is not None else 0)
     if operator in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL"):
         bound = value - (operator == "COMPARE_LESSTHAN")
         high = bound if high is None else min(bound, high)
-    return replace(found, offset_min=low, offset_max=high)
+    return replace(conditions, offset_min=low, offset_max=high)
 
 
-def _bounded_time(found: Conditions, operator: str, expression: Tree) -> Conditions:
+def _bounded_time(conditions: Conditions, operator: str, expression: Tree) -> Conditions:
     """The first bound of each kind; a second one is left to DuckDB."""
     if operator in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL"):
-        found = replace(found, time_min=found.time_min or expression)
+        conditions = replace(conditions, time_min=conditions.time_min or expression)
     if operator in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL"):
-        found = replace(found, time_max=found.time_max or expression)
-    return found
+        conditions = replace(conditions, time_max=conditions.time_max or expression)
+    return conditions
 
 
-def _in_partitions(found: Conditions, numbers: frozenset[int]) -> Conditions:
-    return replace(found, partitions=numbers if found.partitions is None else found.partitions & numbers)
+def _in_partitions(conditions: Conditions, numbers: frozenset[int]) -> Conditions:
+    return replace(
+        conditions, partitions=numbers if conditions.partitions is None else conditions.partitions & numbers
+    )
 
 
 def _column(tree: Tree) -> str | None:

@@ -97,9 +97,9 @@ def topic_columns(
         return TopicColumns(fields, key_texts)
     value_texts = _chosen(json_texts, values, f"{topic}-value")
     decoded = list(_decoded(value_texts, values))
-    for one in decoded:
-        fields |= sql_types(one.fields)
-    return TopicColumns(fields or json_fields(one.text.encode() for one in decoded), key_texts, value_texts)
+    for text in decoded:
+        fields |= sql_types(text.fields)
+    return TopicColumns(fields or json_fields(text.text.encode() for text in decoded), key_texts, value_texts)
 
 
 def sql_types(fields: FieldTypes) -> dict[str, str]:
@@ -119,7 +119,7 @@ def _chosen(json_texts: JsonTexts | None, sample: Iterable[bytes | None], subjec
     """By frames, or else by the subject, if a schema decodes any of these; else as they are stored."""
     some = list(sample)
     choices = (ColumnTexts(json_texts), ColumnTexts(json_texts, subject))
-    return next((one for one in choices if any(_decoded(one, some))), ColumnTexts())
+    return next((choice for choice in choices if any(_decoded(choice, some))), ColumnTexts())
 
 
 def _decoded(by: ColumnTexts, sample: Iterable[bytes | None]) -> Iterator[JsonText]:

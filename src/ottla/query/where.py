@@ -60,10 +60,10 @@ class Where:
         self._engine.register("records_in", pa.table([*view.columns, numbers], names=[*COLUMNS, "row"]))
         with self._engine.limited(PART_LIMIT_S):
             try:
-                found = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
+                rows = self._engine.reader(self._statement, 1 << 16).read_all().column("row")
             except self._engine.error_types as error:
                 raise self._engine.translated(error, self._condition) from error
-        return np.sort(found.to_numpy())
+        return np.sort(rows.to_numpy())
 
 
 _RECORDS = pa.schema(

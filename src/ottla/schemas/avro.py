@@ -194,23 +194,23 @@ def parsed(schema: str, named: dict[str, Any] | None = None) -> Any:
         raise ConfigError(f"schema of avro: {error or type(error).__name__}") from None
 
 
-def parsed_with_references(found: SchemaText, schemas: Schemas) -> Any:
+def parsed_with_references(schema: SchemaText, schemas: Schemas) -> Any:
     """A schema of a registry, with those that it names. Raises Undecodable for one that is not Avro."""
-    if found.kind != "AVRO":
-        raise Undecodable(f"its schema is one of {found.kind}, not Avro")
+    if schema.kind != "AVRO":
+        raise Undecodable(f"its schema is one of {schema.kind}, not Avro")
     named: dict[str, Any] = {}
-    for reference in found.references:
+    for reference in schema.references:
         other = schemas.referenced(reference)
         for nested in other.references:
             parsed(schemas.referenced(nested).text, named)
         parsed(other.text, named)
-    return parsed(found.text, named)
+    return parsed(schema.text, named)
 
 
 def _plain(node: Any) -> Any:
     """Without logical types whose values Arrow would not take from fastavro."""
     if isinstance(node, list):
-        return [_plain(one) for one in node]
+        return [_plain(item) for item in node]
     if not isinstance(node, dict):
         return node
     dropped = {"logicalType"} if node.get("logicalType") in _UNUSED else set()
@@ -224,14 +224,14 @@ def arrow_type(schema: Any, named: dict[str, pa.DataType] | None = None) -> pa.D
         return arrow_type(_only_type(schema), known)
     if isinstance(schema, dict):
         return _complex_type(schema, known)
-    found = _PRIMITIVES.get(schema) or known.get(schema)
-    if found is None:
+    kind = _PRIMITIVES.get(schema) or known.get(schema)
+    if kind is None:
         raise ConfigError(f"schema of avro: {schema} contains itself, or is not there")
-    return found
+    return kind
 
 
 def _only_type(union: list[Any]) -> Any:
-    others = [one for one in union if one != "null"]
+    others = [branch for branch in union if branch != "null"]
     if len(others) != 1:
         raise ConfigError("schema of avro: a union of several types has no column type; keep one and null")
     return others[0]
@@ -248,7 +248,7 @@ def _complex_type(schema: dict[str, Any], known: dict[str, pa.DataType]) -> pa.D
 
 
 def _record(schema: dict[str, Any], known: dict[str, pa.DataType]) -> pa.DataType:
-    fields = [pa.field(one["name"], arrow_type(one["type"], known)) for one in schema["fields"]]
+    fields = [pa.field(field["name"], arrow_type(field["type"], known)) for field in schema["fields"]]
     known[schema["name"]] = pa.struct(fields)
     return known[schema["name"]]
 

@@ -195,11 +195,11 @@ def _check_nested(value: Any, kind: pa.DataType, path: tuple[str | int, ...], *,
     is_list = pa.types.is_list(kind)
     _check(isinstance(value, list if is_list else dict), value, "array" if is_list else "object", path)
     if is_list:
-        for number, one in enumerate(value):
-            check_type(one, kind.value_type, (*path, number), any_text=any_text)
+        for number, item in enumerate(value):
+            check_type(item, kind.value_type, (*path, number), any_text=any_text)
     elif pa.types.is_map(kind):
-        for name, one in value.items():
-            check_type(one, kind.item_type, (*path, name), any_text=any_text)
+        for name, content in value.items():
+            check_type(content, kind.item_type, (*path, name), any_text=any_text)
     else:
         for field in kind:
             check_type(value.get(field.name), field.type, (*path, field.name), any_text=any_text)
@@ -225,13 +225,13 @@ def arrow_type(
         return arrow_type(_referenced(str(schema["$ref"]), root), root, depth + 1)
     for word in ("oneOf", "anyOf"):
         if word in schema:
-            others = [one for one in schema[word] if one.get("type") != "null"]
+            others = [choice for choice in schema[word] if choice.get("type") != "null"]
             if len(others) != 1:
                 raise ConfigError(f"JSON Schema: {word} of several types has no column type")
             return arrow_type(others[0], root, depth + 1)
     kind = schema.get("type", "object" if "properties" in schema else "string")
     if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
+        kinds = [choice for choice in kind if choice != "null"]
         if len(kinds) != 1:
             raise ConfigError(f"JSON Schema: type {kind} has no column type; keep one and null")
         kind = kinds[0]
@@ -247,7 +247,7 @@ def _object_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int)
     if not fields:
         more = schema.get("additionalProperties")
         return pa.map_(pa.string(), arrow_type(more if isinstance(more, dict) else {}, root, depth + 1))
-    return pa.struct([pa.field(name, arrow_type(one, root, depth + 1)) for name, one in fields.items()])
+    return pa.struct([pa.field(name, arrow_type(field, root, depth + 1)) for name, field in fields.items()])
 
 
 def _referenced(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:

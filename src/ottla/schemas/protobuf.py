@@ -90,13 +90,13 @@ def _remade(descriptors: bytes, message: str, schemas: Schemas | None, skip_byte
 
 def descriptors_of(subject: str, schemas: Schemas) -> bytes:
     """The newest schema of a subject, with those that it imports, as a descriptor set. Raises ConfigError."""
-    found = schemas.latest(subject)
-    if found.kind != "PROTOBUF":
-        raise ConfigError(f"subject {subject} has a schema of {found.kind}, not Protobuf")
-    return descriptor_set(found, schemas, f"{subject}.proto")
+    schema = schemas.latest(subject)
+    if schema.kind != "PROTOBUF":
+        raise ConfigError(f"subject {subject} has a schema of {schema.kind}, not Protobuf")
+    return descriptor_set(schema, schemas, f"{subject}.proto")
 
 
-def descriptor_set(found: SchemaText, schemas: Schemas, name: str) -> bytes:
+def descriptor_set(schema: SchemaText, schemas: Schemas, name: str) -> bytes:
     """A schema with all that it imports; its own file comes last, and has this name if it has none.
 
     Raises ConfigError, SchemaNotFound or RegistryFailed.
@@ -104,20 +104,20 @@ def descriptor_set(found: SchemaText, schemas: Schemas, name: str) -> bytes:
     check_installed()
     from google.protobuf import descriptor_pb2
 
-    if found.is_set:
-        return base64.b64decode(found.text)
+    if schema.is_set:
+        return base64.b64decode(schema.text)
     files: dict[str, Any] = {}
-    _add_file(files, found, schemas, name)
+    _add_file(files, schema, schemas, name)
     return bytes(descriptor_pb2.FileDescriptorSet(file=files.values()).SerializeToString())
 
 
-def _add_file(files: dict[str, Any], found: SchemaText, schemas: Schemas, name: str) -> None:
+def _add_file(files: dict[str, Any], schema: SchemaText, schemas: Schemas, name: str) -> None:
     """Add the file of a schema behind those that it imports."""
     from google.protobuf import descriptor_pb2
 
-    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text))
     file.name = name
-    for reference in found.references:
+    for reference in schema.references:
         if reference.name not in files:
             _add_file(files, schemas.referenced(reference), schemas, reference.name)
     for imported in file.dependency:
@@ -174,7 +174,7 @@ def indexes_of(descriptor: Any) -> bytes:
     while descriptor is not None:
         outer = descriptor.containing_type
         siblings = outer.nested_types if outer else descriptor.file.message_types_by_name.values()
-        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        path.insert(0, [sibling.full_name for sibling in siblings].index(descriptor.full_name))
         descriptor = outer
     if path == [0]:
         return b"\0"
@@ -214,17 +214,17 @@ def _fill(message: Any, field: Any, value: Any) -> None:
     made = getattr(message, field.name)
     if _is_map(field):
         of_message = field.message_type.fields_by_name["value"].message_type is not None
-        for key, one in dict(value).items():
+        for key, content in dict(value).items():
             if of_message:
-                _filled(made[key], one)
+                _filled(made[key], content)
             else:
-                made[key] = one
+                made[key] = content
     elif field.is_repeated:
-        for one in value:
+        for item in value:
             if field.message_type is not None:
-                _fill_one(made.add(), one)
+                _fill_one(made.add(), item)
             else:
-                made.append(_scalar(field, one))
+                made.append(_scalar(field, item))
     elif field.message_type is not None:
         made.SetInParent()
         _fill_one(made, value)
@@ -258,11 +258,13 @@ def message_class(descriptors: bytes, name: str) -> Any:
     try:
         for file in files.file:
             pool.Add(file)
-        found = pool.FindMessageTypeByName(name) if name else next(_messages(pool, files))
-        return message_factory.GetMessageClass(found)
+        descriptor = pool.FindMessageTypeByName(name) if name else next(_messages(pool, files))
+        return message_factory.GetMessageClass(descriptor)
     except (KeyError, TypeError, StopIteration) as error:
         there = ", ".join(
-            f"{file.package}.{one.name}".strip(".") for file in files.file for one in file.message_type
+            f"{file.package}.{message.name}".strip(".")
+            for file in files.file
+            for message in file.message_type
         )
         raise ConfigError(f"the descriptor set has no message {name!r}; there are {there}: {error}") from None
 
@@ -291,8 +293,8 @@ def field_type(field: Any, above: tuple[str, ...] = ()) -> pa.DataType:
     if _is_map(field):
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
         return pa.map_(_one_type(key, above), _one_type(value, above))
-    one = _one_type(field, above)
-    return pa.list_(one) if field.is_repeated else one
+    item_type = _one_type(field, above)
+    return pa.list_(item_type) if field.is_repeated else item_type
 
 
 def _one_type(field: Any, above: tuple[str, ...]) -> pa.DataType:
@@ -325,11 +327,11 @@ def _value(message: Any, field: Any) -> Any:
     if field.has_presence and not message.HasField(field.name):
         return None
     made = getattr(message, field.name)
-    one = _maker(field)
+    convert = _maker(field)
     if _is_map(field):
         of_value = _maker(field.message_type.fields_by_name["value"])
         return [(key, of_value(value)) for key, value in made.items()]
-    return [one(value) for value in made] if field.is_repeated else one(made)
+    return [convert(value) for value in made] if field.is_repeated else convert(made)
 
 
 def _maker(field: Any) -> Callable[[Any], Any]:

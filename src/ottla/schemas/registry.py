@@ -252,16 +252,16 @@ def _schema_text(answer: Mapping[str, Any]) -> SchemaText:
     if not isinstance(text, str):
         raise RegistryFailed("the schema registry's answer has no schema")
     references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in answer.get("references") or ()
+        Reference(str(reference["name"]), str(reference["subject"]), int(reference["version"]))
+        for reference in answer.get("references") or ()
     )
     return SchemaText(str(answer.get("schemaType") or "AVRO"), text, references)
 
 
-def _same(one: SchemaText, other: SchemaText) -> bool:
-    if one.text == other.text or one.kind == "PROTOBUF":
-        return one.text == other.text
-    return bool(json.loads(one.text) == json.loads(other.text))
+def _same(schema: SchemaText, other: SchemaText) -> bool:
+    if schema.text == other.text or schema.kind == "PROTOBUF":
+        return schema.text == other.text
+    return bool(json.loads(schema.text) == json.loads(other.text))
 
 
 def _sent(schema: SchemaText) -> bytes:

@@ -39,7 +39,7 @@ def plain_row(row: Any) -> Any:
     if hasattr(row, "__struct_fields__"):
         return {name: plain_row(getattr(row, name)) for name in row.__struct_fields__}
     if isinstance(row, list):
-        return [plain_row(one) for one in row]
+        return [plain_row(item) for item in row]
     return row
 
 
@@ -50,14 +50,14 @@ def _made(kind: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         known = {field.name for field in dataclasses.fields(kind)}
-        fields = {name: _made(hints[name], one) for name, one in value.items() if name in known}
+        fields = {name: _made(hints[name], content) for name, content in value.items() if name in known}
         return kind(**fields)  # type: ignore[operator]  # a class
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
-        others = [one for one in inner if one is not type(None)]
+        others = [content for content in inner if content is not type(None)]
         return _made(others[0], value) if len(others) == 1 else value
     if origin in {list, tuple} and inner:
-        return origin(_made(inner[0], one) for one in value)
+        return origin(_made(inner[0], content) for content in value)
     if origin is dict and isinstance(value, Mapping):
-        return {name: _made(inner[1], one) for name, one in value.items()}
+        return {name: _made(inner[1], content) for name, content in value.items()}
     return value

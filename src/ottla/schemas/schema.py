@@ -82,12 +82,12 @@ class Schema:
         registry raises.
         """
         check_installed()
-        found = _registry(registry)
-        text = _text("AVRO", schema, found, subject)
+        schemas = _registry(registry)
+        text = _text("AVRO", schema, schemas, subject)
         tree = parsed(text.text)
-        decoder = AvroDecoder(text.text, found)
+        decoder = AvroDecoder(text.text, schemas)
         return cls(
-            decoder, lambda row: avro_bytes(row, tree), text, registry=found, subject=subject, rows=rows
+            decoder, lambda row: avro_bytes(row, tree), text, registry=schemas, subject=subject, rows=rows
         )
 
     @classmethod
@@ -100,17 +100,17 @@ class Schema:
         rows: type = dict,
     ) -> Self:
         """JSON texts with the fields of an Arrow schema, or of a JSON Schema. As `avro`."""
-        found = _registry(registry)
+        schemas = _registry(registry)
         if isinstance(schema, pa.Schema):
             kind = pa.struct(list(schema))
             text = SchemaText("JSON", json.dumps(json_values.json_schema(kind)))
         elif isinstance(schema, pa.DataType):
             kind, text = schema, SchemaText("JSON", json.dumps(json_values.json_schema(schema)))
         else:
-            text = _text("JSON", schema, found, subject)
+            text = _text("JSON", schema, schemas, subject)
             kind = json_values.arrow_type(_object(text.text))
-        decoder = JsonDecoder(kind, is_framed=found is not None)
-        return cls(decoder, json_bytes, text, registry=found, subject=subject, rows=rows)
+        decoder = JsonDecoder(kind, is_framed=schemas is not None)
+        return cls(decoder, json_bytes, text, registry=schemas, subject=subject, rows=rows)
 
     @classmethod
     def protobuf(
@@ -126,21 +126,21 @@ class Schema:
 
         Without a set, the newest schema of `subject`; without a `message`, the file's first. As `avro`.
         """
-        found = _registry(registry)
+        schemas = _registry(registry)
         if not descriptors:
-            if found is None or not subject:
+            if schemas is None or not subject:
                 raise ConfigError("protobuf needs a descriptor set, or a registry and a subject")
-            descriptors = descriptors_of(subject, found)
+            descriptors = descriptors_of(subject, schemas)
         data = descriptors if isinstance(descriptors, bytes) else Path(descriptors).read_bytes()
         made = message_class(data, message)
-        indexes = indexes_of(made.DESCRIPTOR) if found is not None else b""
+        indexes = indexes_of(made.DESCRIPTOR) if schemas is not None else b""
         text = SchemaText("PROTOBUF", file_descriptor(made.DESCRIPTOR))
 
         def encode(row: Any) -> bytes:
             return indexes + message_bytes(row, made)
 
-        decoder = ProtobufDecoder(data, made.DESCRIPTOR.full_name, found)
-        return cls(decoder, encode, text, registry=found, subject=subject, rows=rows)
+        decoder = ProtobufDecoder(data, made.DESCRIPTOR.full_name, schemas)
+        return cls(decoder, encode, text, registry=schemas, subject=subject, rows=rows)
 
     # --- reading
 
@@ -160,9 +160,9 @@ class Schema:
 
     def lookup(self, column: pa.Array) -> Callable[[], None] | None:
         """A function that asks the registry for what `decode` and `row` need; None if all of it is known."""
-        found: Callable[[pa.Array], Callable[[], None] | None] | None
-        found = getattr(self._decoder, "lookup", None)
-        return found(column) if found is not None else None
+        lookup: Callable[[pa.Array], Callable[[], None] | None] | None
+        lookup = getattr(self._decoder, "lookup", None)
+        return lookup(column) if lookup is not None else None
 
     # --- writing
 
@@ -203,10 +203,10 @@ def _text(kind: str, schema: Text, registry: Schemas | None, subject: str) -> Sc
         return SchemaText(kind, schema if isinstance(schema, str) else json.dumps(schema))
     if registry is None or not subject:
         raise ConfigError("there is no schema: give one, or a registry and a subject")
-    found = registry.latest(subject)
-    if found.kind != kind:
-        raise ConfigError(f"subject {subject} has a schema of {found.kind}, not {kind}")
-    return found
+    latest = registry.latest(subject)
+    if latest.kind != kind:
+        raise ConfigError(f"subject {subject} has a schema of {latest.kind}, not {kind}")
+    return latest
 
 
 def _object(text: str) -> Mapping[str, Any]:

@@ -32,8 +32,8 @@ def cause(text: str) -> str:
     if ours is not None:
         return " ".join(ours[1].split())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [line for line in map(_told, lines) if line]
-    return found[-1] if found else lines[0] if lines else "Spark tells no reason"
+    errors = [line for line in map(_told, lines) if line]
+    return errors[-1] if errors else lines[0] if lines else "Spark tells no reason"
 
 
 def _told(line: str) -> str:
@@ -57,6 +57,6 @@ def _told(line: str) -> str:
 
 
 def _short(words: str) -> str:
-    place = _PLACE.search(words)
-    at = f" ({place[1]})" if place else ""
-    return _ENDING.sub("", words.split("; line ")[0] if place else words).strip() + at
+    position = _PLACE.search(words)
+    at = f" ({position[1]})" if position else ""
+    return _ENDING.sub("", words.split("; line ")[0] if position else words).strip() + at

@@ -128,8 +128,8 @@ class SparkCluster:
             answer = self._pool.to(broker).call(request)
         except Unsupported:
             return set()
-        told = {topic.name: topic.topic_authorized_operations for topic in answer.topics if topic.name}
-        return {name for name, can in told.items() if can != NOT_ASKED and not can >> operation & 1}
+        operations = {topic.name: topic.topic_authorized_operations for topic in answer.topics if topic.name}
+        return {name for name, can in operations.items() if can != NOT_ASKED and not can >> operation & 1}
 
     # --- offsets
 

@@ -65,7 +65,9 @@ class HdfsDirectory:
         files: Iterable[Any] = ()
         with self._told(), suppress(FileNotFoundError):
             files = [
-                one for one in self._client.list_status(self._path(under), recursive=True) if not one.isdir
+                status
+                for status in self._client.list_status(self._path(under), recursive=True)
+                if not status.isdir
             ]
         return sorted(
             StoreEntry(path, file.length, file.modification_time / _MS)

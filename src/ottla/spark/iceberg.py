@@ -64,8 +64,10 @@ class IcebergTable:
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
         """Where the records of these partitions end that the table has; those without any are missing."""
-        found = _ends(self._named.load())
-        return {where: found[where] for where in wanted if where in found}
+        ends = _ends(self._named.load())
+        return {
+            topic_partition: ends[topic_partition] for topic_partition in wanted if topic_partition in ends
+        }
 
     def there(self, wanted: Spans) -> Spans:
         """The records that the table has, of these partitions."""
@@ -227,8 +229,12 @@ def _ends(table: Any) -> Offsets:
 
 
 def _there(table: Any, wanted: Spans) -> Spans:
-    found = _ends(table)
-    return {where: [(0, found[where])] for where in wanted if found.get(where)}
+    ends = _ends(table)
+    return {
+        topic_partition: [(0, ends[topic_partition])]
+        for topic_partition in wanted
+        if ends.get(topic_partition)
+    }
 
 
 def _offsets_text(offsets: Offsets) -> str:

@@ -81,16 +81,16 @@ class Lander:
                     " topic was made anew; land it elsewhere"
                 )
         wanted = [TaskRange(where, ends.get(where, start), latest) for where, start, latest in reaches]
-        return [one for one in wanted if one.size > 0]
+        return [task_range for task_range in wanted if task_range.size > 0]
 
     def _landed(
         self, engine: FetchEngine, ranges: Sequence[TaskRange], batch_bytes: int | None
     ) -> Iterator[LandedBatch]:
         if not ranges:
             return
-        begins = {one.topic_partition: one.start for one in ranges}
+        begins = {task_range.topic_partition: task_range.start for task_range in ranges}
         batch = _Batch(begins)
-        left = sum(one.size for one in ranges)
+        left = sum(task_range.size for task_range in ranges)
         options = self._options
         for where, records in read_with(
             engine, tuple(ranges), options.fetch, patience_ms=options.poll_timeout_ms
@@ -107,7 +107,11 @@ class Lander:
                 if self._stopped.is_set():
                     return
         if batch.records:
-            whole = {one.topic_partition: one.end for one in ranges} if batch_bytes is None else {}
+            whole = (
+                {task_range.topic_partition: task_range.end for task_range in ranges}
+                if batch_bytes is None
+                else {}
+            )
             batch.ends |= {where: end for where, end in whole.items() if where in batch.ends}
             self._table.commit(batch.spans())
             yield LandedBatch(batch.records, batch.nbytes, 0)

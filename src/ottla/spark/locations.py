@@ -216,8 +216,8 @@ class Directory:
 
     def replace(self, path: str, content: bytes, version: Any) -> bool:
         """Replace a file if it still has this version (None: if there is none); else False."""
-        found = self.read(path)
-        if (None if found is None else found.version) != version:
+        stored = self.read(path)
+        if (None if stored is None else stored.version) != version:
             return False
         self.put(path, content)
         return True

@@ -50,18 +50,20 @@ class ObjectStore:
     def list(self, under: str = "") -> list[StoreEntry]:
         """All files below a directory, by path."""
         with self._told():
-            found = [one for chunk in self._obstore.list(self._store, under or None) for one in chunk]
-        return sorted(StoreEntry(one["path"], one["size"], one["last_modified"].timestamp()) for one in found)
+            entries = [entry for chunk in self._obstore.list(self._store, under or None) for entry in chunk]
+        return sorted(
+            StoreEntry(entry["path"], entry["size"], entry["last_modified"].timestamp()) for entry in entries
+        )
 
     def read(self, path: str) -> Stored | None:
         """A file; None if there is none."""
         with self._told():
             try:
-                found = self._obstore.get(self._store, path)
-                content = bytes(found.bytes())
+                response = self._obstore.get(self._store, path)
+                content = bytes(response.bytes())
             except (self._errors.NotFoundError, FileNotFoundError):
                 return None
-        version = {name: found.meta.get(name) for name in ("e_tag", "version")}
+        version = {name: response.meta.get(name) for name in ("e_tag", "version")}
         return Stored(content, {name: value for name, value in version.items() if value is not None})
 
     def scratch(self, path: str) -> Path:  # noqa: ARG002 - of a directory it is beside the path

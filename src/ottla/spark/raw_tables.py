@@ -96,9 +96,9 @@ class LandedRaw:
         self.schema = pa.schema([field for field in schema if field.name not in ("topic", "partition")])
         self._where = location(url)
         self._files: dict[TopicAndPartition, LandingFile] = {}
-        found = self._where.read(self._PROMISE)
-        self._version = found and found.version
-        self._last = from_json(json.loads(found.content)["offsets"]) if found else {}
+        stored = self._where.read(self._PROMISE)
+        self._version = stored and stored.version
+        self._last = from_json(json.loads(stored.content)["offsets"]) if stored else {}
         self._promise(self._last)  # writers before this one end at their next promise
 
     def _promise(self, spans: Spans) -> None:

@@ -140,7 +140,7 @@ def with_reason(column: Column | str, decoder: Decoder, *, fails: bool = False) 
     def run(values: pa.Array) -> pa.Array:
         made = decoder.decode(values)
         if fails and made.reasons.null_count < len(made.reasons):
-            raise Undecodable(str(next(one for one in made.reasons.to_pylist() if one)))
+            raise Undecodable(str(next(reason for reason in made.reasons.to_pylist() if reason)))
         typed = made.values if made.values.type == wanted else made.values.cast(wanted)
         return pa.StructArray.from_arrays([typed, made.reasons], names=[VALUE, REASON])
 

@@ -94,7 +94,7 @@ def test_rules_survive_a_restart_and_changes_count_at_once(tmp_path: Path) -> No
     rules = authorizer(tmp_path, acl("orders"))
     assert reads(rules, ANN, "orders")
     assert reads(Authorizer(AuthorizerSettings(is_on=True), Catalog(tmp_path)), ANN, "orders")
-    rules.delete(rules.found(AclFilter(1, "orders", 3, None, None, 1, 1)))
+    rules.delete(rules.matching(AclFilter(1, "orders", 3, None, None, 1, 1)))
     assert not reads(rules, ANN, "orders")
     assert not reads(Authorizer(AuthorizerSettings(is_on=True), Catalog(tmp_path)), ANN, "orders")
 
@@ -114,7 +114,7 @@ def test_rules_survive_a_restart_and_changes_count_at_once(tmp_path: Path) -> No
 def test_filters(pattern: PatternType, name: str | None, expected: set[str], tmp_path: Path) -> None:
     rules = authorizer(tmp_path, acl("orders"), acl("ord", pattern=PREFIX), acl("*"))
     wanted = AclFilter(ResourceType.TOPIC, name, pattern, None, None, 1, 1)
-    assert {found.name for found in rules.found(wanted)} == expected
+    assert {acl.name for acl in rules.matching(wanted)} == expected
 
 
 @pytest.mark.parametrize(

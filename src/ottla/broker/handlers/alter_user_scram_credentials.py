@@ -35,8 +35,8 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 def handle(inquiry: Inquiry, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Decide for each user, then store all changes together."""
-    asked: list[Change] = [*request.deletions, *request.upsertions]
-    counts = Counter(change.name for change in asked)
+    requested: list[Change] = [*request.deletions, *request.upsertions]
+    counts = Counter(change.name for change in requested)
     refused: dict[str, Refusal] = {
         name: (Code.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
         for name, count in counts.items()
@@ -44,7 +44,7 @@ def handle(inquiry: Inquiry, request: AlterUserScramCredentialsRequest) -> Alter
     }
     changes: dict[tuple[str, str], ScramCredential | None] = {}
     users = inquiry.broker.scram_users
-    for change in asked:
+    for change in requested:
         if change.name in refused:
             continue
         error = _refusal(change, users)
@@ -96,8 +96,8 @@ def refuse(
     request: AlterUserScramCredentialsRequest, error: Code, _version: int
 ) -> AlterUserScramCredentialsResponse:
     """One error for every user."""
-    asked: list[Change] = [*request.deletions, *request.upsertions]
-    names = dict.fromkeys(change.name for change in asked)
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    names = dict.fromkeys(change.name for change in changes)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=name, error_code=error, error_message=error.text)

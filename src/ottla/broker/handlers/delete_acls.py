@@ -24,12 +24,12 @@ def handle(inquiry: Inquiry, request: DeleteAclsRequest) -> DeleteAclsResponse:
     authorizer = inquiry.broker.authorizer
     if authorizer is None:
         return refuse(request, Code.SECURITY_DISABLED, inquiry.version)
-    found = [authorizer.found(_filter(wanted)) for wanted in request.filters]
-    authorizer.delete({acl for acls in found for acl in acls})
+    matching = [authorizer.matching(_filter(wanted)) for wanted in request.filters]
+    authorizer.delete({acl for acls in matching for acl in acls})
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_message=None, matching_acls=[_deleted(acl) for acl in acls])
-            for acls in found
+            for acls in matching
         ]
     )
 

@@ -49,15 +49,15 @@ def _deleted(
 ) -> Generator[None, None, DeleteTopicsResponse]:
     results = []
     for first in range(0, len(topics), TOPICS_AT_ONCE):
-        found: dict[str, DeletedTopic] = {}
+        deletable: dict[str, DeletedTopic] = {}
         for wanted in topics[first : first + TOPICS_AT_ONCE]:
             result = _checked(broker, wanted, twice, quota)
             results.append(result)
             if not result.error_code:
-                found[result.name or ""] = result
-        failed = yield from broker.topics.deletion(list(found))
+                deletable[result.name or ""] = result
+        failed = yield from broker.topics.deletion(list(deletable))
         for name, error in failed.items():
-            found[name].error_code, found[name].error_message = error.code, str(error)
+            deletable[name].error_code, deletable[name].error_message = error.code, str(error)
         yield
     return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.wait_ms)
 

@@ -32,7 +32,7 @@ def handle(inquiry: Inquiry, request: DescribeAclsRequest) -> DescribeAclsRespon
         request.permission_type,
     )
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in authorizer.found(wanted):
+    for acl in authorizer.matching(wanted):
         resource = resources.setdefault(
             (acl.resource_type, acl.name, acl.pattern),
             DescribeAclsResource(

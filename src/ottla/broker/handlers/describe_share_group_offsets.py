@@ -74,10 +74,10 @@ def _partition(inquiry: Inquiry, name: str, key: ShareKey) -> ShareOffsetsPartit
     partitions = inquiry.broker.store.partitions.get(name, [])
     if shared is None or shared.start_offset == UNINITIALIZED or key.partition >= len(partitions):
         return answer
-    found = partitions[key.partition]
-    answer.start_offset, answer.leader_epoch = shared.start_offset, found.leader_epoch
-    if found.log is not None:
-        answer.lag = max(found.log.high_watermark - shared.start_offset - shared.done_count, 0)
+    stored_partition = partitions[key.partition]
+    answer.start_offset, answer.leader_epoch = shared.start_offset, stored_partition.leader_epoch
+    if stored_partition.log is not None:
+        answer.lag = max(stored_partition.log.high_watermark - shared.start_offset - shared.done_count, 0)
     return answer
 
 

@@ -66,18 +66,18 @@ def _topic(inquiry: Inquiry, name: str, first: int, count: int) -> DescribedTopi
         return DescribedTopic(error_code=error.code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
     partitions = []
     for partition in broker.store.partitions[name][first : first + count]:
-        found = partition_metadata(broker.leaders, partition)
+        metadata = partition_metadata(broker.leaders, partition)
         partitions.append(
             DescribedPartition(
-                error_code=found.error_code,
-                partition_index=found.partition_index,
-                leader_id=found.leader_id,
-                leader_epoch=found.leader_epoch,
-                replica_nodes=found.replica_nodes,
-                isr_nodes=found.isr_nodes,
+                error_code=metadata.error_code,
+                partition_index=metadata.partition_index,
+                leader_id=metadata.leader_id,
+                leader_epoch=metadata.leader_epoch,
+                replica_nodes=metadata.replica_nodes,
+                isr_nodes=metadata.isr_nodes,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=found.offline_replicas,
+                offline_replicas=metadata.offline_replicas,
             )
         )
     return DescribedTopic(

@@ -73,12 +73,12 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """The elements of `asked` that fail the test are answered with the error, in the list `answered`.
+    """The elements of `requested` that fail the test are answered with the error, in the list `answered`.
 
     error    a code, or a function that gives that of an element
     """
 
-    asked: str
+    requested: str
     answered: str
     test: Callable[[Asker, Any, Any], bool]
     error: Code | Callable[[Asker, Any], Code]
@@ -87,7 +87,7 @@ class Each:
         """Return the elements that may be handled, and the others."""
         allowed: list[Any] = []
         denied: list[Any] = []
-        for item in getattr(request, self.asked) or ():
+        for item in getattr(request, self.requested) or ():
             (allowed if self.test(asker, request, item) else denied).append(item)
         return allowed, denied
 
@@ -143,12 +143,12 @@ def _as_it_is(request: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one API. `asked` gives the request that is meant: one without a memory of earlier ones."""
+    """The rules of one API. `prepare` changes a request before it is checked."""
 
     whole: tuple[Whole, ...] = ()
     each: tuple[Each, ...] = ()
     answer: tuple[OnlyVisible | Allowed, ...] = ()
-    asked: Callable[[Any], Any] = _as_it_is
+    prepare: Callable[[Any], Any] = _as_it_is
 
     def refused(self, asker: Asker, request: Any) -> Code | None:
         """Return the error of the whole request, or None."""

@@ -48,20 +48,20 @@ def _named(operation: Operation, resource: ResourceType, field: str) -> Whole:
     return Whole(test, ERRORS[resource])
 
 
-def _topics(operation: Operation, asked: str = "topics", answered: str = "topics") -> Each:
+def _topics(operation: Operation, requested: str = "topics", answered: str = "topics") -> Each:
     """A check of each topic, by name or by id. An id that nobody has is for the handler to refuse."""
 
     def test(asker: Asker, _request: Any, item: Any) -> bool:
         name = asker.topic(item)
         return name is None or asker.may(operation, TOPIC, name)
 
-    return Each(asked, answered, test, ERRORS[TOPIC])
+    return Each(requested, answered, test, ERRORS[TOPIC])
 
 
-def _texts(operation: Operation, resource: ResourceType, asked: str, answered: str) -> Each:
+def _texts(operation: Operation, resource: ResourceType, requested: str, answered: str) -> Each:
     """A check of each name in a list of names."""
     return Each(
-        asked, answered, lambda asker, _, name: asker.may(operation, resource, name), ERRORS[resource]
+        requested, answered, lambda asker, _, name: asker.may(operation, resource, name), ERRORS[resource]
     )
 
 
@@ -208,7 +208,7 @@ def _transaction_error(asker: Asker, item: Any) -> Code:
 
 
 def _without_session(request: Any) -> Any:
-    """A fetch that begins no session: in one, later requests would not name what they read."""
+    """Return a fetch that begins no session: later requests of a session do not name all that they read."""
     return replaced(request, session_epoch=_NO_SESSION) if request.session_epoch == 0 else request
 
 
@@ -226,7 +226,7 @@ _OPEN = Access()
 
 ACCESS: Mapping[int, Access] = {
     0: Access((_WRITE_TRANSACTION,), (_topics(WRITE, "topic_data", "responses"),)),  # Produce
-    1: Access(each=(_topics(READ, "topics", "responses"),), asked=_without_session),  # Fetch
+    1: Access(each=(_topics(READ, "topics", "responses"),), prepare=_without_session),  # Fetch
     2: Access(each=(_topics(DESCRIBE),)),  # ListOffsets
     3: Access(  # Metadata
         each=(Each("topics", "topics", _metadata_topic, ERRORS[TOPIC]),),

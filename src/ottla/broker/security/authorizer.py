@@ -113,7 +113,7 @@ class Authorizer:
 
     # --- changing
 
-    def found(self, wanted: AclFilter) -> list[Acl]:
+    def matching(self, wanted: AclFilter) -> list[Acl]:
         """Return the ACLs that a filter means."""
         return [acl for acl in self._acls if wanted.meets(acl)]
 

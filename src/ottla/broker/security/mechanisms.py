@@ -135,13 +135,13 @@ class ScramLogin:
         return SaslStep(server_first.encode())
 
     def _final(self, text: str) -> SaslStep:
-        without_proof, found, proof_text = text.rpartition(",p=")
+        without_proof, separator, proof_text = text.rpartition(",p=")
         fields = _fields(without_proof)
         try:
             proof = base64.b64decode(proof_text, validate=True)
         except binascii.Error:
             raise invalid(self._mechanism) from None
-        if not found or fields.get("r") != self._full_nonce or fields.get("c") != "biws":
+        if not separator or fields.get("r") != self._full_nonce or fields.get("c") != "biws":
             raise invalid(self._mechanism)
         signed = f"{self._messages},{without_proof}".encode()
         known = self._credential

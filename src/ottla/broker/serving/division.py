@@ -19,22 +19,22 @@ ListPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Divides requests along the list `asked`, and joins their answers along `answered`.
+    """Divides requests along the list `requested`, and joins their answers along `answered`.
 
     at_once   elements of a part: a few milliseconds of work
     """
 
-    asked: ListPath
+    requested: ListPath
     answered: ListPath
     at_once: int = 500
 
     def is_long(self, request: Any) -> bool:
         """Whether a request has more elements than a part."""
-        return _count(getattr(request, self.asked[0]), self.asked[1:]) > self.at_once
+        return _count(getattr(request, self.requested[0]), self.requested[1:]) > self.at_once
 
     def parts(self, request: Any) -> Iterator[Any]:
         """Yield requests that are this one together."""
-        name, *inner = self.asked
+        name, *inner = self.requested
         for some in _divided(getattr(request, name), tuple(inner), self.at_once):
             yield replaced(request, **{name: some})
 
@@ -83,5 +83,5 @@ def _join(items: list[Any], more: list[Any], path: ListPath) -> None:
     items += more
 
 
-def _is_same(one: Any, other: Any, inner: str) -> bool:
-    return bool(replaced(one, **{inner: []}) == replaced(other, **{inner: []}))
+def _is_same(item: Any, other: Any, inner: str) -> bool:
+    return bool(replaced(item, **{inner: []}) == replaced(other, **{inner: []}))

@@ -109,9 +109,11 @@ class FetchSession:
         """Return an answer to all partitions with those that have news for the client."""
         topics = []
         for topic in response.responses:
-            told = [answer for answer in topic.partitions if self._tell(topic, answer)]
-            if told:
-                topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=told))
+            partitions = [answer for answer in topic.partitions if self._tell(topic, answer)]
+            if partitions:
+                topics.append(
+                    FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+                )
         response.responses = topics
         response.session_id = self.session_id
         return response
@@ -153,7 +155,7 @@ class FetchSessions:
         while session_id == NO_SESSION or session_id in self.sessions:
             session_id = self._new_id()
         session = FetchSession(session_id, uses_ids=uses_ids, now_ms=now_ms)
-        session.partitions = {key: SessionPartition(one) for key, one in wanted.items()}
+        session.partitions = {key: SessionPartition(requested) for key, requested in wanted.items()}
         for topic in response.responses:
             for answer in topic.partitions:
                 session.partitions[PartitionKey(topic.topic, topic.topic_id, answer.partition_index)].tell(
@@ -203,8 +205,8 @@ class FetchSessions:
         oldest = next(iter(self.sessions.values()), None)
         if oldest is None or now_ms - oldest.used_ms > EVICTION_MS:
             return oldest
-        settled = [one for one in self.sessions.values() if now_ms - one.created_ms > EVICTION_MS]
-        smallest = min(settled, key=lambda one: len(one.partitions), default=None)
+        settled = [session for session in self.sessions.values() if now_ms - session.created_ms > EVICTION_MS]
+        smallest = min(settled, key=lambda session: len(session.partitions), default=None)
         return smallest if smallest is not None and len(smallest.partitions) <= size else None
 
 

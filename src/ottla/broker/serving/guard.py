@@ -90,7 +90,7 @@ class GuardedCall:
 
     def handle(self) -> Response | None:
         """Return the answer, or None if it comes later. Raises DropConnection where no answer can refuse."""
-        inquiry, request = self._inquiry, self._access.asked(self._inquiry.call.message)
+        inquiry, request = self._inquiry, self._access.prepare(self._inquiry.call.message)
         error = self._access.refused(self._subject, request)
         if error is not None:
             return self._refused(request, error)
@@ -123,18 +123,18 @@ class GuardedCall:
         if not denied:
             return request
         for item in denied:
-            part = replaced(request, **{rule.asked: [item]})
+            part = replaced(request, **{rule.requested: [item]})
             refusal = self._handler.refuse(part, rule.error_of(self._subject, item), self._inquiry.version)
             self._denied.append(Denied(rule.answered, getattr(refusal, rule.answered)))
-        return replaced(request, **{rule.asked: allowed})
+        return replaced(request, **{rule.requested: allowed})
 
     def _has_work(self, request: Any) -> bool:
-        return any(getattr(request, rule.asked) for rule in self._access.each)
+        return any(getattr(request, rule.requested) for rule in self._access.each)
 
     def _refused_list(self, request: Any) -> Response:
         """The answer of a request of which nothing is left: as to an empty one."""
         empty = replaced(
-            request, **{rule.asked: [] for rule in self._access.each if getattr(request, rule.asked)}
+            request, **{rule.requested: [] for rule in self._access.each if getattr(request, rule.requested)}
         )
         if self._handler.fail is not None:
             return self._handler.fail(self._inquiry, empty, Code.NONE)

@@ -88,9 +88,9 @@ def acknowledge(
 
 def _check_leader(inquiry: Inquiry, partition: TopicIdPartition) -> None:
     store = inquiry.broker.store
-    found = store.partition(store.topic_name(partition[0]), partition[1])
-    if found.leader != inquiry.broker.broker_id:
-        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(found))
+    stored_partition = store.partition(store.topic_name(partition[0]), partition[1])
+    if stored_partition.leader != inquiry.broker.broker_id:
+        raise KafkaError(Code.NOT_LEADER_OR_FOLLOWER, repr(stored_partition))
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:

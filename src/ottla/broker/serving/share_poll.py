@@ -109,16 +109,16 @@ class SharePoll:
     def _look_at(self, partition: TopicIdPartition) -> bool:
         """Acquire records of a partition. Returns False if a thread has to read first; then this goes on."""
         broker = self._inquiry.broker
-        found = broker.store.partition(broker.store.topic_name(partition[0]), partition[1])
-        if found.leader != broker.broker_id:
-            self._misdirected.append(found)
+        stored_partition = broker.store.partition(broker.store.topic_name(partition[0]), partition[1])
+        if stored_partition.leader != broker.broker_id:
+            self._misdirected.append(stored_partition)
             self._answer(partition).current_leader = ShareLeader(
-                leader_id=found.leader, leader_epoch=found.leader_epoch
+                leader_id=stored_partition.leader, leader_epoch=stored_partition.leader_epoch
             )
-        log = found.led_log(broker.broker_id)
+        log = stored_partition.led_log(broker.broker_id)
         key = ShareKey(self._request.group_id or "", *partition)
         shared = broker.shares.partition(key)
-        self._listened.append(found)
+        self._listened.append(stored_partition)
         if shared.start_offset == UNINITIALIZED:
             begin = partial(start_offset, log, self._settings.offset_reset, broker.runtime.now_ms())
             self._in_thread(partition, begin, partial(self._begin, key))
@@ -129,15 +129,15 @@ class SharePoll:
             return True
         if not broker.shares.has_precedence(key, self._request.member_id or ""):
             return True
-        end = found.last_stable_offset if self._settings.is_committed else log.high_watermark
+        end = stored_partition.last_stable_offset if self._settings.is_committed else log.high_watermark
         offset = shared.next_offset
         if offset >= end:
             return True
         data = log.read_cached(offset, self._room, end_offset=end if end < log.high_watermark else None)
         if isinstance(data, ColdRead):
-            self._in_thread(partition, data.read, partial(self._acquire, partition, found, offset))
+            self._in_thread(partition, data.read, partial(self._acquire, partition, stored_partition, offset))
             return False
-        self._acquire(partition, found, offset, data)
+        self._acquire(partition, stored_partition, offset, data)
         return True
 
     def _begin(self, key: ShareKey, offset: int) -> None:
@@ -164,10 +164,12 @@ class SharePoll:
 
         runtime.loop.run_in_executor(runtime.readers, work).add_done_callback(done)
 
-    def _acquire(self, partition: TopicIdPartition, found: Partition, offset: int, data: Buffer) -> None:
+    def _acquire(
+        self, partition: TopicIdPartition, stored_partition: Partition, offset: int, data: Buffer
+    ) -> None:
         broker, request = self._inquiry.broker, self._request
         shared = broker.shares.partition(ShareKey(request.group_id or "", *partition))
-        aborted = self._aborted(found, offset, len(data))
+        aborted = self._aborted(stored_partition, offset, len(data))
         start_before = shared.start_offset
         ranges = shared.acquire(
             request.member_id or "",
@@ -196,11 +198,11 @@ class SharePoll:
         self._room -= len(answer.records)
         self._record_count += sum(item.last - item.first + 1 for item in ranges)
 
-    def _aborted(self, found: Partition, offset: int, size: int) -> list[StoredAbort]:
-        log = found.log
+    def _aborted(self, stored_partition: Partition, offset: int, size: int) -> list[StoredAbort]:
+        log = stored_partition.log
         if log is None or not self._settings.is_committed or not log.has_aborts:
             return []
-        return log.aborted(offset, size, found.last_stable_offset)
+        return log.aborted(offset, size, stored_partition.last_stable_offset)
 
     # --- waiting
 

@@ -76,7 +76,7 @@ class Throttle:
         elif isinstance(response, FetchResponse):
             size = _size(response)
             waits[FETCH] = self._used(FETCH, call, size, now_ms)
-        name = max(waits, key=lambda one: waits[one])
+        name = max(waits, key=lambda quota: waits[quota])
         if not waits[name]:
             return response
         if isinstance(response, FetchResponse):

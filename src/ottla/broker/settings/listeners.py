@@ -112,14 +112,14 @@ def client_listeners(properties: Mapping[str, str]) -> tuple[Listener, ...]:
     return tuple(_listener(properties, entry, advertised.get(entry.name, nothing)) for entry in bound)
 
 
-def _listener(properties: Mapping[str, str], bound: ListedAddress, told: ListedAddress) -> Listener:
+def _listener(properties: Mapping[str, str], bound: ListedAddress, advertised: ListedAddress) -> Listener:
     protocol = _protocol(properties, bound)
     values = ListenerValues(properties, bound.name)
     return Listener(
         bound.host or LOOPBACK,
         bound.port,
-        told.host,
-        told.port,
+        advertised.host,
+        advertised.port,
         bound.name,
         protocol,
         tls_settings(values) if protocol.has_tls else None,
@@ -153,8 +153,8 @@ def _listed(properties: Mapping[str, str], name: str) -> list[ListedAddress] | N
         raise ConfigError(f"{name}={text}: no listener for clients")
     if len(set(names)) < len(names):
         raise ConfigError(f"{name}={text}: each listener needs a name of its own")
-    places = [listener[1:] for listener in listeners if listener.port]
-    if name == "listeners" and len(set(places)) < len(places):
+    addresses = [listener[1:] for listener in listeners if listener.port]
+    if name == "listeners" and len(set(addresses)) < len(addresses):
         raise ConfigError(f"{name}={text}: each listener needs a port of its own")
     return listeners
 

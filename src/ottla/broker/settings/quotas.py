@@ -113,10 +113,10 @@ class EntityFilter(NamedTuple):
 
 def entity_filter(components: list[QuotaFilter], *, strict: bool) -> EntityFilter:
     """Return the filter of a request. Raises ConfigRefused for one that makes no sense."""
-    found = EntityFilter({}, set(), strict)
+    entity_filter = EntityFilter({}, set(), strict)
     for part in components:
         kind = part.entity_type
-        if kind in found.exact or kind in found.any_name:
+        if kind in entity_filter.exact or kind in entity_filter.any_name:
             raise _refused(f"the filter names {kind} twice")
         if not kind:
             raise _refused("the filter has an empty type")
@@ -127,13 +127,13 @@ def entity_filter(components: list[QuotaFilter], *, strict: bool) -> EntityFilte
         if (part.match is None) == (part.match_type == EXACT):
             raise _refused(f"{kind}: a name goes with match type 0, and only with it")
         if part.match_type == ANY:
-            found.any_name.add(kind)
+            entity_filter.any_name.add(kind)
         else:
-            found.exact[kind] = part.match
-    types = found.exact.keys() | found.any_name
+            entity_filter.exact[kind] = part.match
+    types = entity_filter.exact.keys() | entity_filter.any_name
     if IP in types and len(types) > 1:
         raise _refused("quotas of IP addresses hold for nothing else: leave user and client-id out")
-    return found
+    return entity_filter
 
 
 def _refused(reason: str) -> ConfigRefused:

@@ -55,10 +55,10 @@ def repair(root: Path, copies: Path) -> tuple[DataCheck, list[Repaired]]:
     """Check a data directory and repair what was found, with copies of what goes. Raises as `check` does."""
     lock = _locked(root)
     try:
-        found = _checked(root)
-        room_for(copies, sum(_copied_bytes(item) for item in found.findings))
+        checked = _checked(root)
+        room_for(copies, sum(_copied_bytes(item) for item in checked.findings))
         workshop = Workshop(root, copies, REAL)
-        return found, [_repaired(finding, workshop) for finding in found.findings]
+        return checked, [_repaired(finding, workshop) for finding in checked.findings]
     finally:
         lock.release()
 
@@ -96,12 +96,12 @@ def _repaired(finding: Finding, workshop: Workshop) -> Repaired:
 
 
 def _checked(root: Path) -> DataCheck:
-    found = DataCheck()
-    catalog = _catalog(root, found)
-    found.findings += _meta_findings(root, catalog)
-    lines = {name: _lines(root / name, found) for name in checkpoints.ALL}
-    unreadable = {item.path for item in found.findings}
-    found.findings += [item for item in _checksum_findings(root) if item.path not in unreadable]
+    checked = DataCheck()
+    catalog = _catalog(root, checked)
+    checked.findings += _meta_findings(root, catalog)
+    lines = {name: _lines(root / name, checked) for name in checkpoints.ALL}
+    unreadable = {item.path for item in checked.findings}
+    checked.findings += [item for item in _checksum_findings(root) if item.path not in unreadable]
     was_clean = (root / checkpoints.CLEAN_SHUTDOWN).exists()
     seen = set()
     for path in sorted(root.iterdir()):
@@ -109,19 +109,19 @@ def _checked(root: Path) -> DataCheck:
         if partition is None or not path.is_dir() or partition[0] == CONTROLLERS_LOG:
             continue
         seen.add(partition)
-        found.partitions += 1
-        found.size += sum(item.stat().st_size for item in path.iterdir())
-        found.findings += inspected(path, _known(partition, lines, catalog, was_clean))
-    found.findings += _missing(root, catalog, seen, lines)
-    return found
+        checked.partitions += 1
+        checked.size += sum(item.stat().st_size for item in path.iterdir())
+        checked.findings += inspected(path, _known(partition, lines, catalog, was_clean))
+    checked.findings += _missing(root, catalog, seen, lines)
+    return checked
 
 
-def _catalog(root: Path, found: DataCheck) -> Catalog | None:
+def _catalog(root: Path, checked: DataCheck) -> Catalog | None:
     path = root / JOURNAL_NAME
     try:
         catalog = Catalog(root)
         lost = path if (root / CATALOG).exists() else root / CATALOG
-        found.findings += [Finding(lost, "catalog", loss, NEXT_START) for loss in catalog.losses]
+        checked.findings += [Finding(lost, "catalog", loss, NEXT_START) for loss in catalog.losses]
         return catalog
     except StorageError as error:
         bad = damaged_lines(path.read_bytes()) if path.exists() else []
@@ -130,11 +130,11 @@ def _catalog(root: Path, found: DataCheck) -> Catalog | None:
             damage = f"{len(bad)} changes of topics or settings do not match their checksums"
             remedy = "they are lost; all others stay"
             actions = (Excision(path, tuple(bad)),)
-            found.findings.append(Finding(path, "catalog", damage, remedy, actions, bytes_cut=size))
+            checked.findings.append(Finding(path, "catalog", damage, remedy, actions, bytes_cut=size))
             return None
         remedy = "it is removed: topics are made from their directories, and their configs are lost"
         action = Removal(root / CATALOG)
-        found.findings.append(Finding(root / CATALOG, "catalog", _cause(error), remedy, (action,)))
+        checked.findings.append(Finding(root / CATALOG, "catalog", _cause(error), remedy, (action,)))
         return None
 
 
@@ -164,13 +164,13 @@ def _meta_findings(root: Path, catalog: Catalog | None) -> Iterator[Finding]:
         yield Finding(path, "owner", damage, remedy, (Removal(path),))
 
 
-def _lines(path: Path, found: DataCheck) -> dict[TopicPartition, int]:
+def _lines(path: Path, checked: DataCheck) -> dict[TopicPartition, int]:
     try:
         return checkpoints.read_offsets(path)
     except StorageError:
         damage = "it is no checkpoint file of version 0"
         remedy = "it is removed, and the next start looks at every log from its start"
-        found.findings.append(Finding(path, "checkpoint", damage, remedy, (Removal(path),)))
+        checked.findings.append(Finding(path, "checkpoint", damage, remedy, (Removal(path),)))
         return {}
 
 

@@ -79,12 +79,12 @@ class TransactionBrokers:
         def added(response: AddPartitionsToTxnResponse) -> None:
             then(
                 {
-                    TopicAndPartition(topic.name, one.partition_index): _refusal(
-                        claim, Code.of(one.partition_error_code)
+                    TopicAndPartition(topic.name, partition.partition_index): _refusal(
+                        claim, Code.of(partition.partition_error_code)
                     )
                     for topic in response.results_by_transaction[0].topic_results
-                    for one in topic.results_by_partition
-                    if one.partition_error_code
+                    for partition in topic.results_by_partition
+                    if partition.partition_error_code
                 }
             )
 

@@ -19,32 +19,42 @@ def collected(
 ) -> Iterator[Metric]:
     """Yield the metrics of all coordinators of the process, by broker."""
     labels = {broker_id: {"broker": broker_id} for broker_id in coordinators}
-    transactions = {broker_id: list(one.transactions()) for broker_id, one in coordinators.items()}
+    transactions = {
+        broker_id: list(coordinator.transactions()) for broker_id, coordinator in coordinators.items()
+    }
     states = [
         ({**labels[broker_id], "state": state}, count)
         for broker_id, some in transactions.items()
-        for state, count in sorted(Counter(one.state.value for one in some).items())
+        for state, count in sorted(Counter(transaction.state.value for transaction in some).items())
     ]
     oldest = [
         (labels[broker_id], (now_ms - began_ms) / MS_PER_S)
         for broker_id, some in transactions.items()
-        for began_ms in [min((one.started_ms for one in some if one.state not in AT_REST), default=now_ms)]
+        for began_ms in [
+            min(
+                (transaction.started_ms for transaction in some if transaction.state not in AT_REST),
+                default=now_ms,
+            )
+        ]
     ]
-    counts = [(labels[broker_id], one.counts) for broker_id, one in coordinators.items()]
+    counts = [(labels[broker_id], coordinator.counts) for broker_id, coordinator in coordinators.items()]
     yield Metric(
         "ottla_transactions", "gauge", "Transactional ids, by the state of their transaction.", states
     )
     yield Metric("ottla_transactions_oldest_open_seconds", "gauge", "Age of the oldest open one.", oldest)
     for name, text, values in (
-        ("committed", "Transactions that were committed.", [(of, one.committed) for of, one in counts]),
-        ("aborted", "Transactions that were aborted.", [(of, one.aborted) for of, one in counts]),
-        ("timed_out", "Those that took too long.", [(of, one.timed_out) for of, one in counts]),
+        ("committed", "Transactions that were committed.", [(of, count.committed) for of, count in counts]),
+        ("aborted", "Transactions that were aborted.", [(of, count.aborted) for of, count in counts]),
+        ("timed_out", "Those that took too long.", [(of, count.timed_out) for of, count in counts]),
     ):
         yield Metric(f"ottla_transactions_{name}_total", "counter", text, values)
     awaited = {
-        (one.producer_id, item) for some in transactions.values() for one in some for item in one.partitions
+        (transaction.producer_id, item)
+        for some in transactions.values()
+        for transaction in some
+        for item in transaction.partitions
     }
-    hanging = sum(1 for found in _open_in_partitions(store) if found not in awaited)
+    hanging = sum(1 for open_transaction in _open_in_partitions(store) if open_transaction not in awaited)
     yield Metric(
         "ottla_transactions_hanging",
         "gauge",

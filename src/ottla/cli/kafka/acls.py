@@ -104,8 +104,8 @@ def _checked_action(options: Options) -> str:
     """The action, if the flags make sense together. Kafka's order: its first complaint is told."""
     ways = options.any_of("bootstrap-server", "bootstrap-controller")
     if len(ways) != 1:
-        one = "Only one" if ways else "One"
-        raise WrongFlags(f"{one} of --bootstrap-server or --bootstrap-controller must be specified")
+        beginning = "Only one" if ways else "One"
+        raise WrongFlags(f"{beginning} of --bootstrap-server or --bootstrap-controller must be specified")
     if ways != ["bootstrap-server"]:
         raise WrongFlags("--bootstrap-controller: brokers are asked here, give --bootstrap-server")
     action = one_action(
@@ -144,14 +144,14 @@ def _pattern(options: Options) -> PatternType:
 
 def _resources(options: Options) -> list[Resource]:
     pattern = _pattern(options)
-    found = [
+    resources = [
         Resource(kind, name.strip(), pattern)
         for flag, kind in _RESOURCE_FLAGS.items()
         for name in options.values(flag)
     ]
     if pattern is PatternType.LITERAL and options.any_of("cluster", "idempotent"):
-        found.append(_CLUSTER)
-    return list(dict.fromkeys(found))
+        resources.append(_CLUSTER)
+    return list(dict.fromkeys(resources))
 
 
 def _wanted_rules(options: Options) -> Rules:

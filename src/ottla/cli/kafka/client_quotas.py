@@ -169,15 +169,15 @@ def _credential(user: str, mechanism: str, text: str | None) -> ScramPassword | 
     """A credential as the command line says it: `iterations=8192,password=…`."""
     if text is None:
         return ScramRemoval(user, mechanism)
-    found = _CREDENTIAL.fullmatch(text)
-    if found is None:
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
         raise ToolRefused(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
-    iterations = ITERATIONS_MIN if found[1] in (None, "-1") else int(found[1])
+    iterations = ITERATIONS_MIN if match[1] in (None, "-1") else int(match[1])
     if iterations < ITERATIONS_MIN:
         raise ToolRefused(
             f"Iterations {iterations} is less than the minimum {ITERATIONS_MIN} required for {mechanism}"
         )
-    return ScramPassword(user, mechanism, found[2], iterations)
+    return ScramPassword(user, mechanism, match[2], iterations)
 
 
 def _check(entity: Entity, changes: Mapping[str, str | None]) -> None:

@@ -229,9 +229,9 @@ def share_offsets_text(
     rows = [
         [
             *(group, topic_partition.topic, str(topic_partition.partition)),
-            *(_cell_text(found.leader_epoch), _cell_text(found.start), _cell_text(found.lag)),
+            *(_cell_text(offset.leader_epoch), _cell_text(offset.start), _cell_text(offset.lag)),
         ]
-        for topic_partition, found in sorted(offsets.items())
+        for topic_partition, offset in sorted(offsets.items())
     ]
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG"]
     widths = [_width(rows, 0), _width(rows, 1), 10, 13, 13, 0]

@@ -146,14 +146,14 @@ def _list(admin: Admin, options: Options) -> None:
 
 def _described(admin: Admin, group: str) -> GroupDescription:
     try:
-        found = admin.describe_groups(group, kind=GroupKind.KAFKA)
+        description = admin.describe_groups(group, kind=GroupKind.KAFKA)
     except KafkaError as error:
         if error.code == Code.GROUP_ID_NOT_FOUND:
             raise OttlaError(f"{_ERRORS_BEGIN}GroupIdNotFoundException: Group {group} not found.") from error
         raise
-    if found.group_type != _SHARE:
+    if description.group_type != _SHARE:
         raise OttlaError(f"{_ERRORS_BEGIN}GroupIdNotFoundException: Group {group} is not a share group.")
-    return found
+    return description
 
 
 def _describe(admin: Admin, options: Options) -> None:
@@ -181,8 +181,8 @@ def _describe(admin: Admin, options: Options) -> None:
 
 def _reset(admin: Admin, options: Options) -> None:
     group = options.text("group")
-    found = admin.groups_named(group).get(GroupKind.KAFKA)
-    if found is not None and found.state not in (_EMPTY, _DEAD):
+    listed = admin.groups_named(group).get(GroupKind.KAFKA)
+    if listed is not None and listed.state not in (_EMPTY, _DEAD):
         raise ToolRefused(f"Share group '{group}' is not empty.")
     if options.has("topic"):
         partitions = partitions_of(admin, options.values("topic"))

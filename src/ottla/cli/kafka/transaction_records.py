@@ -46,7 +46,7 @@ def _version(data: bytes) -> int:
 def _node(value: TransactionValue) -> Node:
     """The value in the order of Kafka's schema; tagged fields only if they are not the default."""
     partitions = value.transaction_partitions
-    topics = [{"topic": one.topic, "partitionIds": one.partition_ids} for one in partitions or ()]
+    topics = [{"topic": row.topic, "partitionIds": row.partition_ids} for row in partitions or ()]
     return {
         "producerId": value.producer_id,
         **_tagged("previousProducerId", value.previous_producer_id, -1),

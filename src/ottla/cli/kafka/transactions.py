@@ -68,77 +68,90 @@ def _act(options: Options) -> int:
 def _list(admin: Admin, options: Options) -> None:
     duration_ms = options.whole("duration-filter")
     try:
-        found = admin.list_transactions(
+        transactions = admin.list_transactions(
             longer_than=duration_ms / 1000 if duration_ms >= 0 else None,
             pattern=options.text("transactional-id-pattern"),
         )
     except OttlaError as error:
         raise _failed("Failed to list transactions", error) from error
-    _table(LIST, [(one.transactional_id, one.coordinator_id, one.producer_id, one.state) for one in found])
+    _table(
+        LIST,
+        [
+            (
+                transaction.transactional_id,
+                transaction.coordinator_id,
+                transaction.producer_id,
+                transaction.state,
+            )
+            for transaction in transactions
+        ],
+    )
 
 
 def _describe(admin: Admin, options: Options) -> None:
     require(options, "transactional-id")
     name = options.text("transactional-id")
     try:
-        one = admin.describe_transactions(name)
+        transaction = admin.describe_transactions(name)
     except OttlaError as error:
-        asked = f"DescribeTransactions request for transactionalId `{name}`"
-        unknown = f"{asked} failed because the ID could not be found"
+        request = f"DescribeTransactions request for transactionalId `{name}`"
+        unknown = f"{request} failed because the ID could not be found"
         message = f"Failed to describe transaction state of transactional-id `{name}`"
         raise _failed(message, error, unknown) from error
-    started = one.started_ms
+    started = transaction.started_ms
     row = (
-        one.coordinator_id,
+        transaction.coordinator_id,
         name,
-        one.producer_id,
-        one.producer_epoch,
-        one.state,
-        one.timeout_ms,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.state,
+        transaction.timeout_ms,
         NONE if started is None else started,
         NONE if started is None else _now_ms() - started,
-        ",".join(map(str, one.partitions)),
+        ",".join(map(str, transaction.partitions)),
     )
     _table(DESCRIBE, [row])
 
 
 def _describe_producers(admin: Admin, options: Options) -> None:
-    place, broker_id = _place(options), _broker(options)
+    topic_partition, broker_id = _place(options), _broker(options)
     try:
-        found = admin.describe_producers(place, broker_id=broker_id)
+        producers = admin.describe_producers(topic_partition, broker_id=broker_id)
     except OttlaError as error:
         where = "leader" if broker_id is None else f"broker {broker_id}"
-        raise _failed(f"Failed to describe producers for partition {place} on {where}", error) from error
+        raise _failed(
+            f"Failed to describe producers for partition {topic_partition} on {where}", error
+        ) from error
     rows = [
         (
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.last_sequence,
-            one.last_timestamp_ms,
-            NONE if one.start_offset is None else one.start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.last_sequence,
+            producer.last_timestamp_ms,
+            NONE if producer.start_offset is None else producer.start_offset,
         )
-        for one in found
+        for producer in producers
     ]
     _table(PRODUCERS, rows)
 
 
 def _abort(admin: Admin, options: Options) -> None:
-    place = _place(options)
+    topic_partition = _place(options)
     if not options.has("start-offset") and not options.has("producer-id"):
         raise ToolRefused(
             "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or "
             "above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
         )
     try:
-        admin.abort_transaction(place, _producer(admin, place, options))
+        admin.abort_transaction(topic_partition, _producer(admin, topic_partition, options))
     except OttlaError as error:
         if isinstance(error, ToolRefused):
             raise
-        raise _failed(f"Failed to abort transaction on partition {place}", error) from error
+        raise _failed(f"Failed to abort transaction on partition {topic_partition}", error) from error
 
 
-def _producer(admin: Admin, place: TopicAndPartition, options: Options) -> PartitionProducer:
+def _producer(admin: Admin, topic_partition: TopicAndPartition, options: Options) -> PartitionProducer:
     """The producer whose transaction is meant."""
     if not options.has("start-offset"):
         for name in ("producer-epoch", "coordinator-epoch"):
@@ -153,14 +166,14 @@ def _producer(admin: Admin, place: TopicAndPartition, options: Options) -> Parti
         )
     offset = options.whole("start-offset")
     try:
-        producers = admin.describe_producers(place)
+        producers = admin.describe_producers(topic_partition)
     except OttlaError as error:
-        raise _failed(f"Failed to validate producer state for partition {place}", error) from error
-    for one in producers:
-        if one.start_offset == offset:
-            return one
+        raise _failed(f"Failed to validate producer state for partition {topic_partition}", error) from error
+    for producer in producers:
+        if producer.start_offset == offset:
+            return producer
     raise ToolRefused(
-        f"Could not find any open transactions starting at offset {offset} on partition {place}"
+        f"Could not find any open transactions starting at offset {offset} on partition {topic_partition}"
     )
 
 
@@ -183,7 +196,7 @@ def _find_hanging(admin: Admin, options: Options) -> None:
     if options.has("partition") and not options.has("topic"):
         raise ToolRefused("The --partition argument requires --topic to be provided")
     try:
-        found = admin.find_hanging_transactions(
+        hanging = admin.find_hanging_transactions(
             _searched(admin, options, broker_id),
             longer_than=options.whole("max-transaction-timeout", HANGING_MINUTES) * 60.0,
             broker_id=broker_id,
@@ -193,15 +206,15 @@ def _find_hanging(admin: Admin, options: Options) -> None:
     now_ms = _now_ms()
     rows = [
         (
-            *one.topic_partition,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            one.producer.coordinator_epoch,
-            one.producer.start_offset,
-            one.producer.last_timestamp_ms,
-            (now_ms - one.producer.last_timestamp_ms) // MINUTE_MS,
+            *transaction.topic_partition,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.coordinator_epoch,
+            transaction.producer.start_offset,
+            transaction.producer.last_timestamp_ms,
+            (now_ms - transaction.producer.last_timestamp_ms) // MINUTE_MS,
         )
-        for one in found
+        for transaction in hanging
     ]
     _table(HANGING, rows)
 

@@ -69,7 +69,7 @@ def behind_s(console: Console, row: PartitionLag) -> float | None:
 def slowest(console: Console, lag: GroupLag | None) -> float | None:
     """The largest lag in seconds among the group's partitions; None if none is known."""
     known = [behind_s(console, row) for row in (lag.partitions if lag else ())]
-    return max((one for one in known if one is not None), default=None)
+    return max((seconds for seconds in known if seconds is not None), default=None)
 
 
 def values(console: Console, name: str) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def values(console: Console, name: str) -> dict[str, Any]:
 async def group(request: Request) -> Response:
     """GET /groups/NAME"""
     console = console_of(request)
-    found = await run_in_threadpool(values, console, request.path_params["group"])
-    return console.page(request, "group.html", **found)
+    group_values = await run_in_threadpool(values, console, request.path_params["group"])
+    return console.page(request, "group.html", **group_values)
 
 
 ROUTES = [Route("/groups", listing), Route("/groups/{group}", group)]

@@ -92,16 +92,16 @@ async def live_search(request: Request) -> Response:
     topic, wanted = request.path_params["topic"], dict(request.query_params)
 
     async def events() -> AsyncIterator[str]:
-        found = await run_in_threadpool(searched, console.reader, topic, wanted)
+        scan = await run_in_threadpool(searched, console.reader, topic, wanted)
         hits = 0
         try:
-            steps = found.steps()
+            steps = scan.steps()
             while not console.is_ended and (batch := await run_in_threadpool(next, steps, None)) is not None:
                 rows = batch.slice(0, HITS_MAX - hits).to_pylist()
                 hits += len(rows)
                 records = await run_in_threadpool(_shown, console, topic, rows)
                 html = console.part("record_rows.html", records=records, topic=topic)
-                progress = found.progress
+                progress = scan.progress
                 yield event(
                     "rows",
                     {"html": html, "hits": hits, "seen": progress.offsets, "total": progress.offsets_total},
@@ -109,7 +109,7 @@ async def live_search(request: Request) -> Response:
                 if hits >= HITS_MAX:
                     break
                 await asyncio.sleep(0)
-            progress = found.progress
+            progress = scan.progress
             yield event(
                 "done",
                 {
@@ -120,7 +120,7 @@ async def live_search(request: Request) -> Response:
                 },
             )
         finally:
-            found.close()
+            scan.close()
 
     return streamed(console, events)
 

@@ -45,19 +45,19 @@ def _values(console: Console, topic: str, number: int | None, offset: int | None
     ends = console.reader.ask(lambda admin: admin.list_offsets(topic, "latest"))
     numbers = sorted(part.partition for part in ends)
     if number is None:
-        found = newest(
+        records = newest(
             console.reader,
             topic,
             console.sampler.look() if not _is_seen(console, topic) else console.sampler.snapshot,
         )
-        return {"numbers": numbers, "records": found, "offset": None, "first": None, "end": None}
+        return {"numbers": numbers, "records": records, "offset": None, "first": None, "end": None}
     part = TopicAndPartition(topic, number)
     if part not in ends:
         raise ConfigError(f"topic {topic!r} has no partition {number}; it has {numbers[0]} to {numbers[-1]}")
     begin, end = first[part].offset or 0, ends[part].offset or 0
     start = max(begin, end - RECORDS) if offset is None else min(max(offset, begin), end)
-    found = records_from(console.reader, topic, {number: start}, RECORDS, {number: end})
-    return {"numbers": numbers, "records": found, "offset": start, "first": begin, "end": end}
+    records = records_from(console.reader, topic, {number: start}, RECORDS, {number: end})
+    return {"numbers": numbers, "records": records, "offset": start, "first": begin, "end": end}
 
 
 def _is_seen(console: Console, topic: str) -> bool:
@@ -71,10 +71,10 @@ def _offset_at(console: Console, topic: str, number: int, text: str) -> int:
         raise ConfigError(f"time {text!r:.40}: give a time such as 2026-01-31T12:00 (UTC)") from error
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     part = TopicAndPartition(topic, number)
-    found = console.reader.ask(lambda admin: admin.list_offsets(part, at)).offset
+    offset_at_time = console.reader.ask(lambda admin: admin.list_offsets(part, at)).offset
     return (
-        found
-        if found is not None
+        offset_at_time
+        if offset_at_time is not None
         else console.reader.ask(lambda admin: admin.list_offsets(part, "latest")).offset or 0
     )
 
@@ -97,10 +97,10 @@ async def message(request: Request) -> Response:
 def _whole(console: Console, topic: str, number: int, offset: int) -> list[ShownRecord]:
     with scan(
         topic, [number], offset, until=offset + 1, headers=True, properties=console.reader.reading
-    ) as found:
+    ) as batches:
         decoded = console.reader.decoded
         return [
-            shown_record(row, topic, decoded, WHOLE_MAX, 2) for batch in found for row in batch.to_pylist()
+            shown_record(row, topic, decoded, WHOLE_MAX, 2) for batch in batches for row in batch.to_pylist()
         ]
 
 
@@ -131,8 +131,8 @@ def search_arguments(wanted: dict[str, str]) -> dict[str, str]:
 
 def _hits(console: Console, topic: str, wanted: dict[str, str]) -> list[ShownRecord]:
     hits: list[ShownRecord] = []
-    with searched(console.reader, topic, wanted) as found:
-        for batch in found:
+    with searched(console.reader, topic, wanted) as batches:
+        for batch in batches:
             rows = batch.slice(0, RECORDS - len(hits)).to_pylist()
             hits += [shown_record(row, topic, console.reader.decoded) for row in rows]
             if len(hits) >= RECORDS:
@@ -153,19 +153,19 @@ async def download(request: Request) -> Response:
     """GET /topics/NAME/download?key=&contains=&where=&since=&partition=&offset=: JSON, a line each."""
     console = console_of(request)
     topic = request.path_params["topic"]
-    found = await run_in_threadpool(searched, console.reader, topic, dict(request.query_params))
-    await run_in_threadpool(lambda: found.ranges)  # raises before anything is sent
+    scan = await run_in_threadpool(searched, console.reader, topic, dict(request.query_params))
+    await run_in_threadpool(lambda: scan.ranges)  # raises before anything is sent
     name = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in topic)
     return StreamingResponse(
-        _lines(found, topic, console.reader.decoded),
+        _lines(scan, topic, console.reader.decoded),
         media_type="application/x-ndjson",
         headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
     )
 
 
-def _lines(found: Scan, topic: str, decoded: Decoded) -> Iterator[str]:
+def _lines(scan: Scan, topic: str, decoded: Decoded) -> Iterator[str]:
     left = DOWNLOADED_MAX
-    with found as records:
+    with scan as records:
         for batch in records:
             for row in batch.slice(0, left).to_pylist():
                 pairs = [(header["key"], header["value"]) for header in row["headers"]]

@@ -21,8 +21,8 @@ BATCHES = 20
 async def pipelines(request: Request) -> Response:
     """GET /pipelines"""
     console = console_of(request)
-    found = await run_in_threadpool(lambda: [_values(console, path) for path in console.pipelines])
-    return console.page(request, "pipelines.html", pipelines=found, shown=BATCHES)
+    pipelines = await run_in_threadpool(lambda: [_values(console, path) for path in console.pipelines])
+    return console.page(request, "pipelines.html", pipelines=pipelines, shown=BATCHES)
 
 
 def _values(console: Console, path: str) -> dict[str, Any]:

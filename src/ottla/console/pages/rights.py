@@ -32,8 +32,8 @@ async def acls(request: Request) -> Response:
     error = ""
     has_authorizer = True
     try:
-        found = await run_in_threadpool(console.reader.ask, Admin.describe_acls)
-        rules = [rule for rule in map(_shown, found) if wanted.lower() in " ".join(rule.values()).lower()]
+        acls = await run_in_threadpool(console.reader.ask, Admin.describe_acls)
+        rules = [rule for rule in map(_shown, acls) if wanted.lower() in " ".join(rule.values()).lower()]
     except OttlaError as failure:
         has_authorizer = not (
             isinstance(failure, KafkaError) and failure.error.code == Code.SECURITY_DISABLED
@@ -67,10 +67,10 @@ async def quotas(request: Request) -> Response:
     rows: list[tuple[str, str, float, str]] = []
     error = ""
     try:
-        found = await run_in_threadpool(console.reader.ask, lambda admin: admin.describe_client_quotas())
+        quotas = await run_in_threadpool(console.reader.ask, lambda admin: admin.describe_client_quotas())
         rows = sorted(
             (_whom(entity), name, value, UNITS.get(name, ""))
-            for entity, limits in found.items()
+            for entity, limits in quotas.items()
             for name, value in limits.items()
         )
     except OttlaError as failure:

@@ -26,7 +26,7 @@ async def topics(request: Request) -> Response:
     snapshot = console.sampler.snapshot
     wanted, sort = request.query_params.get("q", ""), request.query_params.get("sort", "name")
     has_internal = request.query_params.get("internal") == "1"
-    found = [
+    rows = [
         (
             name,
             topic,
@@ -43,8 +43,8 @@ async def topics(request: Request) -> Response:
         "size": lambda row: -(row[3] or 0),
         "rate": lambda row: -row[4],
     }
-    found.sort(key=keys.get(sort, lambda row: row[0]))
-    part = part_of(found, request.query_params.get("page", ""))
+    rows.sort(key=keys.get(sort, lambda row: row[0]))
+    part = part_of(rows, request.query_params.get("page", ""))
     return console.page(
         request,
         "topics.html",

@@ -47,7 +47,9 @@ def _values(console: Console, wanted: str, silent_s: float) -> dict[str, Any]:
             return ()
 
     listed = known(lambda admin: admin.list_transactions())
-    ids = [one.transactional_id for one in listed if one.state == "Ongoing"][:OPEN_MAX]
+    ids = [transaction.transactional_id for transaction in listed if transaction.state == "Ongoing"][
+        :OPEN_MAX
+    ]
     names = [
         name
         for name, topic in console.sampler.snapshot.topics.items()
@@ -62,8 +64,11 @@ def _values(console: Console, wanted: str, silent_s: float) -> dict[str, Any]:
     return {
         "listed": listed,
         "open": [
-            (one, None if one.started_ms is None else max(0.0, now_ms - one.started_ms) / 1000)
-            for one in described
+            (
+                transaction,
+                None if transaction.started_ms is None else max(0.0, now_ms - transaction.started_ms) / 1000,
+            )
+            for transaction in described
         ],
         "hanging": hanging,
         "looked": len(looked),

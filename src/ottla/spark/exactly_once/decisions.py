@@ -33,7 +33,7 @@ class BatchDecision:
             "version": VERSION,
             "query": self.query,
             "batch": self.batch,
-            "transactions": [list(one) for one in self.transactions],
+            "transactions": [list(transaction) for transaction in self.transactions],
         }
         return json.dumps(content, separators=(",", ":")).encode()
 

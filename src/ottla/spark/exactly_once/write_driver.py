@@ -104,20 +104,22 @@ class WriteDriver:
         """Commit what is open and decided, abort what is open and not; returns the owner's identity."""
         with Admin(client_settings(self._properties)) as admin:
             open_ids = [
-                one.transactional_id
-                for one in admin.list_transactions(states=[ONGOING])
-                if one.transactional_id.startswith(f"{owner}.")
+                listed.transactional_id
+                for listed in admin.list_transactions(states=[ONGOING])
+                if listed.transactional_id.startswith(f"{owner}.")
             ]
             if not open_ids:
                 return identity
             identity = ender.take_over(owner, identity)  # nobody newer has, so all of these are older
             seen = _seen(admin, open_ids)
         decided = [
-            one for one in (last.transactions if last else ()) if is_open(one, seen.get(one.transactional_id))
+            transaction
+            for transaction in (last.transactions if last else ())
+            if is_open(transaction, seen.get(transaction.transactional_id))
         ]
         for transaction in decided:
             ender.end(transaction, is_commit=True)
-        left = sorted({*open_ids} - {one.transactional_id for one in decided})
+        left = sorted({*open_ids} - {transaction.transactional_id for transaction in decided})
         for transactional_id in left:
             ender.take_over(transactional_id)
         log.warning(
@@ -151,7 +153,7 @@ class WriteDriver:
             self.abort(prepared)
             raise
         with TransactionEnder(self._properties) as ender:
-            lost = [one for one in prepared if not self._committed(ender, one)]
+            lost = [transaction for transaction in prepared if not self._committed(ender, transaction)]
             if lost:
                 raise _torn(decision, lost)
             identity = self._clean(ender, plan.owner, identity, decision)
@@ -201,7 +203,9 @@ class WriteDriver:
         if last is None or (last.query, last.batch) != (query, batch):
             return
         with TransactionEnder(self._properties) as ender:
-            lost = [one for one in last.transactions if not self._committed(ender, one)]
+            lost = [
+                transaction for transaction in last.transactions if not self._committed(ender, transaction)
+            ]
         if not lost:
             log.info("%s: batch %d was decided by an earlier run, and is committed", plan.name, batch)
             return
@@ -216,7 +220,7 @@ class WriteDriver:
 
 
 def _torn(decision: BatchDecision, lost: Sequence[PreparedTransaction]) -> TransactionAborted:
-    names = ", ".join(one.transactional_id for one in lost)
+    names = ", ".join(transaction.transactional_id for transaction in lost)
     return TransactionAborted(
         f"batch {decision.batch}: {len(lost)} of {len(decision.transactions)} transactions cannot be"
         f" committed any more, though the batch was decided: brokers have aborted them ({TIMEOUT}), or have"
@@ -227,13 +231,13 @@ def _torn(decision: BatchDecision, lost: Sequence[PreparedTransaction]) -> Trans
 
 def _seen(admin: Admin, ids: Iterable[str]) -> dict[str, Seen]:
     """What coordinators know about ids; not about those that they have forgotten."""
-    found: dict[str, Seen] = {}
+    states: dict[str, Seen] = {}
     for name in ids:
         try:
-            one = admin.describe_transactions(name)
+            description = admin.describe_transactions(name)
         except KafkaError as error:
             if error.code != Code.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
         else:
-            found[name] = Seen(one.state, one.producer_id, one.producer_epoch)
-    return found
+            states[name] = Seen(description.state, description.producer_id, description.producer_epoch)
+    return states

@@ -92,14 +92,14 @@ def _check_topics(source: SourceForm) -> None:
     options = source_options(source.options, Mode.STREAM)
     cluster = SparkCluster(options.client, isolation_level=options.fetch.isolation_level)
     try:
-        found = cluster.partitions(options.subscription)
-        cluster.check_all_exist(options.subscription, found)
-        forbidden = cluster.forbidden(found, Operation.READ)
+        partitions = cluster.partitions(options.subscription)
+        cluster.check_all_exist(options.subscription, partitions)
+        forbidden = cluster.forbidden(partitions, Operation.READ)
     finally:
         cluster.close()
-    if not found:
+    if not partitions:
         raise ConfigError(f"{source.section} no topic matches {source.options.get('subscribePattern', '')}")
-    unmatched = source.unmatched(partition.topic for partition in found)
+    unmatched = source.unmatched(partition.topic for partition in partitions)
     if unmatched:
         raise ConfigError(f"{source.section} no topic matches {', '.join(unmatched)}")
     if forbidden:
@@ -117,7 +117,12 @@ def _check_files(form: PipelineForm) -> None:
 
 
 def _decodes(form: PipelineForm) -> list[Decode]:
-    return [one for source in form.sources for one in (source.decode, source.decode.key) if one is not None]
+    return [
+        decode
+        for source in form.sources
+        for decode in (source.decode, source.decode.key)
+        if decode is not None
+    ]
 
 
 def _check_schema(decode: Decode) -> None:
@@ -167,12 +172,12 @@ def _check_exists(form: PipelineForm, sink: SinkForm, *, creates: bool = False) 
     )
     name = given.values["topic"]
     try:
-        found = cluster.partitions(Topics((name,)))
-        forbidden = cluster.forbidden(found, Operation.WRITE)
+        partitions = cluster.partitions(Topics((name,)))
+        forbidden = cluster.forbidden(partitions, Operation.WRITE)
     finally:
         cluster.close()
     section = "dead_letters" if sink is form.dead_letters else "sink"
-    if not found:
+    if not partitions:
         raise ConfigError(f"[{section}] topic {name!r} does not exist: make it first")
     if forbidden:
         raise ConfigError(f"[{section}] this user may not write topic {name!r}")
@@ -190,7 +195,7 @@ def analysed(
     """
     schemas: list[tuple[str, str]] = []
     rows: list[Any] = []
-    found: list[str] = []
+    problems: list[str] = []
     try:
         decodes = schemas_now(form, spark, state)
         records = [nothing(spark, source) for source in form.source_options]
@@ -201,8 +206,8 @@ def analysed(
         if sample and spans:
             rows = _examples(form, spark, decodes, spans, sample)
     except Exception as error:  # noqa: BLE001 - what Spark or the user's function says is what is wrong
-        found.append(str(error) if isinstance(error, OttlaError) else cause(str(error)))
-    return Analysed(schemas, rows, found)
+        problems.append(str(error) if isinstance(error, OttlaError) else cause(str(error)))
+    return Analysed(schemas, rows, problems)
 
 
 def _check_stream(form: PipelineForm, spark: SparkSession, decodes: Sequence[Decode]) -> None:

@@ -88,7 +88,7 @@ def decode_of(given: Section) -> Decode:
 
 def _one_decode(given: Section, where: str) -> Decode:
     registry = given.value("registry", {})
-    place = Section("registry", {"url": registry} if isinstance(registry, str) else registry)
+    section = Section("registry", {"url": registry} if isinstance(registry, str) else registry)
     name = given.text("format") or Decoding.BINARY
     made = Decode(
         choice(Decoding, "text" if name == "string" else name, f"{where} format"),
@@ -96,10 +96,10 @@ def _one_decode(given: Section, where: str) -> Decode:
         given.text("schema_file"),
         given.text("message"),
         given.number("skip_bytes"),
-        RegistryForm(*(place.text(word) for word in ("url", "username", "password", "token"))),
+        RegistryForm(*(section.text(word) for word in ("url", "username", "password", "token"))),
         given.text("subject"),
     )
-    place.check_all_known()
+    section.check_all_known()
     _check_decode(made, where)
     return made
 

@@ -51,10 +51,12 @@ def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataF
         rows = _with_column(rows, name, how)
     if keeps_refused or not decode.can_fail:
         return rows
-    place = F.concat(F.col("topic"), F.lit("-"), "partition", F.lit(" at offset "), "offset", F.lit(": "))
-    told = F.concat(place, REASON, F.lit("; it is "), F.substring(_text(F.col(RAW)), 1, _SHOWN))
+    record_name = F.concat(
+        F.col("topic"), F.lit("-"), "partition", F.lit(" at offset "), "offset", F.lit(": ")
+    )
+    message = F.concat(record_name, REASON, F.lit("; it is "), F.substring(_text(F.col(RAW)), 1, _SHOWN))
     return rows.withColumn(
-        "value", F.when(F.col(REASON).isNotNull(), F.raise_error(told)).otherwise(F.col("value"))
+        "value", F.when(F.col(REASON).isNotNull(), F.raise_error(message)).otherwise(F.col("value"))
     )
 
 
@@ -75,8 +77,8 @@ def _with_column(rows: DataFrame, name: str, decode: Decode) -> DataFrame:
         return _with_text(rows, name, decode, where)
     made = "_made"
     rows = rows.withColumn(made, typed.with_reason(column, decoder_of(decode)))
-    told = F.when(F.col(f"{made}.reason").isNotNull(), F.concat(F.lit(where), f"{made}.reason"))
-    rows = rows.withColumn(name, F.col(f"{made}.value")).withColumn(REASON, F.coalesce(F.col(REASON), told))
+    reason = F.when(F.col(f"{made}.reason").isNotNull(), F.concat(F.lit(where), f"{made}.reason"))
+    rows = rows.withColumn(name, F.col(f"{made}.value")).withColumn(REASON, F.coalesce(F.col(REASON), reason))
     return rows.drop(made)
 
 
@@ -88,8 +90,8 @@ def _with_text(rows: DataFrame, name: str, decode: Decode, where: str) -> DataFr
     parse = F.from_json if decode.format is Decoding.JSON else F.from_csv
     rows = rows.withColumn("_given", given).withColumn(name, parse(text, schema, options))
     refused = F.col("_given").isNotNull() & (F.col(name).isNull() | F.col(f"{name}.{_CORRUPT}").isNotNull())
-    told = F.when(refused, F.lit(f"{where}not {decode.format.upper()} with the fields {decode.schema}"))
-    rows = rows.withColumn(REASON, F.coalesce(F.col(REASON), told)).drop("_given")
+    reason = F.when(refused, F.lit(f"{where}not {decode.format.upper()} with the fields {decode.schema}"))
+    rows = rows.withColumn(REASON, F.coalesce(F.col(REASON), reason)).drop("_given")
     return rows.withColumn(name, F.col(name).dropFields(_CORRUPT))
 
 
@@ -100,21 +102,26 @@ def explained(decode: Decode) -> Column:
     kind = to_arrow_type(_parse_datatype_string(decode.schema), timezone="UTC")
 
     def tell(values: pa.Array) -> pa.Array:
-        told = [None if value is None else reason(value, kind) for value in values.to_pylist()]
-        return pa.array(told, pa.string())
+        reasons = [None if value is None else reason(value, kind) for value in values.to_pylist()]
+        return pa.array(reasons, pa.string())
 
-    found = typed.arrow_function(tell, "string")(F.col(RAW))
-    return F.when(F.startswith(F.col(REASON), F.lit("not JSON")), F.coalesce(found, F.col(REASON))).otherwise(
-        F.col(REASON)
-    )
+    exact_reason = typed.arrow_function(tell, "string")(F.col(RAW))
+    return F.when(
+        F.startswith(F.col(REASON), F.lit("not JSON")), F.coalesce(exact_reason, F.col(REASON))
+    ).otherwise(F.col(REASON))
 
 
 def decoder_of(decode: Decode) -> Decoder:
     """The decoder that runs in the executors. Raises ConfigError."""
-    place = decode.registry
+    registry_form = decode.registry
     registry = (
-        schemas_at(place.url, username=place.username, password=place.password, token=place.token)
-        if place.url
+        schemas_at(
+            registry_form.url,
+            username=registry_form.username,
+            password=registry_form.password,
+            token=registry_form.token,
+        )
+        if registry_form.url
         else ""
     )
     if decode.format is Decoding.AVRO:

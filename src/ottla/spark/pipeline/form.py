@@ -297,7 +297,7 @@ def _several(top: Section, name: str) -> Sequence[Mapping[str, Any]]:
     """The sections of this name: [name] or every [[name]]. Raises ConfigError."""
     value = top.value(name, {})
     sections = value if isinstance(value, list) else [value]
-    if not sections or not all(isinstance(one, Mapping) for one in sections):
+    if not sections or not all(isinstance(section, Mapping) for section in sections):
         raise ConfigError(f"{name}={value!r:.100}: a section [{name}], or several [[{name}]], is wanted")
     return sections
 

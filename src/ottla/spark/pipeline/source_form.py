@@ -43,7 +43,7 @@ class SourceForm:
 
 def sources_of(given: Sequence[Mapping[str, Any]], decode: Decode) -> tuple[SourceForm, ...]:
     """[source] or every [[source]]; `decode` is for those without one of their own. Raises ConfigError."""
-    made = tuple(_source(Section("[source]", one), decode, is_only=len(given) == 1) for one in given)
+    made = tuple(_source(Section("[source]", section), decode, is_only=len(given) == 1) for section in given)
     names = [source.name for source in made]
     double = {name for name in names if names.count(name) > 1}
     if double:

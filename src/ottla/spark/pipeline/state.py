@@ -161,13 +161,13 @@ def _schema_file(source: str) -> str:
 def merged(offsets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The offsets of several sources as one. Raises ConfigError if two of them read the same topic."""
     made: dict[str, Any] = {}
-    for one in offsets:
-        if double := made.keys() & one.keys() - {START}:
+    for source_offsets in offsets:
+        if double := made.keys() & source_offsets.keys() - {START}:
             raise ConfigError(
                 f"[[source]]: two sources read topic {sorted(double)[0]!r}; records are known by topic,"
                 " partition and offset, so a topic belongs to one source: SQL may read it twice"
             )
-        made |= one
+        made |= source_offsets
     return made
 
 

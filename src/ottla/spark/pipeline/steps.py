@@ -78,8 +78,8 @@ def all_steps(
     form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
 ) -> Iterator[PipelineStep]:
     """The same, with windows and the columns that sinks get."""
-    *_, last = found = list(steps_of(form, records, decodes))
-    yield from found
+    *_, last = steps = list(steps_of(form, records, decodes))
+    yield from steps
     if form.window:
         yield PipelineStep("window", with_date(aggregated(last.rows, form.window), form.sink.partition_by))
         return

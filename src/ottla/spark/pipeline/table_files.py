@@ -123,10 +123,10 @@ def directory_of(values: dict[str, object]) -> str:
 
 def read_file(where: Location, path: str) -> pa.Table:
     """All rows of a file. Raises FileNotFoundError."""
-    found = where.read(path)
-    if found is None:
+    stored = where.read(path)
+    if stored is None:
         raise FileNotFoundError(f"{where.url}/{path}")
-    return pq.ParquetFile(pa.BufferReader(found.content)).read()
+    return pq.ParquetFile(pa.BufferReader(stored.content)).read()
 
 
 def merged(work: tuple[str, Sequence[str], str, str]) -> tuple[str, str, int]:

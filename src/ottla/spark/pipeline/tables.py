@@ -162,13 +162,13 @@ def by_directory(units: Sequence[Unit]) -> dict[str, list[str]]:
 
 def written_by_spark(where: Directory, staged: str) -> list[StagedFile]:
     """The files that Spark has written, without those that have no row."""
-    found = [
+    entries = [
         entry
         for entry in where.list(staged)
         if entry.path.endswith(".parquet") and not Path(entry.path).name.startswith((".", "_"))
     ]
     return [
         StagedFile(entry.path, entry.path.removeprefix(f"{staged}/").rpartition("/")[0], entry.size)
-        for entry in found
+        for entry in entries
         if pq.read_metadata(where.root / entry.path).num_rows
     ]

@@ -86,9 +86,9 @@ class UnitList:
 
     def with_unit(self, unit: Unit, moves: Sequence[tuple[str, str]], replaced: Iterable[Unit]) -> UnitList:
         """The list after a commit."""
-        old = {one.name: one for one in replaced}
-        kept = (one for one in self.units if one.name not in old)
-        drops = (file for one in old.values() for file in one.files)
+        old = {listed.name: listed for listed in replaced}
+        kept = (listed for listed in self.units if listed.name not in old)
+        drops = (file for listed in old.values() for file in listed.files)
         return UnitList((*kept, unit), (*self.moves, *moves), (*self.drops, *drops))
 
 
@@ -148,9 +148,9 @@ class TableUnits:
         return is_committed
 
     def _read(self) -> tuple[UnitList, Any]:
-        found = self.where.read(_LIST)
-        if found is not None:
-            return UnitList.of(found.content), found.version
+        stored = self.where.read(_LIST)
+        if stored is not None:
+            return UnitList.of(stored.content), stored.version
         if self.where.list(f"{OWN}/units"):
             raise ConfigError(f"{self.where.url}: an older version has written this table; use another path")
         return UnitList(), None

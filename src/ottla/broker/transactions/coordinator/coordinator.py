@@ -83,9 +83,9 @@ class TransactionCoordinator:
         """All records were replayed: serve the partition's ids, and complete what was decided."""
         self._ledger.partitions.finish_load(partition)
         step = TransactionStep(now_ms)
-        for one in self._ledger.in_partition(partition):
-            if one.is_decided:
-                self._ledger.begin_marking(one, step)
+        for id_state in self._ledger.in_partition(partition):
+            if id_state.is_decided:
+                self._ledger.begin_marking(id_state, step)
         return self._decision(step)
 
     def unload(self, partition: int, now_ms: int) -> TransactionDecision:
@@ -93,14 +93,14 @@ class TransactionCoordinator:
         self._ledger.partitions.unload(partition)
         step = TransactionStep(now_ms)
         gone = self._ledger.in_partition(partition)
-        for one in gone:
-            del self._ledger.ids[one.name]
+        for id_state in gone:
+            del self._ledger.ids[id_state.name]
         for append_id in [number for number, (target, _) in self._in_flight.items() if target == partition]:
             _, pending = self._in_flight.pop(append_id)
             pending.then(step, Code.NOT_LEADER_OR_FOLLOWER)
-        for one in gone:
-            one.answer_ends(step)
-            one.run_parked(step)
+        for id_state in gone:
+            id_state.answer_ends(step)
+            id_state.run_parked(step)
         return self._decision(step)
 
     # --- events -----------------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ class TransactionCoordinator:
     def abort_timed_out(self, now_ms: int) -> TransactionDecision:
         """Abort transactions whose timeout is over, and fence their producers."""
         step = TransactionStep(now_ms)
-        for one, transaction in self._ledger.served():
-            is_open = transaction.state is TransactionState.ONGOING and not one.is_busy
+        for id_state, transaction in self._ledger.served():
+            is_open = transaction.state is TransactionState.ONGOING and not id_state.is_busy
             if is_open and now_ms - transaction.started_ms >= transaction.timeout_ms:
                 fenced = transaction.fenced(now_ms, is_same_producer=False)
-                self._ledger.store(one, fenced, step, self._timed_out)
+                self._ledger.store(id_state, fenced, step, self._timed_out)
         return self._decision(step)
 
     def _timed_out(self, _step: TransactionStep, error: Code) -> None:
@@ -156,10 +156,10 @@ class TransactionCoordinator:
         """Delete transactional ids that nobody has used for transactional.id.expiration.ms."""
         step = TransactionStep(now_ms)
         oldest_ms = now_ms - self._config.id_expiration_ms
-        for one, transaction in self._ledger.served():
-            is_idle = transaction.state in AT_REST and not one.is_busy
+        for id_state, transaction in self._ledger.served():
+            is_idle = transaction.state in AT_REST and not id_state.is_busy
             if is_idle and transaction.updated_ms <= oldest_ms:
-                self._ledger.store(one, None, step, _ignore)
+                self._ledger.store(id_state, None, step, _ignore)
         return self._decision(step)
 
     @property
@@ -169,8 +169,8 @@ class TransactionCoordinator:
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield the transaction of every id that is served, with what is on the way into the log."""
-        for one, stored in self._ledger.served():
-            yield one.newest or stored
+        for id_state, stored in self._ledger.served():
+            yield id_state.newest or stored
 
     # --- requests of tools ------------------------------------------------------------------------------
 
@@ -180,13 +180,15 @@ class TransactionCoordinator:
 
     def _described(self, name: str) -> DescribedTransaction:
         error = self._ledger.error(name)
-        one = self._ledger.ids.get(name)
-        if error or one is None or one.stored is None:
+        id_state = self._ledger.ids.get(name)
+        if error or id_state is None or id_state.stored is None:
             return listing.refused(name, error or Code.TRANSACTIONAL_ID_NOT_FOUND)
-        return listing.described(name, one.stored, one.unmarked if one.is_decided else one.stored.partitions)
+        return listing.described(
+            name, id_state.stored, id_state.unmarked if id_state.is_decided else id_state.stored.partitions
+        )
 
     def _list(self, request: ListTransactionsRequest, caller: Caller, step: TransactionStep) -> None:
-        served = ((one.name, transaction) for one, transaction in self._ledger.served())
+        served = ((id_state.name, transaction) for id_state, transaction in self._ledger.served())
         response = listing.listed(served, request, step.now_ms)
         if self._ledger.partitions.is_loading:
             response.error_code = Code.COORDINATOR_LOAD_IN_PROGRESS

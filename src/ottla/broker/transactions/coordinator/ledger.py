@@ -46,13 +46,13 @@ class TransactionLedger:
 
     def in_partition(self, partition: int) -> list[TransactionalId]:
         """Return the ids of a partition of `__transaction_state`."""
-        return [one for one in self.ids.values() if self.partitions.of(one.name) == partition]
+        return [id_state for id_state in self.ids.values() if self.partitions.of(id_state.name) == partition]
 
     def served(self) -> Iterator[tuple[TransactionalId, Transaction]]:
         """Yield the ids of the partitions that are loaded, with their transactions."""
-        for one in list(self.ids.values()):
-            if one.stored is not None and not self.partitions.availability(one.name):
-                yield one, one.stored
+        for id_state in list(self.ids.values()):
+            if id_state.stored is not None and not self.partitions.availability(id_state.name):
+                yield id_state, id_state.stored
 
     def error(self, name: str) -> Code:
         """Return why an id cannot be served here and now, or NONE."""
@@ -61,105 +61,109 @@ class TransactionLedger:
     # --- storing ----------------------------------------------------------------------------------------
 
     def store(
-        self, one: TransactionalId, value: Transaction | None, step: TransactionStep, then: Continuation
+        self, id_state: TransactionalId, value: Transaction | None, step: TransactionStep, then: Continuation
     ) -> None:
         """Store what an id becomes, None to delete it. `then` is called with the result."""
-        one.planned = value
-        one.appends_under_way += 1
+        id_state.planned = value
+        id_state.appends_under_way += 1
 
         def stored(step: TransactionStep, error: Code) -> None:
-            one.appends_under_way -= 1
-            if not one.appends_under_way:
-                one.planned = None
+            id_state.appends_under_way -= 1
+            if not id_state.appends_under_way:
+                id_state.planned = None
             if not error:
-                one.stored = value
+                id_state.stored = value
                 self.counts.note(value)
             then(step, error)
-            self._go_on(one, step)
+            self._go_on(id_state, step)
 
-        record = tombstone(one.name) if value is None else transaction_record(one.name, value)
-        step.append(one.name, record, stored)
+        record = tombstone(id_state.name) if value is None else transaction_record(id_state.name, value)
+        step.append(id_state.name, record, stored)
 
-    def _go_on(self, one: TransactionalId, step: TransactionStep) -> None:
+    def _go_on(self, id_state: TransactionalId, step: TransactionStep) -> None:
         """Do what comes after an append: write markers, or decide the requests that had to wait."""
-        if one.is_decided and not one.is_marking and self.ids.get(one.name) is one:
-            self.begin_marking(one, step)
-        elif not one.is_busy:
-            if one.stored is None and self.ids.get(one.name) is one:
-                del self.ids[one.name]
-            one.run_parked(step)
+        if id_state.is_decided and not id_state.is_marking and self.ids.get(id_state.name) is id_state:
+            self.begin_marking(id_state, step)
+        elif not id_state.is_busy:
+            if id_state.stored is None and self.ids.get(id_state.name) is id_state:
+                del self.ids[id_state.name]
+            id_state.run_parked(step)
 
-    def wait(self, one: TransactionalId, again: Again, refuse: Continuation, step: TransactionStep) -> None:
+    def wait(
+        self, id_state: TransactionalId, again: Again, refuse: Continuation, step: TransactionStep
+    ) -> None:
         """Decide a request anew when nothing is under way; refuse it if that may take long."""
-        if one.is_stalled:
+        if id_state.is_stalled:
             refuse(step, Code.CONCURRENT_TRANSACTIONS)
         else:
-            one.parked.append(again)
+            id_state.parked.append(again)
 
     # --- completing -------------------------------------------------------------------------------------
 
-    def begin_marking(self, one: TransactionalId, step: TransactionStep) -> None:
+    def begin_marking(self, id_state: TransactionalId, step: TransactionStep) -> None:
         """Have the markers of a decided transaction written, to all of its partitions."""
-        assert one.stored is not None
-        one.is_marking = True
-        one.unmarked = set(one.stored.partitions)
-        self._mark(one, step)
+        assert id_state.stored is not None
+        id_state.is_marking = True
+        id_state.unmarked = set(id_state.stored.partitions)
+        self._mark(id_state, step)
 
     def ended(
         self, end: EndInPartitions, errors: Mapping[TopicAndPartition, Code], step: TransactionStep
     ) -> None:
         """Take in which markers were written. A report about another transaction does no harm."""
-        one = self.ids.get(end.transactional_id)
-        if one is None or not one.is_marking or self._end_of(one, end.partitions) != end:
+        id_state = self.ids.get(end.transactional_id)
+        if id_state is None or not id_state.is_marking or self._end_of(id_state, end.partitions) != end:
             return
         failed = {item for item, error in errors.items() if error and error not in _NO_MARKER_NEEDED}
-        one.unmarked -= set(end.partitions) - failed
-        if one.unmarked:
-            self._stall(one, step)
+        id_state.unmarked -= set(end.partitions) - failed
+        if id_state.unmarked:
+            self._stall(id_state, step)
         else:
-            self._complete(one, step)
+            self._complete(id_state, step)
 
     def retry(self, timer: RetryTimer, step: TransactionStep) -> None:
         """Try again to complete a transaction."""
-        one = self.ids.get(timer.transactional_id)
-        if one is not None and one.is_marking and one.retry_at_ms == timer.at_ms:
-            self._mark(one, step)
+        id_state = self.ids.get(timer.transactional_id)
+        if id_state is not None and id_state.is_marking and id_state.retry_at_ms == timer.at_ms:
+            self._mark(id_state, step)
 
-    def _mark(self, one: TransactionalId, step: TransactionStep) -> None:
-        if one.unmarked:
-            step.ends.append(self._end_of(one, tuple(sorted(one.unmarked))))
+    def _mark(self, id_state: TransactionalId, step: TransactionStep) -> None:
+        if id_state.unmarked:
+            step.ends.append(self._end_of(id_state, tuple(sorted(id_state.unmarked))))
         else:
-            self._complete(one, step)
+            self._complete(id_state, step)
 
-    def _end_of(self, one: TransactionalId, partitions: tuple[TopicAndPartition, ...]) -> EndInPartitions:
-        transaction = one.stored
+    def _end_of(
+        self, id_state: TransactionalId, partitions: tuple[TopicAndPartition, ...]
+    ) -> EndInPartitions:
+        transaction = id_state.stored
         assert transaction is not None
         return EndInPartitions(
-            one.name,
+            id_state.name,
             transaction.producer_id,
             transaction.producer_epoch,
-            self.epochs[self.partitions.of(one.name)],
+            self.epochs[self.partitions.of(id_state.name)],
             transaction.state is TransactionState.PREPARE_COMMIT,
             transaction.version,
             partitions,
         )
 
-    def _complete(self, one: TransactionalId, step: TransactionStep) -> None:
-        assert one.stored is not None
-        one.answer_ends(step)
+    def _complete(self, id_state: TransactionalId, step: TransactionStep) -> None:
+        assert id_state.stored is not None
+        id_state.answer_ends(step)
 
         def completed(step: TransactionStep, error: Code) -> None:
             if error:
-                self._stall(one, step)
+                self._stall(id_state, step)
             else:
-                one.is_marking = one.is_stalled = False
+                id_state.is_marking = id_state.is_stalled = False
 
-        self.store(one, one.stored.completed(step.now_ms), step, completed)
+        self.store(id_state, id_state.stored.completed(step.now_ms), step, completed)
 
-    def _stall(self, one: TransactionalId, step: TransactionStep) -> None:
+    def _stall(self, id_state: TransactionalId, step: TransactionStep) -> None:
         """Try again later, and let nobody wait for it."""
-        one.is_stalled = True
-        one.retry_at_ms = step.now_ms + RETRY_MS
-        step.timers.append(RetryTimer(one.name, one.retry_at_ms))
-        one.answer_ends(step)
-        one.run_parked(step)
+        id_state.is_stalled = True
+        id_state.retry_at_ms = step.now_ms + RETRY_MS
+        step.timers.append(RetryTimer(id_state.name, id_state.retry_at_ms))
+        id_state.answer_ends(step)
+        id_state.run_parked(step)

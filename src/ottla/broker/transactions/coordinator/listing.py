@@ -44,7 +44,9 @@ def listed(
 ) -> ListTransactionsResponse:
     """Return the ids that pass all filters. An empty filter lets all pass."""
     known = {state.value for state in TransactionState}
-    passing = {name: one for name, one in transactions if _passes(one, request, now_ms)}
+    passing = {
+        name: transaction for name, transaction in transactions if _passes(transaction, request, now_ms)
+    }
     try:
         names = _matching(list(passing), request.transactional_id_pattern)
     except ValueError:

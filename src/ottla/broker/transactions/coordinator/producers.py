@@ -75,16 +75,16 @@ class ProducerRequests:
         if error:
             refuse(step, error)
             return
-        one = self._ledger.ids.get(name) or TransactionalId(name)
-        if one.is_busy:
-            self._ledger.wait(one, again, refuse, step)
+        id_state = self._ledger.ids.get(name) or TransactionalId(name)
+        if id_state.is_busy:
+            self._ledger.wait(id_state, again, refuse, step)
             return
         try:
-            started = self._started(one.stored, request, step.now_ms)
+            started = self._started(id_state.stored, request, step.now_ms)
         except KafkaError as failure:
             refuse(step, Code.of(failure.code))
             return
-        if started is one.stored:
+        if started is id_state.stored:
             step.reply(caller, _started_response(started))
             return
 
@@ -92,12 +92,12 @@ class ProducerRequests:
             if error:
                 refuse(step, client_error(error))
             elif started.state is not TransactionState.EMPTY:
-                self._ledger.wait(one, again, refuse, step)  # what was open is being aborted
+                self._ledger.wait(id_state, again, refuse, step)  # what was open is being aborted
             else:
                 step.reply(caller, _started_response(started))
 
-        self._ledger.ids[name] = one
-        self._ledger.store(one, started, step, stored)
+        self._ledger.ids[name] = id_state
+        self._ledger.store(id_state, started, step, stored)
 
     def _timeout_error(self, request: InitProducerIdRequest) -> Code:
         is_allowed = 0 < request.transaction_timeout_ms <= self._config.timeout_max_ms
@@ -165,8 +165,12 @@ class ProducerRequests:
         self._add(wanted, items, version, step, done)
 
     def _partitions_of(self, wanted: AddPartitionsTransaction) -> frozenset[TopicAndPartition]:
-        one = self._ledger.ids.get(wanted.transactional_id)
-        return one.stored.partitions if one is not None and one.stored is not None else frozenset()
+        id_state = self._ledger.ids.get(wanted.transactional_id)
+        return (
+            id_state.stored.partitions
+            if id_state is not None and id_state.stored is not None
+            else frozenset()
+        )
 
     def _add_offsets(self, request: AddOffsetsToTxnRequest, caller: Caller, step: TransactionStep) -> None:
         """Add the group's partition of the offsets topic."""
@@ -196,24 +200,26 @@ class ProducerRequests:
     ) -> None:
         """Add partitions to the transaction of a producer. Nothing is stored if it has them all."""
         error = self._ledger.error(wanted.transactional_id)
-        one = self._ledger.ids.get(wanted.transactional_id)
-        if error or one is None:
+        id_state = self._ledger.ids.get(wanted.transactional_id)
+        if error or id_state is None:
             then(step, error or Code.INVALID_PRODUCER_ID_MAPPING)
             return
-        if not one.takes_partitions or (wanted.verify_only and one.is_busy):
-            self._ledger.wait(one, lambda step: self._add(wanted, items, version, step, then), then, step)
+        if not id_state.takes_partitions or (wanted.verify_only and id_state.is_busy):
+            self._ledger.wait(
+                id_state, lambda step: self._add(wanted, items, version, step, then), then, step
+            )
             return
-        transaction = one.newest
+        transaction = id_state.newest
         error = rules.producer_error(transaction, wanted.producer_id, wanted.producer_epoch)
         if error or transaction is None or wanted.verify_only:
             then(step, error)
             return
         is_open = transaction.state is TransactionState.ONGOING
-        if is_open and items <= transaction.partitions and not one.appends_under_way:
+        if is_open and items <= transaction.partitions and not id_state.appends_under_way:
             then(step, Code.NONE)
             return
         added = transaction.with_partitions(items, version, step.now_ms)
-        self._ledger.store(one, added, step, lambda step, error: then(step, client_error(error)))
+        self._ledger.store(id_state, added, step, lambda step, error: then(step, client_error(error)))
 
     # --- EndTxn -----------------------------------------------------------------------------------------
 
@@ -225,14 +231,14 @@ class ProducerRequests:
             step.reply(caller, EndTxnResponse(error_code=known))
 
         error = self._ledger.error(request.transactional_id)
-        one = self._ledger.ids.get(request.transactional_id)
-        if error or one is None:
+        id_state = self._ledger.ids.get(request.transactional_id)
+        if error or id_state is None:
             refuse(step, error or Code.INVALID_PRODUCER_ID_MAPPING)
             return
-        if one.is_busy:
-            self._ledger.wait(one, lambda step: self._end(request, caller, step), refuse, step)
+        if id_state.is_busy:
+            self._ledger.wait(id_state, lambda step: self._end(request, caller, step), refuse, step)
             return
-        transaction = one.stored
+        transaction = id_state.stored
         verdict = rules.end_error(transaction, request, caller.version)
         if verdict or transaction is None:
             refuse(step, verdict or Code.INVALID_PRODUCER_ID_MAPPING)
@@ -251,9 +257,9 @@ class ProducerRequests:
                 refuse(step, client_error(error))
             else:
                 complete = decided.completed(step.now_ms)
-                one.ending.append(lambda step: step.reply(caller, _ended_response(complete)))
+                id_state.ending.append(lambda step: step.reply(caller, _ended_response(complete)))
 
-        self._ledger.store(one, decided, step, stored)
+        self._ledger.store(id_state, decided, step, stored)
 
     def _decided(
         self, transaction: Transaction, request: EndTxnRequest, version: int, now_ms: int
