@@ -26,7 +26,7 @@ class BatchLimits:
 
 
 def backlog(start: Offsets, latest: Offsets) -> int:
-    """The number of offsets to read. A partition that is not in `start` counts from offset 0."""
+    """Return the number of offsets to read. A partition that is not in `start` counts from offset 0."""
     return sum(max(0, end - start.get(topic_partition, 0)) for topic_partition, end in latest.items())
 
 

@@ -1,7 +1,7 @@
-"""Why a query failed, in one line, from the pages of text that Spark, Py4J and Java tell. Pure.
+"""The cause of a failed query in one line, from the pages of text that Spark, Py4J and Java print. Pure.
 
 Spark wraps an error several times: the query's end, the call into Python, the job, the task. The cause is the
-innermost error that somebody wrote for people; the wrappers around it are left out.
+innermost error with a text for people; the wrappers around it are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLACE = re.compile(r"SQLSTATE: \w{5}; (line \d+ pos \d+)")
 
 
 def cause(text: str) -> str:
-    """The line that names the cause; for an error in SQL with its place."""
+    """Return the line that names the cause; for an error in SQL with its position."""
     ours = _RAISED_BY_US.search(text)
     if ours is not None:
         return " ".join(ours[1].split())
@@ -37,11 +37,11 @@ def cause(text: str) -> str:
 
 
 def _told(line: str) -> str:
-    """The error that the line raises, without its wrapping; empty if it raises none."""
+    """Return the error that the line raises, without its wrapping; "" if it raises none."""
     match = _RAISED.match(line)
     if match is None:
         return ""
-    if match[3]:  # an error class of Spark by itself
+    if match[3]:  # an error class of Spark without a text
         return "" if _NOTHING.match(line) else _short(line)
     name, words = match[1], match[2]
     if not (_ERRORS.search(name) or name.startswith("ottla.")) or _NOTHING.match(words):

@@ -114,7 +114,9 @@ class SparkCluster:
         }
 
     def forbidden(self, partitions: Collection[TopicAndPartition], operation: Operation) -> set[str]:
-        """The topics with which this user may not do that; none where brokers do not say (before 2.3)."""
+        """Return the topics for which this user lacks the operation; none where brokers do not say (before
+        2.3).
+        """
         names = sorted({partition.topic for partition in partitions})
         if not names:
             return set()
@@ -142,7 +144,7 @@ class SparkCluster:
         return self.offsets_at(dict.fromkeys(partitions, LATEST))
 
     def bounds(self, partitions: Collection[TopicAndPartition]) -> Bounds:
-        """Both, for those of the partitions that exist."""
+        """Return the first offset and the end of each log, for the partitions that exist."""
         there = self._of_topics({topic_partition.topic for topic_partition in partitions}).intersection(
             partitions
         )
@@ -158,7 +160,7 @@ class SparkCluster:
     # --- sizes
 
     def bytes_per_offset(self, bounds: Bounds) -> dict[TopicAndPartition, float]:
-        """Average bytes per offset, by partition; not for brokers before 1.0, which cannot say."""
+        """Return the average bytes per offset, by partition; {} with brokers before 1.0, which cannot say."""
         by_leader: dict[int, list[TopicAndPartition]] = {}
         for topic_partition in bounds.earliest:
             by_leader.setdefault(self._metadata.leader(*topic_partition).node.broker_id, []).append(
@@ -188,7 +190,7 @@ class SparkCluster:
         partitions: set[TopicAndPartition],
         without_match: WithoutMatch = WithoutMatch.LATEST,
     ) -> Offsets:
-        """The position as an offset for each partition. Edge.GROUP is not allowed: logs do not know it."""
+        """Return the position as an offset for each partition. Edge.GROUP is not allowed here."""
         if isinstance(position, AtOffsets):
             check_complete(what, position.offsets, partitions)
             edges = {

@@ -1,4 +1,6 @@
-"""Commits to tables that keep offsets in their own commits (Delta, Iceberg): once, whoever else writes."""
+"""Commits to tables that keep offsets in their own commits (Delta, Iceberg): once, even with
+several writers.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ def commit_once(
     commit: Callable[[Version], None],
     overtaken: type[Exception],
 ) -> None:
-    """Commit records to the version of a table whose offsets were compared; `overtaken` means a new one.
+    """Commit records to the version of a table whose offsets were compared.
 
-    Raises ConfigError if the table has some of the records, and `overtaken` if that goes on.
+    `overtaken` is the error for a version that is not the newest any more; then the offsets are compared
+    again. Raises ConfigError if the table has some of the records, and `overtaken` after several tries.
     """
     for attempt in range(COMMIT_TRIES):
         version = opened()
@@ -46,7 +49,9 @@ def commit_once(
 
 
 def known_after(known: Offsets, spans: Spans, *, is_all: bool) -> Offsets:
-    """Up to where a table has all records of each partition, when a range is written in place of its rows."""
+    """Return up to where a table has all records of each partition, after a range was written in place of its
+    rows.
+    """
     return {
         where: max(many[-1][1], known.get(where, 0))
         for where, many in spans.items()

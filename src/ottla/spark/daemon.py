@@ -1,4 +1,4 @@
-"""Spark's Python daemon, with all that our tasks need imported before it forks workers.
+"""Spark's Python daemon. It imports everything that our tasks need before it forks workers.
 
 Spark lets a daemon fork the Python processes that run tasks, and each imports what its task needs. To read a
 topic that is a CPU second of PyArrow, NumPy and compiled kernels: for each core, and again after each idle
@@ -38,7 +38,7 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import what tasks need. What cannot be imported is left to the worker that needs it."""
+    """Import what tasks need. A module that cannot be imported is left to the worker that needs it."""
     for name in PRELOADED:
         try:
             importlib.import_module(name)
@@ -47,20 +47,23 @@ def preload() -> None:
     if _are_kernels_cached():
         kernels.hasten()
     os.register_at_fork(after_in_child=_seed)
-    # Workers collect garbage after each task: not all that is imported, nor do they copy its pages.
+    # Garbage collection in workers then skips what is imported, and does not copy its memory pages.
     gc.collect()
     gc.freeze()
 
 
 def _are_kernels_cached() -> bool:
-    """Whether all are compiled. If not, a thread has to wait for them, and this process is to fork."""
+    """Whether all kernels are compiled.
+
+    If not, a thread would have to compile them, and this process must fork.
+    """
     directory = cache_directory()
     names = {name for name in numpy_path.__all__ if callable(getattr(numpy_path, name))}
     return directory is not None and names.issubset(ready_kernels(directory))
 
 
 def _seed() -> None:
-    """Give a worker random numbers of its own: all would inherit the state of NumPy's generator."""
+    """Give a worker random numbers of its own: it inherits the state of NumPy's generator."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

@@ -1,4 +1,5 @@
-"""Stands for a Python process of Spark that the fork server runs: `fork_client.py SOCKET -m module argument…`
+"""The process that Spark starts instead of Python; the fork server runs the real one: `fork_client.py SOCKET
+-m module argument…`
 
 It gives the server its arguments, environment, directory and standard streams, waits for the end of the
 process and ends with the same code. A SIGTERM is passed on. Without a server it becomes that process itself.
@@ -20,7 +21,7 @@ _ZIP = "/pyspark.zip"
 
 
 def main(path: str, arguments: list[str]) -> NoReturn:
-    """Have it run, there or here."""
+    """Have the server run the process, or run it here."""
     # Spark puts pyspark.zip in front, which would be imported without compiled bytecode: a second for each
     # new process. The installed package is the same code.
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -35,7 +36,7 @@ def main(path: str, arguments: list[str]) -> NoReturn:
 
 
 def _started(server: socket.socket, path: str, arguments: list[str]) -> int:
-    """The id of the process; 0 if there is no server."""
+    """Return the id of the process; 0 if there is no server."""
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:
         server.connect(path)

@@ -1,9 +1,9 @@
-"""Forks the Python processes that Spark starts on one machine, with all that they need imported once.
+"""Forks the Python processes that Spark starts on one machine; their imports are done once.
 
-For the first query of a session Spark starts four: to look for data sources, to ask for a schema, to plan,
-and the daemon of the tasks. Each would import PySpark, PyArrow and this package, one after the other. This
-server imports them while Java starts. `session` starts it, and gives Spark a script for Python that calls
-`fork_client`.
+For the first query of a session Spark starts four processes: to look for data sources, to ask for a schema,
+to plan, and the daemon of the tasks. Each would import PySpark, PyArrow and this package, one after the
+other. This server imports them while Java starts. `session` starts it, and gives Spark a script for Python
+that calls `fork_client`.
 
 The server ends when its standard input does, thus with the process of the session. Its children live on until
 Spark ends them: they have the standard streams of their clients.
@@ -30,7 +30,7 @@ BACKLOG = 64
 def start(path: Path) -> None:
     """Start a server at this socket, for as long as this process lives."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))  # so clients wait while it imports
+    listener.bind(str(path))  # the socket exists, so clients wait while the server imports
     listener.listen(BACKLOG)
     # What Spark sets for workers has to be set before the imports.
     workers = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
@@ -65,11 +65,12 @@ def serve(listener: socket.socket) -> None:
 
 
 def _run(client: socket.socket, streams: list[int], request: dict[str, Any]) -> NoReturn:
-    """Be the process of the client."""
+    """Become the process of the client."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.register_at_fork(after_in_child=client.close)  # the client waits for this process, not for its own
+        # The client waits for this process, and Spark for the client.
+        os.register_at_fork(after_in_child=client.close)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
@@ -107,7 +108,7 @@ def main(listener_number: int) -> None:
     from ottla.spark.daemon import preload
 
     preload()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children need not be waited for
     serve(socket.socket(fileno=listener_number))
 
 

@@ -60,7 +60,8 @@ class GroupOffsets:
         return self._store
 
     def _in_zookeeper(self) -> OffsetStore:
-        from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession  # few need it
+        # Imported here: few queries need it.
+        from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 
         self._session = KazooZooKeeperSession(KazooSettings(self._zookeeper_connect))
         self._session.connect()

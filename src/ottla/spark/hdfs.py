@@ -3,10 +3,11 @@
     PATH/_ottla/versions/NAME/at-NEW-OLD       empty: NEW is the version of the file, and follows OLD
     PATH/_ottla/versions/NAME/NEW              its content, until it has moved to the file
 
-HDFS cannot replace a file on a condition, but a rename fails if its source is gone. So the version of a file
-that was replaced is the name of a file beside it, and whoever renames it has replaced the content. Readers
-and the next writer complete what a killed one has left: OLD goes, then NEW moves to its place. A writer that
-slept meanwhile finds its content gone, so it cannot bring it back. A path is either replaced or put.
+HDFS cannot replace a file on a condition, but a rename fails if its source is gone. So the version of a
+replaced file is the name of a file beside it, and the writer that renames that file has replaced the content.
+Readers and the next writer complete what a killed writer has left: OLD is deleted, then NEW moves to its
+place. A writer that was suspended meanwhile finds its content gone, so it cannot bring it back. A path is
+either always replaced or always put.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class HdfsDirectory:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Failures as StorageError, in one line, but files that are missing or there already."""
+        """Raise failures as StorageError, in one line, except for files that are missing or exist already."""
         try:
             yield
         except (FileNotFoundError, FileExistsError):
@@ -130,7 +131,10 @@ class HdfsDirectory:
                     out.write(chunk)
 
     def _rename(self, source: str, target: str, *, overwrite: bool = False) -> bool:
-        """Whether the source was there, and the target was not, unless it is overwritten."""
+        """Rename a file.
+
+        Returns whether the source existed, and the target did not, unless it is overwritten.
+        """
         with self._told():
             try:
                 self._client.rename(self._path(source), self._path(target), overwrite)
@@ -165,7 +169,7 @@ class HdfsDirectory:
         return True
 
     def _version(self, path: str) -> tuple[str, bool]:
-        """The name of the file that says which version a file has, and whether its content is there.
+        """Return the name of the file that says which version a file has, and whether its content is there.
 
         The name is empty for a file that was never replaced.
         """
@@ -177,7 +181,7 @@ class HdfsDirectory:
         return pointer, _tokens(pointer)[0] not in names
 
     def _complete(self, path: str, pointer: str) -> None:
-        """Do what the writer of a version may have left to do; nothing, if there is a later one."""
+        """Do what the writer of a version may have left to do; nothing if there is a later version."""
         new, old = _tokens(pointer)
         versions = _versions_of(path)
         if old:
@@ -199,7 +203,7 @@ class HdfsDirectory:
         for path in paths:
             self._remove(_versions_of(path))
             self._remove(path)
-            with suppress(*_ERRORS):  # one that is not empty
+            with suppress(*_ERRORS):  # the directory is not empty
                 for parent in list(PurePosixPath(path).parents)[:-1]:
                     self._client.delete(self._path(str(parent)), recursive=False)
 
@@ -213,11 +217,11 @@ def _versions_of(path: str) -> str:
 
 
 def _pointer(new: str, version: str) -> str:
-    """The name of the file that says that `new` is the version after the one with this pointer."""
+    """Return the name of the file that says that `new` is the version after the one with this pointer."""
     return f"{_AT}{new}-{_tokens(version)[0]}"
 
 
 def _tokens(pointer: str) -> tuple[str, str]:
-    """The version, and the one before it."""
+    """Return the version, and the one before it."""
     new, _, old = pointer.removeprefix(_AT).partition("-")
     return new, old

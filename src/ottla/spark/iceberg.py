@@ -63,20 +63,22 @@ class IcebergTable:
     # --- what it has
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of these partitions end that the table has; those without any are missing."""
+        """Return the offset after the last record that the table has, of each of these partitions that has
+        any.
+        """
         ends = _ends(self._named.load())
         return {
             topic_partition: ends[topic_partition] for topic_partition in wanted if topic_partition in ends
         }
 
     def there(self, wanted: Spans) -> Spans:
-        """The records that the table has, of these partitions."""
+        """Return the records that the table has, of these partitions."""
         return _there(self._named.load(), wanted)
 
     # --- writing
 
     def prepared(self, schema: pa.Schema) -> tuple[str, pa.Schema]:
-        """Make the table, or add columns that it has not; where its files go, and the schema they have."""
+        """Create the table, or add columns that it lacks. Returns where its files go, and their schema."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         table = self._named.load()
@@ -108,7 +110,7 @@ class IcebergTable:
         )
 
     def _opened(self) -> Any:
-        """The table as it is now, which pyiceberg commits to once, whatever its properties say."""
+        """Return the table as it is now. pyiceberg commits to it once, whatever its properties say."""
         table = self._named.load()
         assert table is not None
         properties = {**table.metadata.properties, _RETRIES: "0"}
@@ -157,7 +159,10 @@ class IcebergTable:
     # --- few files
 
     def compact(self, after: int, target_bytes: int = TARGET_BYTES) -> int:
-        """Merge small files of a partition of the table if there are `after` of them; how many they were."""
+        """Merge small files of a partition of the table if there are `after` of them.
+
+        Returns how many were merged.
+        """
         from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 
         table = self._opened()
@@ -192,7 +197,7 @@ class IcebergTable:
 
 
 def within(column: str, start: datetime | None, end: datetime | None) -> Any:
-    """The condition for rows whose time is between `start` and before `end`; None means unbounded."""
+    """Return the condition for rows whose time is from `start` to before `end`; None means unbounded."""
     from pyiceberg.expressions import AlwaysTrue
 
     bounds = [f"{column} >= '{start.isoformat()}'"] if start is not None else []
@@ -201,7 +206,7 @@ def within(column: str, start: datetime | None, end: datetime | None) -> Any:
 
 
 def _in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of an older file with the table's columns: those that it has not are null."""
+    """Return rows of an older file with the table's columns: those that it lacks are null."""
     columns = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.column_names
@@ -242,7 +247,7 @@ def _offsets_text(offsets: Offsets) -> str:
 
 
 def _records(spans: Spans) -> str:
-    """The condition for rows of these records, in pyiceberg's words."""
+    """Return the condition for rows of these records, in pyiceberg's syntax."""
     return " or ".join(
         f"(topic = '{where.topic}' and partition = {where.partition}"
         f" and offset >= {start} and offset < {end})"

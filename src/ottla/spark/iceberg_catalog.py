@@ -4,8 +4,8 @@
     PATH/metadata/version-hint.text     17, or a little less
 
 That is how the file-system tables of Iceberg's specification look, which Spark's and Flink's Hadoop catalog,
-DuckDB and StaticTable of pyiceberg read. Versions are never removed: so a writer that slept finds its number
-taken. Needs no Spark.
+DuckDB and StaticTable of pyiceberg read. Versions are never removed, so a writer that was suspended finds its
+number taken. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FileCatalog(NoopCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Add a version. Raises CommitFailedException if the table is not as it was read."""
+        """Add a version. Raises CommitFailedException if the table has changed since it was read."""
         current = self.load_table(table.name())
         for requirement in requirements:
             requirement.validate(current.metadata)
@@ -85,7 +85,7 @@ class FileCatalog(NoopCatalog):
         return is_first
 
     def _newest(self) -> tuple[int, bytes]:
-        """The newest version and its number; 0 if there is none. The hint may be behind."""
+        """Return the newest version and its number; 0 if there is none. The hint may be behind."""
         hint = self._where.read(_HINT)
         number = int(hint.content) if hint and hint.content.strip().isdigit() else 1
         version, content = 0, b""
@@ -104,7 +104,7 @@ def _version_of(metadata_location: str) -> int:
 
 
 class _ObstoreHandler(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
-    """Files of obstore, each put at once. Its own writer takes no buffers of pyarrow."""
+    """Files of obstore, each put in one request. Its own writer accepts no buffers of pyarrow."""
 
     def open_output_stream(self, path: str, _metadata: Any) -> pa.PythonFile:
         return pa.PythonFile(_PutFile(self.fs, path), mode="w")
@@ -122,7 +122,7 @@ class _PutFile(BytesIO):
 
 
 class StoreFileIO(PyArrowFileIO):
-    """pyiceberg's files in HDFS and Azure by the libraries that write all else there.
+    """pyiceberg's files in HDFS and Azure, with the libraries that write all other files there.
 
     Through pyarrow, HDFS needs Java, and a URL of Azure must not name its account.
     """

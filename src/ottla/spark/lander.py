@@ -4,8 +4,9 @@
     for batch in Lander({"kafka.bootstrap.servers": "…", "subscribe": "orders"}, table).batches():
         print(batch.records, batch.lag)
 
-A run goes on where the table is. Batches are committed when they have `batch_bytes`, so that memory and what
-a kill costs are bounded. The tables are those that landing, and pipelines without decoding, write in Spark.
+A run goes on where the table is. Batches are committed when they have `batch_bytes`, which limits the memory,
+and what is repeated after a kill. The tables are those that landing, and pipelines without decoding, write in
+Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOOK_S = 1.0
 
 
 class LandedBatch(NamedTuple):
-    """A batch that is in the table; `lag` are offsets that were there and are not landed yet."""
+    """A batch that is in the table. `lag`: how many offsets were in the logs and not landed yet."""
 
     records: int
     nbytes: int
@@ -56,7 +57,10 @@ class Lander:
         self._stopped.set()
 
     def batches(self, *, follow: bool = False) -> Iterator[LandedBatch]:
-        """Land all that is there, batch by batch; with `follow`, what comes, too. Raises OttlaError."""
+        """Land everything that is in the logs, batch by batch; with `follow`, also what arrives.
+
+        Raises OttlaError.
+        """
         engine = FetchEngine(self._options.client, self._options.fetch, name="ottla-land")
         try:
             promised = self._table.promised()
@@ -71,7 +75,10 @@ class Lander:
             engine.close()
 
     def _backlog(self) -> list[TaskRange]:
-        """What the logs have and the table has not. Raises ConfigError for a topic that was made anew."""
+        """Return what the logs have and the table lacks.
+
+        Raises ConfigError for a topic that was created again.
+        """
         reaches = offsets.of_stream([self._source], None)
         ends = self._table.ends([reach.topic_partition for reach in reaches])
         for where, _, latest in reaches:
@@ -118,7 +125,7 @@ class Lander:
 
 
 class _Batch:
-    """The records that were taken since the last commit."""
+    """The records that were read since the last commit."""
 
     def __init__(self, starts: Mapping[TopicAndPartition, int]) -> None:
         self.starts = dict(starts)

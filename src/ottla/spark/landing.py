@@ -69,7 +69,7 @@ IN_DIRECTORIES = {"topic", "partition"}
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What a task has to know. With `replaces` (batch queries) a new file removes files within its range."""
+    """What a task needs. With `replaces` (batch queries) a new file removes files within its range."""
 
     source: SourceOptions
     root: str
@@ -276,7 +276,7 @@ def land(spark: SparkSession, options: Mapping[str, str], path: str | Path) -> L
 
 
 def begun_after_files(options: Mapping[str, str], where: Location, checkpoint: str | Path) -> dict[str, str]:
-    """The options of a stream; with a new checkpoint it begins where files that are there end."""
+    """Return the options of a stream; with a new checkpoint it begins where the existing files end."""
     if PipelineState(checkpoint).committed() is not None:
         return dict(options)
     names = {row.name for row in LANDING_OPTIONS}

@@ -98,7 +98,7 @@ class LandingFile:
         return self._file.rows
 
     def end_at(self, end: int) -> None:
-        """The file holds the offsets to before `end`."""
+        """Note that the file holds the offsets up to `end`, exclusively."""
         self.wanted = self.wanted._replace(end=end)
         self.path = file_of(directory_of(self.wanted.topic_partition), self.wanted.start, end)
 
@@ -107,7 +107,10 @@ class LandingFile:
         self._file.add(rows)
 
     def finish(self, *, replaces: bool) -> int:
-        """Make the file appear under its name; `replaces` an older one, or leaves it. Returns its bytes."""
+        """Give the file its name. With `replaces` it replaces an older one, else that one is kept.
+
+        Returns its size.
+        """
         nbytes = self._file.close()
         if replaces:
             self._where.put(self.path, self._file.path)

@@ -4,9 +4,9 @@
     location("s3://bucket/orders"), s3a:, gs:, abfs:, abfss:         an object store (`object_store`)
     location("hdfs://host:8020/orders")                             HDFS (`hdfs`)
 
-What commits need is the same everywhere: a file that appears only if there is none (`create`), and one that
-is replaced only if it is as it was read (`replace`). File systems have a rename and a lock for it, stores
-conditional puts, HDFS renames only. `check_promises` tries whether they keep to it. Paths are relative, with
+Commits need the same everywhere: a file that is created only if there is none (`create`), and one that is
+replaced only if it has not changed since it was read (`replace`). File systems have a rename and a lock for
+that, stores have conditional puts, HDFS has only renames. `check_promises` tests it. Paths are relative, with
 `/`.
 """
 
@@ -27,7 +27,7 @@ from ottla.model.errors import ConfigError, StorageError
 from ottla.spark.whole_files import appear, flush
 
 OWN = "_ottla"
-"""What is below it is no row of a table: readers of directories leave out such names."""
+"""The directory for our own files, which are not rows of a table: readers of tables skip such names."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 S3 = ("s3", "s3a")
 AZURE = ("abfs", "abfss", "az")
@@ -85,7 +85,10 @@ class Location(Protocol):
         """Remove files; missing ones are no error."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Within the block no other process has the lock; other kinds have none, and `replace` decides."""
+        """Hold the lock of the location inside the block.
+
+        Only directories have one; elsewhere `replace` decides.
+        """
 
 
 def scheme_of(url: str) -> str:
@@ -124,7 +127,9 @@ def _plain(url: str) -> str:
 
 
 def check_promises(where: Location) -> None:
-    """Try what commits rely on, with two conditional puts of one name. Raises ConfigError with what fails."""
+    """Test what commits rely on, with two conditional puts of one name. Raises ConfigError with
+    what fails.
+    """
     if where.is_directory:
         return
     path = f"{OWN}/probe-{uuid.uuid4().hex}"
@@ -150,7 +155,7 @@ def _broken(where: Location, what: str) -> ConfigError:
 
 
 def temporary_file() -> Path:
-    """A new local file, for what is to be put elsewhere."""
+    """Return a new local file, for content that is to be put elsewhere."""
     descriptor, name = tempfile.mkstemp(prefix="ottla-")
     os.close(descriptor)
     return Path(name)
@@ -164,7 +169,7 @@ def remove_strays(where: Location, under: str, prefix: str = "") -> None:
 
 
 class Directory:
-    """A directory, on a file system that all who use it share."""
+    """A directory on a file system that all its users share."""
 
     is_directory = True
 
@@ -252,7 +257,7 @@ class Directory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Within the block no other process has the lock."""
+        """Hold the lock of the directory inside the block."""
         path = self.root / OWN / "lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:

@@ -40,7 +40,7 @@ class ObjectStore:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Failures of the store as StorageError, in one line."""
+        """Raise failures of the store as StorageError, in one line."""
         try:
             yield
         except (self._errors.BaseError, ValueError, OSError) as error:
@@ -93,7 +93,7 @@ class ObjectStore:
             except (self._errors.NotFoundError, FileNotFoundError):
                 if isinstance(mode, str):
                     raise
-                return False  # what was to be replaced is gone
+                return False  # the file to replace is gone
             finally:
                 if isinstance(content, Path):
                     content.unlink(missing_ok=True)
@@ -116,12 +116,12 @@ class ObjectStore:
                     self._obstore.delete(self._store, path)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Nothing: `replace` decides."""
+        """Do nothing: `replace` decides."""
         return nullcontext()
 
 
 def _client_settings(url: str) -> dict[str, Any]:
-    """What obstore does not take from the environment by itself."""
+    """Return the settings that obstore does not take from the environment by itself."""
     settings: dict[str, Any] = {}
     if emulator := _gcs_emulator(url):
         settings["config"] = {"service_account_key": _emulated_account(emulator)}
@@ -141,7 +141,7 @@ def _client_settings(url: str) -> dict[str, Any]:
 
 
 def delta_settings(url: str) -> dict[str, str] | None:
-    """The same for delta-rs."""
+    """Return the same settings for delta-rs."""
     if emulator := _gcs_emulator(url):
         return {"google_service_account_key": _emulated_account(emulator), "allow_http": "true"}
     endpoint = _s3_endpoint(url)
@@ -149,7 +149,7 @@ def delta_settings(url: str) -> dict[str, str] | None:
 
 
 def iceberg_settings(url: str) -> dict[str, str]:
-    """The same for pyiceberg, which reads through pyarrow."""
+    """Return the same settings for pyiceberg, which reads through pyarrow."""
     if emulator := _gcs_emulator(url):
         return {
             "gcs.service.host": emulator,
@@ -168,13 +168,13 @@ def _gcs_emulator(url: str) -> str:
 
 
 def _emulated_account(emulator: str) -> str:
-    """An account that needs no log-in, as Rust's stores take it."""
+    """Return an account that needs no log-in, as Rust's stores take it."""
     nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
     return json.dumps({"gcs_base_url": emulator, "disable_oauth": True, **nobody})
 
 
 def _s3_endpoint(url: str) -> str:
-    """The server that the environment names for S3; empty for Amazon's, and for other stores."""
+    """Return the server that the environment names for S3; "" for Amazon's, and for other stores."""
     if scheme_of(url) not in S3:
         return ""
     return next((os.environ[name] for name in _S3_ENDPOINTS if os.environ.get(name)), "")

@@ -61,7 +61,7 @@ def to_spark(offsets: Mapping[TopicAndPartition, int]) -> SparkOffset:
 
 
 def from_spark(offset: Mapping[str, Any]) -> Offsets:
-    """The offsets in what Spark gives back, without the query's start."""
+    """Return the offsets in what Spark gives back, without the query's start."""
     return {
         TopicAndPartition(topic, int(partition)): position
         for topic, rows in offset.items()

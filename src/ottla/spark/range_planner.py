@@ -155,7 +155,9 @@ def _has_partition(task: list[TaskRange], offset_range: TaskRange) -> bool:
 
 
 def _pieces_of_one_partition(pieces: list[TaskRange]) -> int:
-    """The largest number of pieces of one partition: as many tasks are needed to keep them apart."""
+    """Return the largest number of pieces of one partition, which is the number of tasks that keeps them
+    apart.
+    """
     counts: dict[TopicAndPartition, int] = {}
     for piece in pieces:
         counts[piece.topic_partition] = counts.get(piece.topic_partition, 0) + 1

@@ -60,9 +60,10 @@ def close_engine() -> None:
 
 @cache
 def settle_in() -> None:
-    """Once for each of Spark's worker processes: it will read much.
+    """Prepare a worker process of Spark, once, for reading a lot.
 
-    It collects garbage after each task, through all that is imported: 46 ms, frozen 2 ms.
+    Spark collects garbage after each task, through everything that is imported: 46 ms, or 2 ms after a
+    freeze.
     """
     kernels.hasten()
     gc.collect()
@@ -72,10 +73,10 @@ def settle_in() -> None:
 def read_ranges(
     task: Task, client: ClientConfig, fetch: FetchConfig, *, patience_ms: int, clock: Clock = MONOTONIC
 ) -> Iterator[tuple[TopicAndPartition, pa.RecordBatch]]:
-    """The records of all ranges, each once, in order within each partition.
+    """Yield the records of all ranges, each once, in order within each partition.
 
     A range begins at its `first`, which may be before its `start`. Raises the error that stops a partition,
-    and RequestTimedOut if nothing comes for `patience_ms`. If auto.offset.reset allows to lose records,
+    and RequestTimedOut if nothing comes for `patience_ms`. If auto.offset.reset allows losing records,
     damaged batches are skipped.
     """
     yield from read_with(engine_of(client, fetch), task, fetch, patience_ms=patience_ms, clock=clock)
@@ -84,7 +85,7 @@ def read_ranges(
 def read_with(
     engine: FetchEngine, task: Task, fetch: FetchConfig, *, patience_ms: int, clock: Clock = MONOTONIC
 ) -> Iterator[tuple[TopicAndPartition, pa.RecordBatch]]:
-    """The same by an engine of the caller's."""
+    """As `read_ranges`, with an engine of the caller."""
     may_lose = fetch.auto_offset_reset is not OffsetReset.NONE
     reader = RangeReader(
         engine,
@@ -94,14 +95,16 @@ def read_with(
         clock=clock,
     )
     for wanted in task:
-        engine.remove(wanted.topic_partition)  # a task that was cut off may have left it
+        engine.remove(wanted.topic_partition)  # a task that was cancelled may have left it open
         reader.add(wanted.topic_partition, ReadRange(OffsetRange(wanted.first, wanted.end)))
     for chunk in reader.chunks():
         yield chunk.topic_partition, chunk.batch
 
 
 def _skip_damage(stopped: OpenRange, error: Exception, *, may_lose: bool) -> None:
-    """Continue after damaged records if `may_lose`; else raise what stops the task, with the remedy."""
+    """Continue after damaged records if `may_lose`; otherwise raise the error that stops the task, with a
+    remedy.
+    """
     feed = stopped.feed
     where = f"{feed.topic_partition} at offset {feed.position}"
     if isinstance(error, KafkaError) and error.code == Code.OFFSET_OUT_OF_RANGE:

@@ -1,7 +1,7 @@
 """Tables of raw records, filled batch by batch by `lander`: landed files, Delta and Iceberg. Needs no Spark.
 
-A batch is written where nobody sees it, and its commit says which records it has. A table knows from where it
-goes on (`ends`), and which records an earlier writer has promised and not written (`promised`).
+A batch is written to hidden files, and its commit says which records it has. A table knows where it continues
+(`ends`), and which records an earlier writer has promised and not written (`promised`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNMEASURED = {
     f"write.metadata.metrics.column.{name}": "none"
     for name in ("value", "headers.element.key", "headers.element.value")
 }
-"""Nobody asks for the smallest and the largest of these."""
+"""Readers never use the minimum and maximum of these columns."""
 
 
 class RawTable(Protocol):
@@ -55,16 +55,21 @@ class RawTable(Protocol):
     schema: pa.Schema
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of these partitions end that the table has; those without any are missing."""
+        """Return the offset after the last record that the table has, of each of these partitions that has
+        any.
+        """
 
     def promised(self) -> Spans:
-        """Records that have to be written first, as one batch of exactly these."""
+        """Return the records that have to be written first, as one batch of exactly these."""
 
     def add(self, topic_partition: TopicAndPartition, start: int, rows: pa.RecordBatch) -> None:
         """Take rows of the batch; `start` is where the partition begins in it."""
 
     def commit(self, spans: Spans) -> None:
-        """Make the batch part of the table, with these records. Raises ConfigError if another writer did."""
+        """Make the batch part of the table, with these records.
+
+        Raises ConfigError if another writer was faster.
+        """
 
     def abandon(self) -> None:
         """Forget the batch."""
@@ -86,8 +91,8 @@ class LandedRaw:
     """Parquet files whose names say which offsets they hold, as landing in Spark writes them.
 
     Before its files appear, a batch's offsets are written to PATH/_ottla/land.json, which is replaced only if
-    it is as this writer has left it. So a writer that was overtaken ends there, and what a killed one has
-    promised is written by the next, into files of the same names.
+    no other writer has changed it. So a writer that was overtaken ends there, and what a killed writer has
+    promised is written by the next one, into files of the same names.
     """
 
     _PROMISE = f"{OWN}/land.json"
@@ -99,7 +104,7 @@ class LandedRaw:
         stored = self._where.read(self._PROMISE)
         self._version = stored and stored.version
         self._last = from_json(json.loads(stored.content)["offsets"]) if stored else {}
-        self._promise(self._last)  # writers before this one end at their next promise
+        self._promise(self._last)  # earlier writers end at their next promise
 
     def _promise(self, spans: Spans) -> None:
         content = json.dumps({"offsets": to_json(spans), "writer": uuid.uuid4().hex}).encode()
@@ -111,7 +116,7 @@ class LandedRaw:
         self._version, self._last = stored.version, spans
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of each partition end that the table has."""
+        """Return the offset after the last record that the table has, of each partition."""
         return {where: files[-1].end for where in wanted if (files := landed(self._where, where))}
 
     def promised(self) -> Spans:
@@ -159,7 +164,7 @@ class DeltaRaw:
         self._rows: list[pa.RecordBatch] = []
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of each partition end that the table has."""
+        """Return the offset after the last record that the table has, of each partition."""
         return self._table.ends(wanted)
 
     def promised(self) -> Spans:
@@ -192,7 +197,7 @@ class IcebergRaw:
         self._commits = 0
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of each partition end that the table has."""
+        """Return the offset after the last record that the table has, of each partition."""
         return self._table.ends(wanted)
 
     def promised(self) -> Spans:

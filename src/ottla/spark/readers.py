@@ -76,7 +76,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._planner: StreamPlanner | None = None  # executors get the reader before there is one
+        self._planner: StreamPlanner | None = None  # executors get the reader before a planner exists
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:

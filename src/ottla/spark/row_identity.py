@@ -7,8 +7,8 @@ rowIdentity the last header of each row, `ottla-row`, says which row of which ta
 
 The same task writes the same rows in the same order. They are partitioned by key, or by this text if there is
 no key, so a repeated row arrives in the same partition of the topic. There the rows of a (query, partition)
-come in the order of (epoch, index), and a row that does not come after the last one is a repeat. A reader
-keeps one number for each (query, partition); it restores it by reading some records before its range.
+are in the order of (epoch, index), so a row that is not after the last one is a repetition. A reader keeps
+one number for each (query, partition), and restores it by reading some records before its range.
 """
 
 from __future__ import annotations

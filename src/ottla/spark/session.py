@@ -54,7 +54,7 @@ def session(app_name: str = "ottla", master: str = "local[*]", **settings: str) 
         chosen |= LOCAL | {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where the web pages are served
         if os.name == "posix" and is_python_ours_to_set():
-            # Spark's planners look at nothing else: a JVM that runs already does not learn of it.
+            # Spark's planners read only this variable: a JVM that runs already does not learn of it.
             os.environ["PYSPARK_PYTHON"] = worker_python(is_forked=True)
     chosen |= {name.replace("_", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(app_name)
@@ -70,7 +70,9 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def in_tasks(spark: SparkSession, function: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
-    """What the function gives for each argument, in a task of its own; with Spark Connect in this process."""
+    """Return what the function returns for each argument, in a task of its own; with Spark Connect in this
+    process.
+    """
     if is_remote(spark) or not arguments:  # Spark Connect has no such tasks
         return [function(argument) for argument in arguments]
     return spark.sparkContext.parallelize(arguments, len(arguments)).map(function).collect()
@@ -85,7 +87,7 @@ def check_installed(*, needs_java: bool = True) -> None:
 
 
 def is_python_ours_to_set() -> bool:
-    """Whether nobody has set one, or it is that of a parent's session: its server would fork for us."""
+    """Whether no Python is set, or only that of a parent's session, whose server would fork for us."""
     given = os.environ.get("PYSPARK_PYTHON")
     if given is None:
         return True
@@ -108,6 +110,6 @@ def worker_python(*, is_forked: bool = False) -> str:
     if is_forked:
         from ottla.spark import fork_server
 
-        with suppress(OSError):  # a path that is too long for a socket: there are no forks
+        with suppress(OSError):  # the path is too long for a socket: there are no forks
             fork_server.start(socket)
     return str(script)

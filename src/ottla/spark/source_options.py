@@ -68,7 +68,7 @@ class SourceOptions:
 
     @property
     def has_moving_start(self) -> bool:
-        """Whether `starting` may be another offset when it is asked for again."""
+        """Whether `starting` may mean another offset when it is looked up again."""
         if isinstance(self.starting, AtOffsets):
             return LATEST_OR_MORE in self.starting.offsets.values()
         if isinstance(self.starting, Edge):

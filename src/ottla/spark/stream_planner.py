@@ -51,7 +51,7 @@ class StreamPlanner:
         self._group = GroupOffsets(options.group_id, options.client, options.zookeeper_connect)
         self._initial: Offsets | None = None
         self._first_end: SparkOffset | None = None
-        self._target: Offsets | None = None  # of Trigger.AvailableNow: where the query ends
+        self._target: Offsets | None = None  # for Trigger.AvailableNow: where the query ends
         self._partitions: set[TopicAndPartition] = set()
         self._partitions_at_ms: float | None = None
         self._latest: Offsets = {}
@@ -128,9 +128,7 @@ class StreamPlanner:
             except KafkaError as error:
                 if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                self._partitions_at_ms = (
-                    None  # a topic was deleted since: what that means is decided by `tasks`
-                )
+                self._partitions_at_ms = None  # a topic was deleted since: `tasks` decides what that means
                 self._latest = self._cluster.latest(self._partitions_now(now_ms))
             self._latest_at_ms = self._clock.now_ms()
         return self._latest
@@ -161,7 +159,7 @@ class StreamPlanner:
         return planned(self._options, self._cluster, begin, until, self._bounds(until))
 
     def _bounds(self, end: Offsets) -> Bounds:
-        """Where the logs of a batch begin and end, as known or as asked."""
+        """Return where the logs of a batch begin and end; asks brokers if the last answer is too old."""
         now_ms = self._clock.now_ms()
         if (
             now_ms - self._bounds_at_ms >= BOUNDS_TTL_MS

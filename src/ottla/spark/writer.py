@@ -114,7 +114,7 @@ def _check_type(field: StructField) -> None:
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What a task reports to the driver. The rest is that of a write in transactions."""
+    """What a task reports to the driver. The fields after `rows` are for a write in transactions."""
 
     rows: int
     query: str = ""
@@ -126,7 +126,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class _PlannedWriter:
-    """Spark pickles a writer when it plans a write, and at no other time: then transactions are planned."""
+    """Plans transactions when Spark pickles the writer: that happens once, when it plans the write."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -183,7 +183,7 @@ class TopicWriter(_PlannedWriter, DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         super().__init__(options)
-        # The tasks of one write have it in common.
+        # shared by the tasks of one write
         self._job = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -235,7 +235,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Tas
         rows = _sent(producer, batches, options, task)
         producer.flush()
     except BaseException:
-        # What it still has to send belongs to a task that has failed, and will be sent again.
+        # Its unsent rows belong to a task that has failed; Spark will run it again.
         _kept.pop(_key(options), None)
         _abandon(producer)
         raise

@@ -1,4 +1,4 @@
-"""The topic with the decisions: one partition, compacted, a key for each write that is repeated by name."""
+"""The topic with the decisions: one compacted partition, with a key for each named write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 OWN_TIMEOUT_MS = 10_000
-"""Of the transaction with a decision. While it is open, nobody can read decisions."""
+"""The timeout of the transaction that stores a decision. While it is open, no decision can be read."""
 PATIENCE_MS = 60_000.0
 LOOK_MS = 20.0
 COMMITTED = 1
@@ -37,7 +37,7 @@ _CLIENT_NAMES = {name for row in CLIENT_PROPERTIES for name in row.names}
 
 
 def client_settings(properties: Mapping[str, object]) -> dict[str, object]:
-    """Those settings of a producer that every client has."""
+    """Return the settings of a producer that every client has."""
     return {name: value for name, value in properties.items() if snake(name) in _CLIENT_NAMES}
 
 
@@ -50,7 +50,7 @@ class DecisionLog:
         self._client = client_settings(properties)
 
     def last(self, name: str) -> BatchDecision | None:
-        """The last decision under a name; makes the topic if there is none.
+        """Return the last decision under a name; creates the topic if there is none.
 
         The transactions of the name's own producer must have ended: it has just been taken over.
         """
@@ -72,8 +72,8 @@ class DecisionLog:
     ) -> Identity:
         """Store a decision, None to forget the name; return the identity for the next call.
 
-        Raises ProducerFenced if anybody has taken over the transactional id since `resumed`; then nothing is
-        stored. Any other error means that it is not known whether it is stored.
+        Raises ProducerFenced if another producer has taken over the transactional id since `resumed`; then
+        nothing is stored. Any other error means that it is not known whether it is stored.
         """
         settings = {
             **self._properties,
@@ -89,7 +89,7 @@ class DecisionLog:
             return producer.init_transactions()
 
     def _stable_end(self) -> int:
-        """The end of the log, when every transaction before it has ended. Raises RequestTimedOut."""
+        """Return the end of the log, when every transaction before it has ended. Raises RequestTimedOut."""
         config = replace(ClientConfig.from_properties(self._client), allow_auto_create_topics=False)
         deadline = Deadline(MONOTONIC, PATIENCE_MS)
         with (

@@ -17,14 +17,18 @@ ONGOING = "Ongoing"
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """`query` is the id of a streaming query, or empty. It has no transactions if the next one was void."""
+    """`query` is the id of a streaming query, or "". `transactions` is () if the next batch was
+    taken back.
+    """
 
     query: str
     batch: int
     transactions: tuple[PreparedTransaction, ...]
 
     def covers(self, query: str, batch: int) -> bool:
-        """Whether a batch was decided: batches of a query come in order, so all up to this one were."""
+        """Whether a batch was decided: batches of a query come in order, so all batches up to this
+        one were.
+        """
         return self.query == query and batch <= self.batch
 
     def encode(self) -> bytes:
@@ -39,7 +43,7 @@ class BatchDecision:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Raises RemoteProtocolError."""
+        """Decode the value of a record. Raises RemoteProtocolError."""
         try:
             content: Any = json.loads(value)
             if content["version"] != VERSION:
@@ -57,7 +61,7 @@ class BatchDecision:
 
 
 def last_of(name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> BatchDecision | None:
-    """The last decision under a name, from all keys and values in their order."""
+    """Return the last decision under a name, from all keys and values in their order."""
     last = None
     for key, value in records:
         if key == name.encode():
@@ -67,7 +71,7 @@ def last_of(name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a coordinator says about a transactional id."""
+    """The state of a transactional id, as its coordinator reports it."""
 
     state: str
     producer_id: int
@@ -75,14 +79,15 @@ class Seen:
 
 
 def is_open(transaction: PreparedTransaction, seen: Seen | None) -> bool:
-    """Whether it waits for its end."""
+    """Whether the transaction is still open."""
     return seen is not None and seen == Seen(ONGOING, transaction.producer_id, transaction.epoch)
 
 
 def is_committed(transaction: PreparedTransaction, seen: Seen | None) -> bool:
-    """Whether it was committed; by transaction.version 2 the end has given its id the next epoch.
+    """Whether the transaction was committed.
 
-    The next producer id, if the epochs are used up.
+    With transaction.version 2 the end gives its id the next epoch, or another producer id if the epochs are
+    used up.
     """
     if seen is None or seen.state not in COMMITTED:
         return False

@@ -12,15 +12,15 @@ from ottla.model.errors import ConfigError
 from ottla.spark.options import Given
 
 TIMEOUT_MS = 900_000
-"""The default of transaction.timeout.ms here: what brokers allow unless they are told otherwise."""
+"""The default of transaction.timeout.ms here: the largest value that brokers allow by default."""
 USABLE = 0.75
-"""The part of it that a batch may take; the rest is for a driver that is started again."""
+"""The part of the timeout that a batch may take; the rest is for a driver that is restarted."""
 TIMEOUT = "transaction.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """`name` is empty for a write that nobody repeats; `batch` is None where Spark counts batches."""
+    """`name` is "" for a write that will not be repeated; `batch` is None where Spark counts batches."""
 
     prefix: str
     name: str
@@ -35,7 +35,7 @@ class ExactlyOnce:
 
 
 def exactly_once(given: Given, properties: dict[str, object], *, is_stream: bool) -> ExactlyOnce | None:
-    """The settings, None without exactlyOnce; sets the default of the timeout. Raises ConfigError."""
+    """Return the settings, None without exactlyOnce; sets the default of the timeout. Raises ConfigError."""
     values = given.values
     if not values["exactlyOnce"]:
         for name in ("writeId", "batchId"):
@@ -62,7 +62,10 @@ def exactly_once(given: Given, properties: dict[str, object], *, is_stream: bool
 
 
 def write_name(values: Mapping[str, str]) -> str:
-    """The name of a streaming query's writes: the same after each restart. Raises ConfigError."""
+    """Return the name of a streaming query's writes, which is the same after each restart.
+
+    Raises ConfigError.
+    """
     if values["writeId"]:
         return values["writeId"]
     checkpoint = values["checkpointLocation"]

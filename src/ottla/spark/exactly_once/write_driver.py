@@ -1,11 +1,11 @@
 """The driver's part: takes over before the tasks begin, and decides and ends when they are done.
 
-A write has an owner: a transactional id, whose producer stores the decisions. Taking it over refuses an older
-driver of the same write: it can decide nothing any more. What it had decided before can be read then. Ids of
-the tasks begin with the owner's, so what was left open is found by listing transactions.
+A write has an owner: a transactional id, whose producer stores the decisions. Taking the id over fences an
+older driver of the same write, which can decide nothing any more. Its last decision can be read then. The ids
+of tasks begin with the owner's id, so their open transactions are found by listing.
 
-Whoever aborts what it found open asks first whether it still is the owner. A newer driver takes over before
-its tasks begin, so its transactions cannot be among them.
+Before a driver aborts open transactions, it checks that it is still the owner. A newer driver takes over
+before its tasks begin, so its transactions cannot be among them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What tasks and the end of a batch have to know. It travels with the writer, and with their messages.
+    """What tasks and the end of a batch need. It is pickled with the writer, and with the messages of tasks.
 
     `owner` is a transactional id, `identity` its producer. `decided` is the last decision without its
     transactions. `began_at` is the driver's monotonic clock.
@@ -101,7 +101,9 @@ class WriteDriver:
     def _clean(
         self, ender: TransactionEnder, owner: str, identity: Identity, last: BatchDecision | None
     ) -> Identity:
-        """Commit what is open and decided, abort what is open and not; returns the owner's identity."""
+        """Commit transactions that are open and decided, abort the other open ones; returns the owner's
+        identity.
+        """
         with Admin(client_settings(self._properties)) as admin:
             open_ids = [
                 listed.transactional_id
@@ -110,7 +112,8 @@ class WriteDriver:
             ]
             if not open_ids:
                 return identity
-            identity = ender.take_over(owner, identity)  # nobody newer has, so all of these are older
+            # No newer driver has taken over, so all of these are older.
+            identity = ender.take_over(owner, identity)
             seen = _seen(admin, open_ids)
         decided = [
             transaction
@@ -158,10 +161,10 @@ class WriteDriver:
                 raise _torn(decision, lost)
             identity = self._clean(ender, plan.owner, identity, decision)
         if not self._settings.name:
-            self._decisions.record(plan.owner, identity, plan.name, None)  # nobody will ask for it
+            self._decisions.record(plan.owner, identity, plan.name, None)  # no later run will ask for it
 
     def abort(self, prepared: Iterable[PreparedTransaction]) -> None:
-        """Abort what is prepared; the next run ends what cannot be aborted now."""
+        """Abort the prepared transactions; the next run ends those that cannot be aborted now."""
         with TransactionEnder(self._properties) as ender:
             for transaction in prepared:
                 try:
@@ -188,7 +191,7 @@ class WriteDriver:
             ) from error
 
     def _committed(self, ender: TransactionEnder, transaction: PreparedTransaction) -> bool:
-        """Commit one that is decided; whether it is committed, now or before."""
+        """Commit a decided transaction. Returns whether it is committed, now or before."""
         try:
             ender.end(transaction, is_commit=True)
         except (ProducerFenced, TransactionAborted):
@@ -198,7 +201,7 @@ class WriteDriver:
         return True
 
     def _finish_again(self, plan: WritePlan, query: str, batch: int) -> None:
-        """A batch that was decided by an earlier run, and of which nothing is written now."""
+        """Finish a batch that an earlier run has decided; its rows are not written again."""
         last = self._decisions.last(plan.name)
         if last is None or (last.query, last.batch) != (query, batch):
             return
@@ -230,7 +233,7 @@ def _torn(decision: BatchDecision, lost: Sequence[PreparedTransaction]) -> Trans
 
 
 def _seen(admin: Admin, ids: Iterable[str]) -> dict[str, Seen]:
-    """What coordinators know about ids; not about those that they have forgotten."""
+    """Return what coordinators know about ids; ids that they have forgotten are missing."""
     states: dict[str, Seen] = {}
     for name in ids:
         try:

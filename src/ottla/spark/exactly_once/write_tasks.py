@@ -1,8 +1,8 @@
 """The part of the executors: a producer for each open transaction of this process, kept for the next batch.
 
-Ids of transactions contain the process. So nobody else ever writes under them, and a task that Spark has
-given up cannot disturb another one. A process uses them again in the next batch: by then the driver has ended
-what it got.
+Ids of transactions contain the process. So no other process uses them, and a task that Spark has given up
+cannot disturb another task. A process uses its ids again in the next batch: by then the driver has ended
+their transactions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.producer.sequences import Identity
 from ottla.spark.exactly_once.write_driver import WritePlan
 
 PRODUCERS_MAX = 4
-"""How many are kept for the next batch."""
+"""How many producers are kept for the next batch."""
 OWNERS_MAX = 1_000
 
 MakeProducer = Callable[[str], Producer]
 
 
 class _Process:
-    """The ids that this process has used, and producers that it has kept. Belongs to its only task."""
+    """The ids that this process has used, and the producers that it has kept. Used by its only task."""
 
     def __init__(self) -> None:
         self._token = ""
@@ -33,7 +33,7 @@ class _Process:
         self._kept: dict[str, Producer] = {}
 
     def next_id(self, plan: WritePlan) -> str:
-        """An id that this process has not used in the batch."""
+        """Return an id that this process has not used in the batch."""
         self._token = self._token or uuid.uuid4().hex[:12]
         identity, number = self._used.pop(plan.owner, (plan.identity, 0))
         number = number if identity == plan.identity else 0
@@ -47,7 +47,7 @@ class _Process:
         return self._kept.pop(transactional_id, None) or make(transactional_id)
 
     def keep(self, transactional_id: str, producer: Producer) -> None:
-        """Keep one for the next batch; the oldest is closed if there are too many."""
+        """Keep a producer for the next batch; the oldest is closed if there are too many."""
         self._kept[transactional_id] = producer
         if len(self._kept) > PRODUCERS_MAX:
             self._kept.pop(next(iter(self._kept))).close()
@@ -62,14 +62,16 @@ _PROCESS = _Process()
 
 
 def close_producers() -> None:
-    """Close what this process has kept."""
+    """Close the producers that this process has kept."""
     _PROCESS.close()
 
 
 def prepare(
     plan: WritePlan, make: MakeProducer, send: Callable[[Producer], int]
 ) -> tuple[int, PreparedTransaction | None]:
-    """Send rows in a new transaction that stays open: how many, and its identity if there are any.
+    """Send rows in a new transaction that stays open.
+
+    Returns their number, and its identity if there are any.
 
     Raises why a record failed; then the transaction is aborted.
     """
@@ -80,7 +82,7 @@ def prepare(
         rows = send(producer)
         prepared = producer.hand_over()
     except BaseException:
-        with suppress(OttlaError):  # the task's own error is the one to see
+        with suppress(OttlaError):  # the error of the task itself is raised
             producer.close()
         raise
     _PROCESS.keep(transactional_id, producer)

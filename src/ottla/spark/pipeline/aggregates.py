@@ -61,7 +61,7 @@ class TotalsTable:
         self._partition_by = tuple(partition_by)
 
     def merge(self, news: pa.Table) -> None:
-        """Replace the rows that have the same keys as rows of the batch; add the others."""
+        """Replace the rows that have the same keys as rows of the batch; add the other rows."""
         with self._where.lock():
             for directory, rows in partitions(news, self._partition_by).items():
                 self._change(directory, partial(self._with_news, rows))
@@ -85,7 +85,7 @@ class TotalsTable:
         log.info("%d rows of windows into %s", rows.num_rows, self._where.url)
 
     def _change(self, directory: str, changed: Callable[[pa.Table], list[pa.Table]]) -> None:
-        """Replace a directory's file by what `changed` makes of it; again, if another writer was faster."""
+        """Replace a directory's file by what `changed` returns; tries again if another writer was faster."""
         path = f"{directory}/{NAME}" if directory else NAME
         while True:
             stored = self._where.read(path)

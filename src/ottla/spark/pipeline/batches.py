@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchWriter:
-    """Writes batches. Each sink leaves out what it has, so that a repeated batch is written once."""
+    """Writes batches. Each sink leaves out the records that it has, so that a repeated batch is
+    written once.
+    """
 
     form: PipelineForm
     decodes: Sequence[Decode]
@@ -54,7 +56,7 @@ class BatchWriter:
         return rows_of(self.form, [only(records, spans)], self.decodes)
 
     def write_rows(self, rows: DataFrame, number: int) -> None:
-        """Write rows of a stream that keeps state. A table has all records of such a batch, or none."""
+        """Write rows of a stream that keeps state. A table has either all records of such a batch or none."""
         batch = self._batch(number)
         is_done = False
         with _kept(rows, is_read_again=len(self.form.sinks) > 1):
@@ -104,7 +106,7 @@ def only(rows: DataFrame, wanted: Spans) -> DataFrame:
 
 @contextmanager
 def _kept(rows: DataFrame, *, is_read_again: bool) -> Iterator[None]:
-    """Within the block, rows that are read several times are computed once."""
+    """Compute rows once inside the block, if they are read several times."""
     if is_read_again:
         rows.persist()
     try:

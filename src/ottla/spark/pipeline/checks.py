@@ -1,6 +1,6 @@
-"""What would make a pipeline fail, found before it starts: without Spark where that is enough.
+"""Checks of a pipeline before it starts: without Spark where that is enough.
 
-Nothing is written, no topic is made, and no query is started.
+Nothing is written, no topic is created, and no query is started.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def problems(form: PipelineForm, state: PipelineState | None) -> list[str]:
 
 
 def check_sinks(form: PipelineForm) -> None:
-    """Raise ConfigError if a store cannot hold a table, or a topic does not exist and is not made."""
+    """Raise ConfigError if a store cannot hold a table, or a topic does not exist and will not be created."""
     for table in (*form.sinks, form.dead_letters):
         if table is not None and table.path:
             check_promises(location(table.path))
@@ -126,7 +126,7 @@ def _decodes(form: PipelineForm) -> list[Decode]:
 
 
 def _check_schema(decode: Decode) -> None:
-    """Raise ConfigError if the schema cannot be found or read: of a file, in the form, or of a registry."""
+    """Raise ConfigError if the schema cannot be found or read: from a file, the form or a registry."""
     if decode.format in {Decoding.AVRO, Decoding.PROTOBUF} and all(
         os.access(name, os.R_OK) for name in decode.files()
     ):
@@ -142,7 +142,9 @@ def _locations(form: PipelineForm, state: PipelineState | None) -> Iterator[str]
 
 
 def check_writable(path: str) -> None:
-    """Raise ConfigError unless the directory can be written, or made; StorageError for a store in silence."""
+    """Raise ConfigError unless the directory can be written or created; StorageError if a store does not
+    answer.
+    """
     where = location(path)
     if not isinstance(where, Directory):
         where.list(OWN)
@@ -238,7 +240,7 @@ def _examples(
 
 
 def shown_rows(rows: list[Any]) -> Iterator[Mapping[str, Any]]:
-    """Example rows as dictionaries, bytes as text where they are."""
+    """Yield example rows as dictionaries, with bytes as text where they are text."""
     for row in rows:
         yield {
             name: value.decode(errors="replace") if isinstance(value, bytes | bytearray) else value

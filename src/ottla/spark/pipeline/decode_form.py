@@ -27,7 +27,7 @@ CAN_FAIL = {Decoding.JSON, Decoding.CSV, Decoding.MSGPACK, Decoding.AVRO, Decodi
 
 @dataclass(frozen=True, slots=True)
 class RegistryForm:
-    """Where schemas are found by their ids: a URL with a user or a token, or a directory."""
+    """Where schemas are looked up by their ids: a URL with a user or a token, or a directory."""
 
     url: str = ""
     username: str = ""
@@ -37,7 +37,7 @@ class RegistryForm:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """What values are; `key` is the same for keys, which are text if nothing is said about them."""
+    """How values are decoded; `key` is the same for keys, which are text by default."""
 
     format: Decoding = Decoding.BINARY
     schema: str = ""
@@ -49,7 +49,7 @@ class Decode:
     key: Decode | None = None
 
     def files(self) -> list[str]:
-        """The files that it reads."""
+        """The files that are read for it."""
         return [self.schema_file] if self.schema_file else []
 
     def of_key(self) -> Decode:

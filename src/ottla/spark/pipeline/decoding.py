@@ -40,10 +40,10 @@ _SHOWN = 200
 
 
 def decoded(records: DataFrame, decode: Decode, *, keeps_refused: bool) -> DataFrame:
-    """The rows with decoded keys and values.
+    """Return the rows with decoded keys and values.
 
-    A record that cannot be decoded ends the query with its place and the reason, unless refused ones are
-    kept.
+    A record that cannot be decoded ends the query with its partition, offset and reason, unless refused
+    records are kept.
     """
     rows = records.withColumn(RAW, F.col("value")).withColumn(RAW_KEY, F.col("key"))
     rows = rows.withColumn(REASON, F.lit(None).cast("string"))

@@ -55,7 +55,7 @@ class DeltaLakeTable:
     # --- online
 
     def missing(self, batch: TableBatch) -> Spans:
-        """The records of a batch that are not in the table: none, if it is a repeat."""
+        """Return the records of a batch that are not in the table; none if the batch is a repetition."""
         if self._is_done(batch):
             return {}
         left = without(batch.spans, self._there(self._table(), batch.spans))
@@ -69,7 +69,9 @@ class DeltaLakeTable:
             self.add(staged.reader, batch)
 
     def add(self, rows: Callable[[], pa.RecordBatchReader], batch: TableBatch) -> None:
-        """Commit to the version whose offsets were compared. Raises ConfigError if the records are there."""
+        """Commit to the version whose offsets were compared. Raises ConfigError if the table has
+        the records.
+        """
 
         def save(table: Any) -> None:
             self._save(rows(), table, mode="append", schema_mode="merge", batch=batch)
@@ -85,7 +87,9 @@ class DeltaLakeTable:
         self._done(batch)
 
     def ends(self, wanted: Iterable[TopicAndPartition]) -> Offsets:
-        """Where the records of these partitions end that the table has; those without any are missing."""
+        """Return the offset after the last record that the table has, of each of these partitions that has
+        any.
+        """
         table = self._table()
         ends = {where: table.transaction_version(_app_id(where)) for where in wanted} if table else {}
         return {where: end for where, end in ends.items() if end}
@@ -143,7 +147,7 @@ class DeltaLakeTable:
     # --- offline
 
     def covered(self, spans: Spans) -> Spans:
-        """The range itself: Delta can replace exactly these records."""
+        """Return the range itself: Delta can replace exactly these records."""
         return spans
 
     def replace(self, rows: DataFrame, spans: Spans, *, is_all: bool) -> None:
@@ -192,7 +196,7 @@ class DeltaLakeTable:
 
     def _properties(self, batch: TableBatch) -> Any:
         done = [self._delta.Transaction(batch.query_id, batch.number)]
-        if self._keys:  # totals change, so offsets do not tell which records are in them
+        if self._keys:  # totals change, so offsets do not say which records are in them
             return self._delta.CommitProperties(app_transactions=done)
         done += self._ends({where: many[-1][1] for where, many in batch.spans.items()})
         return self._delta.CommitProperties(app_transactions=done, max_commit_retries=0)
@@ -202,7 +206,7 @@ class DeltaLakeTable:
 
 
 def _app_id(where: TopicAndPartition) -> str:
-    """The name under which a table keeps the offset after the last record of a partition that it has."""
+    """Return the name under which a table keeps the offset after the last record of a partition."""
     return f"ottla/{where.topic}/{where.partition}"
 
 

@@ -27,7 +27,7 @@ Function = Callable[[Any], Any]
 MADE = "_made"
 LETTER = (RAW_KEY, "topic", "partition", "offset", "timestamp", RAW)
 _OWN = {RAW, RAW_KEY, REASON}
-"""What is kept of a record that is refused."""
+"""The columns that are kept of a refused record."""
 
 
 def loaded(name: str) -> Function:
@@ -77,7 +77,7 @@ def _mapped(
 def applied(
     function: Function, batch: pa.RecordBatch, schema: pa.Schema, *, keeps_refused: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Apply the function to a batch: its rows, and the refused ones."""
+    """Apply the function to a batch. Yields its rows, and the refused ones."""
     is_good = pc.is_null(batch.column(REASON))
     bad = batch.filter(pc.invert(is_good))
     if bad.num_rows:

@@ -19,7 +19,8 @@ EXACTLY_ONCE, ROW_IDENTITY = "exactlyOnce", "rowIdentity"
 
 
 def guaranteed(form: PipelineForm) -> PipelineForm:
-    """The form with exactlyOnce for its topics, where brokers have transactions and nothing else is chosen.
+    """Return the form with exactlyOnce for its topics, if brokers have transactions and the user chose
+    nothing else.
 
     Asks the brokers. Raises what connections raise, and ConfigError.
     """
@@ -60,7 +61,9 @@ def has_transactions(properties: Mapping[str, object]) -> bool:
 
 
 def named(options: Mapping[str, str], name: str, batch: int) -> dict[str, str]:
-    """Options for the write of a batch, which its repetition has too; nothing is added if nobody asks."""
+    """Return options for the write of a batch, the same for its repetition; unchanged without exactlyOnce and
+    rowIdentity.
+    """
     given = parse_options(SINK_OPTIONS, options).values
     if not given[EXACTLY_ONCE] and not given[ROW_IDENTITY]:
         return dict(options)

@@ -17,9 +17,11 @@ from ottla.spark.source_options import Mode, SourceOptions, source_options
 from ottla.spark.stream_planner import starting_offsets
 
 _ONLINE_ONLY = {"group.id", "maxoffsetspertrigger", "maxtriggerdelay", "minoffsetspertrigger"}
-"""Options of a stream that say nothing about a range."""
+"""Options of a stream that do not concern a range."""
 _MOVING = {"latest", "group"}
-"""Where a stream may begin, and a range does not: another run would begin elsewhere."""
+"""Starts that move: a stream may begin there, but a range may not, since its next run would begin
+elsewhere.
+"""
 _WHERE = ("starting", "ending", "subscribe", "assign")
 
 
@@ -116,7 +118,7 @@ def pinned(sources: Sequence[Mapping[str, str]], state: PipelineState) -> list[d
         return [dict(source) for source in sources]
     stored = state.start() or {where: first for source in sources for where, first in _begins(source).items()}
     if not stored:
-        return [dict(source) for source in sources]  # a pattern that matches nothing yet
+        return [dict(source) for source in sources]  # the pattern matches nothing yet
     stored = state.pin_start(stored)
     return [_beginning(source, stored) for source in sources]
 
@@ -143,7 +145,7 @@ def check_apart(sources: Sequence[Mapping[str, str]]) -> None:
 
 
 def shares(sources: Sequence[Mapping[str, str]], spans: Spans) -> list[Spans]:
-    """What of the spans is read by each source."""
+    """Return the part of the spans that each source reads."""
     if len(sources) == 1:
         return [spans]
     by_source = [topics_of(source) for source in sources]
@@ -155,10 +157,10 @@ def _begins(source: Mapping[str, str]) -> Offsets:
 
 
 def silent(source: Mapping[str, str]) -> dict[str, str]:
-    """The source for a second query beside the first: without a group."""
+    """Return the source for a second query beside the first: without a group."""
     kept = {name: value for name, value in source.items() if name not in {"group.id", "zookeeper.connect"}}
     if kept.get("startingOffsets") == "group":
-        del kept["startingOffsets"]  # a query that is there already: it continues by its checkpoint
+        del kept["startingOffsets"]  # the query exists already: it continues at its checkpoint
     return kept
 
 

@@ -95,7 +95,7 @@ class Pipeline:
         ]
 
     def problems(self, checkpoint: str | Path | None = None) -> list[str]:
-        """A line for each thing that would make a run fail and that is known without Spark."""
+        """Return a line for each problem that would make a run fail and that is known without Spark."""
         return problems(self.form, self.state(checkpoint))
 
     def analysed(
@@ -210,7 +210,7 @@ class Pipeline:
 
 
 def covered_by(sinks: Sequence[RowSink], spans: Spans) -> Spans:
-    """The range, widened until it cuts no unit of any table."""
+    """Return the range, widened so that it cuts no unit of any table."""
     while True:
         wider = spans
         for sink in sinks:
@@ -229,7 +229,10 @@ def landed_units(path: str, spans: Spans) -> list[Unit]:
 
 
 def times_of(bounds: Mapping[str, str]) -> Times:
-    """The windows that a range covers. Raises ConfigError for a range of offsets: it would cut windows."""
+    """Return the windows that a range covers.
+
+    Raises ConfigError for a range of offsets: it would cut windows.
+    """
     known = {"startingTimestamp", "startingOffsetsByTimestampStrategy", "endingTimestamp"}
     if bounds.keys() - known:
         raise ConfigError(

@@ -17,7 +17,7 @@ _RANK = "_ottla_rank"
 
 
 def without_repeats(rows: DataFrame, transform: Transform) -> DataFrame:
-    """One row of each key: of a stream the first that comes, of a range the one with the lowest time.
+    """Return one row of each key: of a stream the first that comes, of a range the one with the lowest time.
 
     A stream forgets a key when the watermark has passed its time by the watermark's delay.
     """

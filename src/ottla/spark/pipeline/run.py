@@ -85,7 +85,9 @@ def offsets_in(progress: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 class RunProgress(NamedTuple):
-    """A completed batch. `lag` is the number of records that were left then, which came that long before."""
+    """A completed batch. `lag`: how many records were left then; `seconds_behind`: how long they
+    had waited.
+    """
 
     batch: int
     records: int
@@ -164,7 +166,7 @@ class PipelineRun:
         """
         for query in self.queries:
             query.stop()
-        with self._busy:  # the driver's own part of a batch is done
+        with self._busy:  # the driver's own part of a batch is finished
             self._close()
 
     def _close(self) -> None:

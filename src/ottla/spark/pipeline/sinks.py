@@ -51,7 +51,7 @@ class TotalsSink(Protocol):
 
 
 class _Forgetful:
-    """A sink that cannot say what it has received."""
+    """A sink that does not know what it has received."""
 
     def missing(self, batch: TableBatch) -> Spans:
         """All records of the batch."""
@@ -63,7 +63,7 @@ class _Forgetful:
 
 
 class TopicSink(_Forgetful):
-    """A topic. A batch that is repeated is recognised, if the options say how (`guarantee`)."""
+    """A topic. A repeated batch is recognised, if the options allow that (`guarantee`)."""
 
     def __init__(self, options: Mapping[str, str], kind: str = "rows") -> None:
         self._options = dict(options)
@@ -213,7 +213,9 @@ def totals_sink(form: PipelineForm, which: int) -> TotalsSink:
 
 
 def compute(rows: DataFrame) -> None:
-    """Compute all rows of a batch: a stream that keeps state wants that, whatever is written of them."""
+    """Compute all rows of a batch, because a stream that keeps state needs that, whatever is
+    written of them.
+    """
     rows.write.format("noop").mode("overwrite").save()
 
 

@@ -10,7 +10,7 @@ from ottla.spark.offset_json import Offsets
 
 Span = tuple[int, int]
 Spans = dict[TopicAndPartition, list[Span]]
-"""Sorted, not empty, and apart from each other."""
+"""Spans are sorted, not empty, and do not touch each other."""
 
 
 def spans_between(begin: Offsets, end: Offsets) -> Spans:
@@ -56,7 +56,7 @@ def is_overlap(left: Spans, other: Spans) -> bool:
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
-    """The difference: `spans` without the other ones."""
+    """Return `spans` without the records in `taken`."""
     left: Spans = {}
     for topic_partition, many in spans.items():
         pieces = many
@@ -91,7 +91,7 @@ def to_json(spans: Spans) -> dict[str, Any]:
 
 
 def from_json(json_spans: Mapping[str, Any]) -> Spans:
-    """The reverse."""
+    """Parse what `to_json` returns."""
     return {
         TopicAndPartition(topic, int(partition)): [(start, end) for start, end in many]
         for topic, rows in json_spans.items()

@@ -29,7 +29,7 @@ from ottla.spark.pipeline.spans import Spans, spans_between
 
 KEPT_BATCHES = 100
 _OWN, _PROGRESS = "ottla", "progress.json"
-NO_OFFSET = "-"  # Spark's, for a source that has nothing yet
+NO_OFFSET = "-"  # Spark writes this for a source that has no offsets yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,8 @@ def records_between(begin: Mapping[str, Any], end: Mapping[str, Any]) -> int:
 
 
 def seconds_behind(batches: Sequence[BatchDone], position: Offsets, now: datetime) -> float | None:
-    """How long ago, at most, the first record after `position` came: by when batches saw the logs' ends.
+    """Return how long ago the first record after `position` arrived at most, judged by the log ends that
+    batches saw.
 
     0.0 if nothing is left; None if no batch saw the record yet.
     """

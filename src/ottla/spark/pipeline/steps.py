@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PipelineStep(NamedTuple):
-    """What a step gives: rows, and the refused records (None if they are not kept)."""
+    """The result of a step: rows, and the refused records (None if they are not kept)."""
 
     name: str
     rows: DataFrame
@@ -67,7 +67,7 @@ def rows_of(
 
 
 def written(rows: DataFrame, sink: SinkForm) -> DataFrame:
-    """What a sink gets of the rows."""
+    """Return the rows and columns that a sink gets."""
     if sink.sql:
         rows.createOrReplaceTempView(VIEW)
         rows = rows.sparkSession.sql(sink.sql)
@@ -77,7 +77,7 @@ def written(rows: DataFrame, sink: SinkForm) -> DataFrame:
 def all_steps(
     form: PipelineForm, records: Sequence[DataFrame], decodes: Sequence[Decode]
 ) -> Iterator[PipelineStep]:
-    """The same, with windows and the columns that sinks get."""
+    """Yield the same steps, then windows and the columns that sinks get."""
     *_, last = steps = list(steps_of(form, records, decodes))
     yield from steps
     if form.window:

@@ -48,7 +48,7 @@ class PipelineStream:
         self._writer = BatchWriter(form, self._decodes, state)
 
     def start(self) -> list[StreamingQuery]:
-        """Start them; the first is that of the rows."""
+        """Start the queries; the first one writes the rows."""
         form = self._form
         if form.sink.format is SinkFormat.LANDING:
             return [self._landing()]
@@ -117,7 +117,9 @@ class PipelineStream:
 
 @contextmanager
 def _only_batches_with_records(spark: SparkSession) -> Iterator[None]:
-    """Queries that start within the block have no batch without records: tables know batches by records."""
+    """Give queries that start inside the block no batch without records: tables know batches by their
+    records.
+    """
     before = spark.conf.get(_BATCHES_WITHOUT_RECORDS)
     spark.conf.set(_BATCHES_WITHOUT_RECORDS, "false")
     try:

@@ -95,7 +95,9 @@ def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.Table, partition_by: Sequence[str], *, keep: bool = False) -> dict[str, pa.Table]:
-    """Rows by their directory in a table, in Hive's form; the columns that it says are left out, or kept."""
+    """Return rows by their directory in a table, in Hive's form; `keep` keeps the columns that the directory
+    names.
+    """
     if not rows.num_rows:
         return {}
     if not partition_by:

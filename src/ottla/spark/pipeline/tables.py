@@ -142,7 +142,7 @@ def _name(batch: TableBatch) -> str:
 
 @contextmanager
 def readable_times(spark: SparkSession) -> Iterator[None]:
-    """Within the block, Spark writes times with their zone, so that every reader understands them."""
+    """Make Spark write times with their zone inside the block, so that every reader understands them."""
     before = spark.conf.get(_TIMES)
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
     try:
@@ -161,7 +161,7 @@ def by_directory(units: Sequence[Unit]) -> dict[str, list[str]]:
 
 
 def written_by_spark(where: Directory, staged: str) -> list[StagedFile]:
-    """The files that Spark has written, without those that have no row."""
+    """Return the files that Spark has written, without those that have no rows."""
     entries = [
         entry
         for entry in where.list(staged)

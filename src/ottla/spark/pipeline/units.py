@@ -7,9 +7,9 @@
 A unit is a batch of a stream, a range that was run offline, or several of them merged. Every record is stored
 once if no two units overlap: so a repeated batch is recognised, and a range can be replaced exactly.
 
-The list of units is replaced as a whole, and only if nobody has changed it since it was read: that commits a
-unit, with what is left to do. Staged files move in, files of replaced units go. If the process is killed in
-between, the next writer completes it.
+A commit replaces the whole list of units, only if no other writer has changed it since it was read. The list
+also says what is left to do: staged files move in, files of replaced units are deleted. If the process is
+killed in between, the next writer completes that.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitList:
-    """All units of a table, the files that still have to move (from, to), and those that still have to go."""
+    """All units of a table, the files that still have to move (from, to), and those that still have to be
+    deleted.
+    """
 
     units: tuple[Unit, ...] = ()
     moves: tuple[tuple[str, str], ...] = ()
@@ -79,7 +81,7 @@ class UnitList:
 
     @classmethod
     def of(cls, content: bytes) -> UnitList:
-        """The reverse."""
+        """Parse what `content` returns."""
         fields = json.loads(content)
         units = tuple(Unit.of(name, unit) for name, unit in sorted(fields["units"].items()))
         return cls(units, tuple((source, to) for source, to in fields["moves"]), tuple(fields["drops"]))
@@ -93,7 +95,9 @@ class UnitList:
 
 
 Decide = Callable[[Sequence[Unit]], Sequence[Unit] | None]
-"""Gets the units of a table, returns those that a new one replaces; None, or an error, if it may not be."""
+"""Gets the units of a table, and returns those that a new unit replaces; None, or an error, if there must be
+no new unit.
+"""
 
 
 class TableUnits:
@@ -104,7 +108,7 @@ class TableUnits:
 
     @contextmanager
     def settled(self) -> Iterator[None]:
-        """Within the block, what a killed writer left is complete, and other writers of a directory wait."""
+        """Complete what a killed writer left; inside the block, other writers of a directory wait."""
         with self.where.lock():
             self._finish()
             yield
@@ -120,7 +124,7 @@ class TableUnits:
     def commit(
         self, name: str, spans: Spans, staged: str, files: Sequence[StagedFile], decide: Decide
     ) -> bool:
-        """Commit the files of a directory that `staging` gave, as a unit; False if `decide` gives None.
+        """Commit the files of a directory from `staging` as a unit. Returns False if `decide` returns None.
 
         Use it within `settled`.
         """
@@ -134,7 +138,7 @@ class TableUnits:
         while True:
             there, version = self._read()
             if unit in there.units:
-                break  # the store has taken it, but its answer was lost
+                break  # the store has accepted it, but its answer was lost
             replaced = decide(there.units)
             if replaced is None:
                 is_committed = False
@@ -156,7 +160,7 @@ class TableUnits:
         return UnitList(), None
 
     def _finish(self) -> None:
-        """Do what commits have left to do; parts of it may be done already."""
+        """Do what commits have left to do; parts of that may be done already."""
         while True:
             there, version = self._read()
             if not there.moves and not there.drops:
@@ -179,7 +183,7 @@ def missing(units: Iterable[Unit], name: str, spans: Spans) -> Spans:
 
 
 def extended(spans: Spans, units: Sequence[Unit]) -> Spans:
-    """The range, widened to contain every unit that it touches: one span for each partition."""
+    """Return the range, widened to contain every unit that it touches: one span for each partition."""
     while True:
         touched = [unit.spans for unit in units if is_overlap(spans, unit.spans)]
         wider = hull(united([spans, *touched]))
