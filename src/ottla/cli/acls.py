@@ -1,4 +1,4 @@
-"""`ottla acls`: list, add and remove rules about who may do what."""
+"""`ottla acls`: lists, adds and removes ACLs."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _act(options: argparse.Namespace) -> None:
     )
     if options.format == TSV:
         print_line("\t".join(COLUMNS))
-    is_seen = sys.stdout.isatty()  # then records are progress enough
+    is_seen = sys.stdout.isatty()  # then the printed records show the progress
     with (
         records(wish) as source,
         ProgressLine(options.max, "records", is_shown=not is_seen) as progress,
@@ -123,7 +123,7 @@ def _start(options: argparse.Namespace) -> OffsetSpec:
 
 
 def _checked_starts(properties: Mapping[str, object], topic: str, tail: int | None) -> dict[int, int]:
-    """Where to begin in each partition, for `tail` records; nothing if that is None.
+    """Return where to begin in each partition, for the last `tail` records; {} if that is None.
 
     Raises if the brokers or the topic do not exist. A consumer would wait for them silently.
     """

@@ -29,7 +29,7 @@ COLUMNS = ("time", "group", "kind", "type", "what", "before", "after")
 
 
 class Change(NamedTuple):
-    """One difference between two looks at a group; `what` is state, epoch, member or a partition."""
+    """A difference between two descriptions of a group; `what` is state, epoch, member or a partition."""
 
     kind: str
     group_type: str
@@ -95,7 +95,7 @@ def _reader_changes(
 
 
 def _readers(group: GroupDescription | None) -> dict[tuple[str, int], str]:
-    """Who reads each partition; several of a share group, or for a moment of any."""
+    """Return the readers of each partition: several in a share group, and for a moment in any group."""
     readers: dict[tuple[str, int], list[str]] = {}
     for member in group.members if group is not None else ():
         for topic_partition in member.assignment:
@@ -106,7 +106,10 @@ def _readers(group: GroupDescription | None) -> dict[tuple[str, int], str]:
 
 
 def watch(admin: Admin, options: argparse.Namespace) -> None:
-    """Print the changes of groups until Ctrl-C, or for `options.seconds`. Errors are told, and it goes on."""
+    """Print the changes of groups until Ctrl-C, or for `options.seconds`.
+
+    Errors are printed, and do not end it.
+    """
     known: dict[str, Groups] = {name: {} for name in options.names}
     trouble = ""
     end = None if options.seconds is None else time.monotonic() + options.seconds

@@ -30,7 +30,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--interval", type=float, default=0.5, metavar="SECONDS", help="watch: between two looks (0.5)"
     )
-    parser.add_argument("--seconds", type=float, metavar="N", help="watch: end after so long")
+    parser.add_argument("--seconds", type=float, metavar="N", help="watch: end after N seconds")
     return parser
 
 

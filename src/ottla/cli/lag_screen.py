@@ -48,7 +48,7 @@ def totals(lags: Mapping[str, GroupLag], at_s: float) -> LagTotals:
 def screen(
     rows: OutputRows, now: LagTotals, before: LagTotals | None, clock: str, size: os.terminal_size
 ) -> list[str]:
-    """Return the lines, none longer than the terminal is wide, and fewer than it has.
+    """Return the lines of the screen: none wider than the terminal, and fewer than it has rows.
 
     If not all rows fit, those with an error come first, then those with the largest lag.
     """

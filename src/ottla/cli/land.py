@@ -44,7 +44,7 @@ def parser() -> Parser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Land until all is there; with --follow until Ctrl-C or SIGTERM."""
+    """Land until everything is in the table; with --follow until Ctrl-C or SIGTERM."""
     return run_command(parser(), arguments, _act)
 
 

@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @dataclass
 class DamageRows(OutputRows):
-    """Rows of findings: all is well only if each of them is repaired."""
+    """Rows of findings. The command succeeds only if each finding is repaired."""
 
     @property
     def is_ok(self) -> bool:

@@ -64,7 +64,8 @@ class OffsetStores:
         return self._stack.enter_context(keeper(self._config.zookeeper_connect))
 
     def _kafka(self) -> OffsetStore:
-        self._admin.describe_cluster()  # says in seconds that nobody is there; the store would wait longer
+        # Fails within seconds if no broker answers; the store would wait longer.
+        self._admin.describe_cluster()
         client = self._config.client
         if not client.bootstrap:
             metadata = ZooKeeperMetadata(self._session, protocol=client.security.protocol)
@@ -74,7 +75,7 @@ class OffsetStores:
     def _ledger(self, *, is_made: bool) -> OffsetStore:
         if self._ledger_path is None:
             raise ConfigError("offsets in a ledger: say where it is, with --ledger FILE (a SQLite database)")
-        # A plan makes nothing: a ledger that is not there yet is an empty one, in memory.
+        # A plan creates nothing: a missing ledger is an empty one, in memory.
         is_there = _has_table(self._ledger_path, self._table)
         connection = sqlite3.connect(self._ledger_path if is_there or is_made else ":memory:")
         offsets = LedgerOffsets(self._stack.enter_context(closing(connection)), table=self._table)

@@ -34,8 +34,8 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 class OutputRows:
     """The result of a command.
 
-    Where single rows can fail, the last column is `error`; None means no error. `note` is for people: a table
-    is followed by it, on standard error.
+    Where single rows can fail, the last column is `error`; None means no error. `note` is for people: it is
+    printed after a table, on standard error.
     """
 
     columns: tuple[str, ...]
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 _arguments: list[str] = []
-"""Of the command that runs, for what is wrong with them."""
+"""The arguments of the command that runs, for error messages about them."""
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
@@ -72,7 +72,7 @@ def _asks_for_json(words: Sequence[str]) -> bool:
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Write warnings, or with `verbose` everything that is worth knowing, to standard error."""
+    """Write warnings, or with `verbose` also informational messages, to standard error."""
     level = logging.INFO if verbose else logging.WARNING
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=level, stream=sys.stderr, format=form)
@@ -117,7 +117,7 @@ class CommandOutcome:
 
 @contextmanager
 def reported(form: str) -> Iterator[CommandOutcome]:
-    """With JSON, print an expected error as an object on standard output; else let it propagate."""
+    """Print an expected error as an object on standard output if `form` is JSON; else let it propagate."""
     outcome = CommandOutcome()
     try:
         yield outcome

@@ -160,7 +160,7 @@ def _plan(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
 
 
 def _check(pipeline: Pipeline, options: argparse.Namespace) -> None:
-    """Print the columns of each step and example rows. Raises PipelineFailed with all that is wrong."""
+    """Print the columns of each step and example rows. Raises PipelineFailed with all problems."""
     from ottla.spark.pipeline.checks import shown_rows
 
     wrong = pipeline.problems(options.checkpoint)
@@ -195,7 +195,7 @@ def _offline(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
 def _online(pipeline: Pipeline, options: argparse.Namespace) -> OutputRows:
     trigger = _trigger(options)
     stopped = threading.Event()
-    # Twice: Spark's session puts a handler of its own in the place of the one for Ctrl-C.
+    # Set twice: Spark's session replaces the handler for Ctrl-C.
     with (
         stopped_by_signals(stopped.set),
         _session(options) as spark,
@@ -277,7 +277,7 @@ def _session(options: argparse.Namespace) -> Iterator[SparkSession]:
 
 @contextmanager
 def _short_spark_errors(options: argparse.Namespace) -> Iterator[None]:
-    """Within the block, errors of Spark and Java are reduced to the cause; --verbose shows all of them."""
+    """Reduce errors of Spark and Java to their cause inside the block; --verbose shows everything."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -293,7 +293,7 @@ def _short_spark_errors(options: argparse.Namespace) -> Iterator[None]:
 
 @contextmanager
 def _tasks_shown(spark: SparkSession) -> Iterator[None]:
-    """Within the block, show on a terminal how many tasks of the job are done; not with Spark Connect."""
+    """Show on a terminal how many tasks of the job are done, inside the block; not with Spark Connect."""
     from ottla.spark.session import is_remote
 
     if is_remote(spark):

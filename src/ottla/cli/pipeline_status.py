@@ -94,7 +94,10 @@ def gauges(status: PipelineStatus) -> str:
 
 @contextmanager
 def served_gauges(where: str | None, status: Callable[[], PipelineStatus]) -> Iterator[None]:
-    """Within the block, serve the gauges at `PORT` or `HOST:PORT`, measured at each scrape. None: nowhere."""
+    """Serve the gauges at `PORT` or `HOST:PORT` inside the block, measured at each scrape.
+
+    None: do not serve.
+    """
     if where is None:
         yield
         return

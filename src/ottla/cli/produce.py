@@ -52,7 +52,7 @@ def _act(options: argparse.Namespace) -> OutputRows:
         else:
             failures.append(error)
 
-    is_typed = sys.stdin.isatty()  # then a line of ours would be between those of the user
+    is_typed = sys.stdin.isatty()  # on a terminal, our line would appear between those of the user
     properties = without(properties_of(options), "zookeeper.connect")
     with Producer(properties) as producer, ProgressLine(unit="records", is_shown=not is_typed) as progress:
         producer.check_brokers()

@@ -25,7 +25,7 @@ BAR_COLUMNS = 20
 SHOWN_EVERY_S = 0.1
 TICK_S = 1.0
 RATE_S = 5.0
-"""The rate is that of so many seconds."""
+"""The rate is measured over this many seconds."""
 _DONE, _HALF, _LEFT = "━", "╸", " "
 _COLOR, _PLAIN, _CLEAR = "\033[36m", "\033[0m", "\r\033[K"
 
@@ -33,7 +33,7 @@ _COLOR, _PLAIN, _CLEAR = "\033[36m", "\033[0m", "\r\033[K"
 class ProgressLine:
     """The line is erased at the end of the block, in which a thread repaints it every second.
 
-    `count` is asked for the number done, if nobody calls `update`. With `is_shown=False` nothing is shown.
+    `count` returns the number done, if `update` is not called. With `is_shown=False` nothing is shown.
     """
 
     def __init__(

@@ -110,7 +110,9 @@ def _no_such_group(admin: Admin, group: str) -> str:
 def _chosen(
     admin: Admin, options: argparse.Namespace, groups: Mapping[GroupKind, GroupDescription]
 ) -> list[GroupKind]:
-    """The stores to move: those of --store; else the one that the members use, Kafka if there are none."""
+    """Return the stores to move: those of --store; else the one that the members use, or Kafka if there are
+    none.
+    """
     from ottla.admin import GroupKind
 
     if options.store is None:
@@ -126,7 +128,7 @@ def _check_idle(group: str, groups: Mapping[GroupKind, GroupDescription]) -> Non
 
 
 def _written(admin: Admin, group: str, kind: GroupKind, moves: Moves) -> str | None:
-    """Write the offsets into a store; return what went wrong."""
+    """Write the offsets into a store; return the error, or None."""
     try:
         admin.alter_group_offsets(
             group, {topic_partition: move.after for topic_partition, move in moves.items()}, kind=kind

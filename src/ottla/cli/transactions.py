@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
 
 HANGING_S = 900.0
-"""Kafka's default of transaction.max.timeout.ms: a longer silence is no work."""
+"""Kafka's default of transaction.max.timeout.ms: a transaction without progress for longer is hanging."""
 
 
 def parser() -> Parser:

@@ -19,7 +19,7 @@ FORMATS = ("avro", "json", "protobuf")
 
 
 def add_value_options(parser: Parser) -> None:
-    """The options that say what values are."""
+    """Add the options that say how values are encoded."""
     add_schemas_option(parser)
     parser.add_argument("--value-format", choices=FORMATS, help="what values are, with --schema or --subject")
     parser.add_argument("--schema", metavar="FILE", help="the schema: .avsc, JSON Schema or a descriptor set")
@@ -28,7 +28,10 @@ def add_value_options(parser: Parser) -> None:
 
 
 def value_decoder(options: argparse.Namespace) -> Callable[[bytes], bytes]:
-    """What turns a value into a JSON text, or leaves it as it is. What cannot be decoded says why."""
+    """Return a function that decodes a value to JSON text, or returns it unchanged.
+
+    A value that cannot be decoded becomes the reason.
+    """
     from ottla.schemas.framing import frame_id
     from ottla.schemas.json_texts import json_texts_of
     from ottla.schemas.json_values import json_bytes
@@ -54,7 +57,7 @@ def value_decoder(options: argparse.Namespace) -> Callable[[bytes], bytes]:
 
 
 def frame_note(value: bytes | None) -> str:
-    """What is said beside a value that looks framed and was not decoded; else nothing."""
+    """Return a hint for a value that looks framed and was not decoded; else ""."""
     from ottla.schemas.framing import frame_id
 
     schema_id = frame_id(value) if value is not None else None
@@ -62,7 +65,7 @@ def frame_note(value: bytes | None) -> str:
 
 
 def value_encoder(options: argparse.Namespace) -> Callable[[bytes], bytes]:
-    """What turns a JSON text into a value, or leaves it as it is. Raises ConfigError."""
+    """Return a function that encodes JSON text to a value, or returns it unchanged. Raises ConfigError."""
     if not options.value_format:
         if options.schema or options.subject:
             raise ConfigError("give --value-format too: avro, json or protobuf")

@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     from ottla.zookeeper.server import ZooKeeperServer
 
     stopped = threading.Event()
-    # Before the server starts: a signal that comes while it does ends it right after.
+    # Set before the server starts: a signal during the start ends it right after.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     jars_dir = Path(options.jars) if options.jars else None

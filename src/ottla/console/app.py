@@ -1,4 +1,4 @@
-"""The console as a web application: routes, errors, and what every page needs."""
+"""The console as a web application: routes, errors, and what all pages share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ottla.model.version import VERSION
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 STREAMS_MAX = 64
-"""Live parts and searches at the same time: each has a connection, some a thread."""
+"""The limit for live parts and searches at the same time: each has a connection, some a thread."""
 
 
 @dataclass
@@ -76,7 +76,10 @@ class Console:
         return self.templates.get_template(template).render(**values)
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """A whole page, with a session for its forms. Where a token is wanted, only the log-in begins one."""
+        """Return a whole page, with a session for its forms.
+
+        If a token is required, only the log-in begins a session.
+        """
         session = self.gate.session(request) or ""
         response = HTMLResponse("", status)
         if not session and self.gate.token is None:
@@ -104,7 +107,10 @@ def console_of(request: Request) -> Console:
 
 
 class _Guard:
-    """Refuses who may not see pages, and gives every answer the headers of `security`. Answers may stream."""
+    """Refuses senders that may not see pages, and adds the headers of `security` to every answer.
+
+    Answers may stream.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -153,7 +159,7 @@ async def _login(request: Request) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """What the cluster does not do, or what was asked for wrongly, as a page."""
+    """Return a page for an error of the cluster, or for a wrong request."""
     status = 404 if isinstance(error, KafkaError) else 400 if isinstance(error, ConfigError) else 502
     return console_of(request).page(
         request, "error.html", status, error=str(error), kind=type(error).__name__
@@ -161,7 +167,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _not_served(request: Request, error: Exception) -> Response:
-    """An address that no page has, or a method that it does not take."""
+    """Return a page for an unknown address, or a method that it does not accept."""
     assert isinstance(error, HTTPException)
     text = f"There is no page {request.url.path}." if error.status_code == 404 else error.detail
     return console_of(request).page(request, "error.html", error.status_code, error=text, kind="")

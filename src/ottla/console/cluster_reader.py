@@ -1,4 +1,4 @@
-"""Calls to the cluster for pages and samples: one at a time, for an Admin belongs to one thread at a time."""
+"""Calls to the cluster for pages and samples: one at a time, because an Admin is for one thread at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClusterReader(Closing):
 
     @property
     def address(self) -> str:
-        """Where the cluster is, as the user said it."""
+        """The address of the cluster, as the user gave it."""
         brokers = self._given.get("bootstrap.servers") or self._given.get("bootstrap_servers")
         return str(brokers or self._given.get("zookeeper.connect") or "")
 
@@ -67,19 +67,19 @@ class ClusterReader(Closing):
         return text
 
     def ask(self, call: Callable[[Admin], T]) -> T:
-        """What the call returns. Raises OttlaError."""
+        """Return what `call(admin)` returns. Raises OttlaError."""
         with self._lock:
             return call(self._admin)
 
     def access(self, call: Callable[[ClusterAccess], Coroutine[Any, Any, T]]) -> T:
-        """The same, below Admin."""
+        """Return what `call(access)` returns, for requests that Admin does not have. Raises OttlaError."""
         with self._access_lock:
             if self._access is None:
                 self._access = ClusterAccess(AdminConfig.from_properties(self._given), ThreadDriver())
             return completed(call(self._access))
 
     def zookeeper(self, call: Callable[[ZooKeeperSession], T]) -> T:
-        """The same, in ZooKeeper."""
+        """Return what `call(session)` returns, with a ZooKeeper session. Raises OttlaError."""
 
         async def looked_up(access: ClusterAccess) -> T:
             return call(await access.zookeeper("showing znodes", "they are in ZooKeeper"))

@@ -15,7 +15,7 @@ Point = tuple[float, float]
 
 @dataclass(slots=True)
 class Series:
-    """Points in order of time. When it is full, every second point of the older half goes."""
+    """Points in order of time. When it is full, every second point of the older half is dropped."""
 
     points: list[Point] = field(default_factory=list)
 
@@ -29,7 +29,9 @@ class Series:
             self.points = self.points[:half:2] + self.points[half:]
 
     def time_of(self, value: float) -> float | None:
-        """When a growing series first had this value, between two points; None if it always or never had."""
+        """Return when a growing series first had this value, interpolated; None if it always or
+        never had it.
+        """
         before: Point | None = None
         for at, number in self.points:
             if number >= value:
@@ -41,7 +43,7 @@ class Series:
         return None
 
     def rates(self, count: int = POINTS_MAX) -> list[Point]:
-        """The growth a second between the last `count` neighbours; 0 where it fell."""
+        """Return the growth per second between the last `count` neighbours; 0 where it fell."""
         points = self.points[-count - 1 :]
         return [(at, max(0.0, value - last) / (at - then)) for (then, last), (at, value) in pairwise(points)]
 

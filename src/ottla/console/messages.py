@@ -71,7 +71,7 @@ class Tail(Closing):
         self._thread.start()
 
     def take(self) -> tuple[list[ShownRecord], int, int]:
-        """New records, the oldest first; how many came so far, and how many of them nobody was shown."""
+        """Return new records, oldest first; how many arrived so far, and how many of them were not shown."""
         with self._lock:
             rows = list(self._kept)
             self._kept.clear()

@@ -1,4 +1,7 @@
-"""What changed between two looks at a group: who had which partitions, who has them now, and why. Pure."""
+"""What changed between two descriptions of a group: the readers of partitions before and after, and why.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ GOES_ON = "no member came, went or changed its topics: partitions move on to the
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """A partition that changed hands; "" is nobody."""
+    """A partition whose reader changed; "" means no reader."""
 
     topic_partition: str
     before: str
@@ -32,14 +35,14 @@ class Rebalance:
 
 
 class RebalanceLog:
-    """The last changes of each group, whoever looked: the sampler, or a page that is open."""
+    """The last changes of each group, seen by the sampler or by an open page."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, GroupDescription]] = {}
         self._changes: dict[str, list[Rebalance]] = {}
 
     def note(self, at: float, groups: Iterable[GroupDescription]) -> None:
-        """Compare the groups with what was seen before `at`; a look that began earlier says nothing new."""
+        """Compare the groups with their last description; a description from before that one is ignored."""
         for group in groups:
             seen_at, before = self._seen.get(group.group_id, (at, group))
             if at < seen_at:
@@ -104,7 +107,7 @@ def _reasons(before: GroupDescription, after: GroupDescription) -> tuple[str, ..
 
 
 def _new_partitions(had: dict[TopicAndPartition, str], has: dict[TopicAndPartition, str]) -> tuple[str, ...]:
-    """Topics that were read before and have partitions now that are beyond the last one of then."""
+    """Return the topics that were read before and have got new partitions since."""
     last: dict[str, int] = {}
     for part in had:
         last[part.topic] = max(last.get(part.topic, 0), part.partition)

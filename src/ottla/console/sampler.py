@@ -1,4 +1,4 @@
-"""Looks at the whole cluster every few seconds, so that pages need not ask for what all of them show."""
+"""Looks at the whole cluster every few seconds, so that pages need not ask for what they all show."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ClusterSnapshot:
 
 
 class Sampler(Closing):
-    """A thread. The last snapshot and the history may be read from any other."""
+    """A thread. Any other thread may read the last snapshot and the history."""
 
     def __init__(self, reader: ClusterReader, file: Path | None = None, every_s: float = EVERY_S) -> None:
         self._reader = reader
@@ -136,7 +136,9 @@ class Sampler(Closing):
         return last[-1][1] if last else None
 
     def behind_s(self, topic_partition: TopicAndPartition, committed: int | None) -> float | None:
-        """How long ago the log's end was at this offset: 0 at the end; None if it was not seen there."""
+        """Return how long ago the log's end was at this offset: 0 at the end; None if the sampler did not see
+        it there.
+        """
         end = self._snapshot.end.get(topic_partition)
         if committed is None or end is None:
             return None
@@ -147,7 +149,7 @@ class Sampler(Closing):
         return None if then is None else max(0.0, self._snapshot.at - then)
 
     def note_groups(self, asked_at: float, groups: Iterable[GroupDescription]) -> None:
-        """Compare groups with the last look at them; the answer was asked for at this time."""
+        """Compare groups with their last description; `asked_at` is when the request was sent."""
         with self._lock:
             self._rebalances.note(asked_at, groups)
 
@@ -157,7 +159,7 @@ class Sampler(Closing):
             return self._rebalances.changes(group)
 
     def wait(self, after: float, timeout: float) -> ClusterSnapshot:
-        """The next snapshot after that time, or the last one after `timeout` seconds."""
+        """Return the next snapshot after that time, or the last one after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._snapshot.at > after or self._ended.is_set(), timeout)
         return self._snapshot
@@ -275,7 +277,7 @@ def _groups(admin: Admin) -> tuple[GroupListing, ...]:
 
 
 def _known(call: Callable[[], Mapping[K, V]]) -> tuple[Mapping[K, V], str]:
-    """The results there are, and the first error."""
+    """Return the results that succeeded, and the first error."""
     try:
         return call(), ""
     except AdminErrors as error:

@@ -1,4 +1,4 @@
-"""Serves the console until it is told to stop."""
+"""Serves the console until it is closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEEDS = "the console needs Starlette, uvicorn and Jinja2: pip install 'ottla[con
 class ConsoleServer(Closing):
     """A console of a cluster at a free or given port. `start` returns when it listens.
 
-    On another address than the loopback one a token is wanted; without a given one, one is made. `pipelines`
+    On an address that is not loopback, a token is required; if none is given, one is generated. `pipelines`
     are their TOML files or checkpoints; `schemas` decode messages: a registry's URL, or a directory.
     """
 
@@ -100,7 +100,7 @@ class ConsoleServer(Closing):
         """End it, with all that is open."""
         self._console.is_ended = True
         self._server.should_exit = True
-        self._sampler.close()  # wakes those that wait for it
+        self._sampler.close()  # wakes threads that wait for it
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
@@ -119,7 +119,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(128)  # who comes before the server is up waits
+        listening.listen(128)  # a connection that comes before the server is ready waits
     except (OSError, OverflowError) as error:
         listening.close()
         raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}") from error

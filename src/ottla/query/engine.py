@@ -60,7 +60,7 @@ class Engine(Closing):
         return tree
 
     def with_offset_quoted(self, statement: str) -> str:
-        """OFFSET is a keyword of SQL; as a column of records it needs no quotes here."""
+        """Quote OFFSET where it is the column of records: it is a keyword of SQL."""
         try:
             tokens = self._duckdb.tokenize(statement)
         except self._duckdb.Error:
@@ -80,7 +80,7 @@ class Engine(Closing):
         return self._evaluated(expression, "")
 
     def time_ms(self, expression: Tree) -> int | None:
-        """The moment that a constant expression means; None if it means none."""
+        """Return the time that a constant expression means; None if it means none."""
         value = self._evaluated(expression, "::timestamptz")
         return value if isinstance(value, int) else None
 
@@ -122,7 +122,7 @@ class Engine(Closing):
             raise self.translated(error, statement) from error
 
     def translated(self, error: Exception, statement: str) -> OttlaError:
-        """DuckDB's error as ours: what is wrong with the statement, or that it took too long."""
+        """Return DuckDB's error as ours: what is wrong with the statement, or that it took too long."""
         if isinstance(error, self._duckdb.InterruptException):
             return RequestTimedOut(f"{statement!r:.200}: stopped before its end")
         cause: BaseException | None = error
@@ -132,18 +132,18 @@ class Engine(Closing):
 
     @property
     def error_types(self) -> tuple[type[Exception], ...]:
-        """What reading a result can raise."""
+        """The errors that reading a result can raise."""
         return (self._duckdb.Error, pa.ArrowException)
 
     @contextmanager
     def limited(self, seconds: float | None) -> Iterator[None]:
-        """Interrupt what runs in the block after so many seconds."""
+        """Interrupt what runs in the block after `seconds` seconds."""
         ended = threading.Event()
 
         def watch() -> None:
             is_over = ended.wait(seconds)
             while not is_over:
-                self.interrupt()  # again and again: one that comes between two steps has no effect
+                self.interrupt()  # repeatedly: an interrupt between two steps has no effect
                 is_over = ended.wait(_INTERRUPTED_EVERY_S)
 
         watcher = threading.Thread(target=watch, name="query-limit", daemon=True)

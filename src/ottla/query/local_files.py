@@ -28,7 +28,7 @@ _ADMIN_ONLY = _ADMIN_NAMES - {name for row in PARTITION_PROPERTIES for name in r
 
 
 def admin_properties(properties: Mapping[str, object]) -> dict[str, object]:
-    """Those of a consumer's settings that Admin knows too."""
+    """Return the settings of a consumer that Admin knows too."""
     return {name: value for name, value in properties.items() if snake(name) in _ADMIN_NAMES}
 
 
@@ -40,7 +40,7 @@ def reader_properties(properties: Mapping[str, object]) -> dict[str, object]:
 def partition_directories(properties: Mapping[str, object], topic: str) -> dict[TopicAndPartition, Path]:
     """The directories of a topic's partitions that are on this machine, of the leaders only.
 
-    Empty if no broker is here, or if brokers do not tell.
+    Returns {} if no broker runs here, or if the brokers do not say.
     """
     return completed(_directories(properties, topic))
 
@@ -63,7 +63,7 @@ async def _directories(properties: Mapping[str, object], topic: str) -> dict[Top
                     directories[topic_partition] = partition_directory(root, *topic_partition)
         return {part: path for part, path in directories.items() if path.is_dir()}
     except OttlaError:
-        return {}  # then the brokers give the records, or say why not
+        return {}  # then the records are fetched from brokers, or they say why not
     finally:
         await access.close()
 

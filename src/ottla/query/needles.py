@@ -1,7 +1,7 @@
 """Rows of a binary column that equal or contain some bytes, found without making a Python object of a row.
 
-The bytes of a column lie one behind the other, so a search runs over all rows at once, and only what it finds
-is compared with the rows' ends. Pure.
+The bytes of a column are contiguous, so one search runs over all rows, and only its hits are compared with
+the ends of rows. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def rows_equal(column: pa.Array, wanted: bytes) -> Rows:
         candidates = candidates[_valid(column)[candidates]]
     if not wanted or not len(candidates):
         return candidates
-    # Bytes at the same place of every candidate, the last first: keys differ most at their ends.
+    # Compare the same byte of every candidate, the last byte first: keys differ most at their ends.
     starts = ends[candidates]
     for at in (*range(len(wanted) - 1, max(-1, len(wanted) - 5), -1), 0):
         same = data[starts + at] == wanted[at]
@@ -38,7 +38,7 @@ def rows_equal(column: pa.Array, wanted: bytes) -> Rows:
 
 
 def rows_containing(column: pa.Array, wanted: Iterable[bytes]) -> Rows:
-    """The numbers of the rows in which at least one of these stands; all rows if one of them is empty."""
+    """Return the numbers of the rows that contain at least one of these; all rows if one of them is empty."""
     needles = list(wanted)
     if not all(needles):
         return np.arange(len(column), dtype=np.int64)
@@ -61,7 +61,7 @@ def _containing(text: bytes, ends: npt.NDArray[np.int64], needle: bytes) -> Rows
             rows.append(row)
             at = text.find(needle, end)
         else:
-            at = text.find(needle, at + 1)  # it begins in one row and ends in the next
+            at = text.find(needle, at + 1)  # the hit begins in one row and ends in the next
     return np.array(rows, np.int64)
 
 

@@ -34,7 +34,7 @@ NO_DUCKDB = "SQL over topics needs DuckDB: pip install 'ottla[sql]'"
 
 
 def duckdb_module() -> Any:
-    """DuckDB. Raises Unsupported with the remedy if it is not installed."""
+    """Import DuckDB. Raises Unsupported with the remedy if it is not installed."""
     try:
         import duckdb
     except ImportError as error:
@@ -62,7 +62,9 @@ def view_batch(partition: int, records: pa.RecordBatch, columns: TopicColumns) -
 def sampled_columns(
     topic: str, properties: Mapping[str, object], json_texts: JsonTexts | None = None
 ) -> TopicColumns:
-    """What SQL sees of a topic, by the last records of some of its partitions. Raises RegistryFailed."""
+    """Return what SQL sees of a topic, by the last records of some of its partitions. Raises
+    RegistryFailed.
+    """
     return topic_columns(topic, _sample(topic, properties), json_texts)
 
 

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What records must be like: a key, and for each group of texts one that is in the value."""
+    """The condition for records: a key, and for each group of texts one that is in the value."""
 
     key: bytes | None = None
     texts: tuple[tuple[bytes, ...], ...] = ()
 
     def rows(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that are like this."""
+        """Return the records that meet the condition."""
         if self.key is not None:
             records = _taken(records, rows_equal(records.column("key"), self.key))
         for texts in self.texts:
@@ -50,7 +50,7 @@ class RecordFilter:
 
 @dataclass(slots=True)
 class _Counts:
-    """How far a scan is. `records` are those that the filters have left."""
+    """The progress of a scan. `records`: how many passed the filters."""
 
     records: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Scan(Closing):
 
     @property
     def progress(self) -> Progress:
-        """How many records the filters have left so far, and how many offsets were looked at, of how many."""
+        """How many records passed the filters, how many offsets were looked at, and how many there are."""
         if not self.is_local:
             behind = self._source.progress
             return Progress(self._counts.records, behind.offsets, behind.offsets_total)
@@ -105,7 +105,7 @@ class Scan(Closing):
         return (batch for batch in self.steps() if batch.num_rows)
 
     def steps(self) -> Iterator[pa.RecordBatch]:
-        """Iterate over batches, also over those without rows: one for each part that was looked at."""
+        """Iterate over batches, including those without rows: one for each part that was looked at."""
         try:
             for number, records in self._records():
                 left = self._wanted.rows(records)

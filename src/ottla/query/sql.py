@@ -78,10 +78,10 @@ def running(
     timeout: float | None = None,
     schemas: str | Schemas | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Run a SELECT; gives the schema and the batches of the result, as they come."""
+    """Run a SELECT; yields the schema and the batches of the result, as they arrive."""
     PartitionConfig.from_properties(
         reader_properties(properties)
-    )  # raises for what is wrong, before all else
+    )  # raises for a wrong statement, before anything else
     with ExitStack() as opened:
         engine = opened.enter_context(Engine(memory_limit=memory_limit))
         uses = list(table_uses(engine.tree(query)))
@@ -144,7 +144,10 @@ class _Tables:
         self._engine.execute(f"create or replace view {schema}{quoted(use.name)} as select * from {source}")
 
     def _make_topic(self, use: TableUse, *, is_repeated: bool) -> None:
-        """A stream can be read once: what is named more often is kept, within the memory limit."""
+        """Make the table of a topic.
+
+        A stream can be read once, so a topic that is named twice is kept in memory.
+        """
         columns = sampled_columns(use.name, self._properties, self._json_texts)
         wanted = Conditions()
         if not is_repeated:
@@ -179,7 +182,7 @@ class _Tables:
         return self._opened.enter_context(scan)
 
     def _ranges(self, topic: str, wanted: Conditions) -> dict[int, tuple[int, int]]:
-        """The offsets to read, by partition, from the first one to before the second."""
+        """Return the offsets to read, by partition: the first, and the one after the last."""
         first, end = (self._offsets(topic, at) for at in ("earliest", "latest"))
         since = self._at_time(topic, wanted.time_min)
         until = self._at_time(topic, wanted.time_max) if self._is_stamped_by_brokers(topic, wanted) else {}
@@ -195,7 +198,7 @@ class _Tables:
         return ranges
 
     def _offsets(self, topic: str, at: str | datetime) -> dict[int, int]:
-        """The offset in each partition; the end where no record is that late."""
+        """Return the offset in each partition; the end where all records are older."""
         offsets = self._admin.list_offsets(topic, at)
         late = [part for part, offset in offsets.items() if offset.offset is None]
         ends = self._admin.list_offsets(late, "latest") if late else {}

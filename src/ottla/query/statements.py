@@ -33,7 +33,7 @@ JSON_ESCAPE = b"\\u"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What every record of a result is like. Bounds are inclusive; None is no bound."""
+    """Conditions that every record of a result meets. Bounds are inclusive; None is no bound."""
 
     offset_min: int | None = None
     offset_max: int | None = None
@@ -54,7 +54,7 @@ class TableUse:
 
 
 def table_uses(tree: object) -> Iterator[TableUse]:
-    """All tables that the statement names, each as often as it does; tables of WITH too."""
+    """Yield all tables that the statement names, once for each mention; tables of WITH too."""
     if isinstance(tree, list):
         for child in tree:
             yield from table_uses(child)
@@ -128,7 +128,7 @@ class _ConditionReader:
         return conditions
 
     def _compared(self, conditions: Conditions, part: Tree) -> Conditions:
-        """With a comparison `column operator constant`, or the reverse."""
+        """Add a comparison `column operator constant`, or the reverse."""
         operator, left, right = part["type"], part["left"], part["right"]
         if operator not in _FLIPPED:
             return conditions
@@ -185,7 +185,7 @@ def _bounded_offset(conditions: Conditions, operator: str, value: object) -> Con
 
 
 def _bounded_time(conditions: Conditions, operator: str, expression: Tree) -> Conditions:
-    """The first bound of each kind; a second one is left to DuckDB."""
+    """Add the first bound of each kind; a second one is left to DuckDB."""
     if operator in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL"):
         conditions = replace(conditions, time_min=conditions.time_min or expression)
     if operator in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_EQUAL"):
@@ -217,7 +217,7 @@ def _is_field(tree: Tree) -> bool:
 
 
 def _is_constant(tree: object) -> bool:
-    """Whether it has a value without any row, the same each time but for the clock."""
+    """Whether it has a value without any row, the same each time apart from the clock."""
     if isinstance(tree, list):
         return all(map(_is_constant, tree))
     if not isinstance(tree, dict):

@@ -33,14 +33,14 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnTexts:
-    """How the bytes of a column become text. With `json_texts` by their schemas, where they have one."""
+    """How the bytes of a column become text. With `json_texts`, by their schemas if they have one."""
 
     json_texts: JsonTexts | None = None
     subject: str = ""
 
     @property
     def is_stored(self) -> bool:
-        """Whether the text is what is stored, so that a text can be looked for in the bytes."""
+        """Whether the text equals the stored bytes, so that a text can be searched in the bytes."""
         return self.json_texts is None
 
     def texts(self, column: pa.Array) -> pa.Array:
@@ -116,7 +116,7 @@ def _sql_type(kind: pa.DataType | None) -> str:
 
 
 def _chosen(json_texts: JsonTexts | None, sample: Iterable[bytes | None], subject: str) -> ColumnTexts:
-    """By frames, or else by the subject, if a schema decodes any of these; else as they are stored."""
+    """Choose by frames, or else by the subject, if a schema decodes any of these; else as they are stored."""
     some = list(sample)
     choices = (ColumnTexts(json_texts), ColumnTexts(json_texts, subject))
     return next((choice for choice in choices if any(_decoded(choice, some))), ColumnTexts())

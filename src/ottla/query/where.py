@@ -15,13 +15,13 @@ from ottla.query.statements import table_uses
 from ottla.schemas.json_texts import JsonTexts
 
 PART_LIMIT_S = 30.0
-"""How long a condition may take for one part of a scan: no condition holds a thread for ever."""
+"""How long a condition may take for one part of a scan: a condition must not occupy a thread for ever."""
 
 
 class Where:
     """A condition over the columns of records and the fields of values.
 
-    `texts` are what the value of every such record contains. For one thread.
+    `texts`: what the value of every matching record contains. For one thread.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Where:
         self._condition = condition
         self._engine = Engine()
         self._columns = columns = sampled_columns(topic, properties, json_texts)
-        # A condition stands in parentheses: what is more than one does not parse.
+        # The condition is put in parentheses, so that more than one expression does not parse.
         statement = f"select 1 from records where ({condition}\n)"
         tree = self._engine.tree(statement)
         uses = list(table_uses(tree))

@@ -39,7 +39,7 @@ SUPPORTED = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What rules may say about each kind of resource, besides All."""
+"""The operations that rules may name for each kind of resource, besides All."""
 _READER_OR_WRITER = ("operation", "deny-principal", "deny-host")
 _NOT_TOGETHER = (
     ("list", ("producer", "consumer", "allow-host", "allow-principal", "deny-host", "deny-principal")),
@@ -49,7 +49,7 @@ _NOT_TOGETHER = (
 
 
 class Resource(NamedTuple):
-    """What rules are about; as a filter the pattern type may also be ANY or MATCH."""
+    """The resource of a rule; as a filter the pattern type may also be ANY or MATCH."""
 
     kind: int
     name: str
@@ -101,7 +101,7 @@ def _act(options: Options) -> int:
 
 
 def _checked_action(options: Options) -> str:
-    """The action, if the flags make sense together. Kafka's order: its first complaint is told."""
+    """Return the action, if the flags make sense together. Raises the first error in Kafka's order."""
     ways = options.any_of("bootstrap-server", "bootstrap-controller")
     if len(ways) != 1:
         beginning = "Only one" if ways else "One"
@@ -155,7 +155,7 @@ def _resources(options: Options) -> list[Resource]:
 
 
 def _wanted_rules(options: Options) -> Rules:
-    """The rules of the command line: without a principal none for each resource."""
+    """Return the rules of the command line; without a principal, resources have no rules."""
     resources = _resources(options)
     if not resources:
         raise WrongFlags(
@@ -184,7 +184,7 @@ def _wanted_rules(options: Options) -> Rules:
 def _needs(
     role: str, resources: Iterable[Resource], options: Options
 ) -> Iterable[tuple[Resource, list[int]]]:
-    """What a producer, or a consumer, has to be allowed."""
+    """Return what a producer, or a consumer, has to be allowed."""
     writing: list[int] = [Operation.WRITE, Operation.DESCRIBE]
     of_kind: dict[int, list[int]] = {
         ResourceType.TOPIC: [Operation.READ, Operation.DESCRIBE],

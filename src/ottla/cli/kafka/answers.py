@@ -24,7 +24,7 @@ _JAVA_ERRORS = {
     "GROUP_AUTHORIZATION_FAILED": ("GroupAuthorization", "Group authorization failed."),
     "TOPIC_AUTHORIZATION_FAILED": ("TopicAuthorization", "Topic authorization failed."),
 }
-"""How Java calls an error, and what it says if the broker says nothing."""
+"""Java's class of an error, and its text if the broker sends none."""
 
 _NO_MESSAGE = "answered with"
 _JAVA_PACKAGE = "org.apache.kafka.common.errors."

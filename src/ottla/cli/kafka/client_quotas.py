@@ -33,7 +33,7 @@ from ottla.wire.schema import Request, Response
 R = TypeVar("R", bound=Response)
 
 KINDS = {"users": "user", "clients": "client-id", "ips": "ip"}
-"""How kafka-configs calls kinds of entities, and how brokers do."""
+"""The names of entity types in kafka-configs, and in the protocol."""
 
 QUOTAS = {
     "users": ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
@@ -46,10 +46,10 @@ _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.*)", re.DOTALL)
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _NO_SUCH_USER = 91
 _SMALLEST_TABLE = 1
-"""Java makes these maps as large as what goes into them."""
+"""Java creates these maps with the size of their content."""
 
 Entity = Sequence[tuple[str, str | None]]
-"""Kinds and names: "" is the default, None is every one."""
+"""Types and names: "" is the default entity, None all entities."""
 
 
 def describe(properties: Mapping[str, object], entity: Entity) -> None:
@@ -166,7 +166,7 @@ def _alter_credentials(
 
 
 def _credential(user: str, mechanism: str, text: str | None) -> ScramPassword | ScramRemoval:
-    """A credential as the command line says it: `iterations=8192,password=…`."""
+    """Parse a credential of the command line: `iterations=8192,password=…`."""
     if text is None:
         return ScramRemoval(user, mechanism)
     match = _CREDENTIAL.fullmatch(text)

@@ -88,7 +88,7 @@ def _act(options: Options) -> int:
 
 
 def _entity(options: Options) -> list[tuple[str, str | None]]:
-    """Entity types and names: "" is the default entity, None all of them.
+    """Return entity types and names: "" is the default entity, None all entities.
 
     Only users and clients can be combined.
     """

@@ -82,7 +82,7 @@ def lines() -> Iterator[str]:
             sys.stdout.flush()
         line = source.readline()
         if not line:
-            source.detach()  # or the end of this would close standard input
+            source.detach()  # otherwise closing the reader would close standard input
             return
         yield line.removesuffix("\n")
 

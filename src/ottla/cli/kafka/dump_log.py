@@ -107,7 +107,7 @@ def _print_old(entry: SegmentEntry, options: Options) -> None:
     )
     if key is not None:
         text += f" keysize: {len(key)}"
-    # Of a message without a payload Kafka 0.9 does not print the key either.
+    # Kafka 0.9 prints no key of a message without a payload.
     if options.has("print-data-log") and payload is not None:
         if options.has("offsets-decoder"):
             text += " key: {} payload: {}".format(*decoded_0_9(key, payload))

@@ -68,7 +68,7 @@ class Options:
         return self.known[name].name in self.given
 
     def any_of(self, *names: str) -> list[str]:
-        """The flags among these that were given."""
+        """Return the flags among these that were given."""
         return [name for name in names if self.has(name)]
 
     def values(self, name: str) -> list[str]:

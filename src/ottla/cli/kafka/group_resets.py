@@ -66,7 +66,7 @@ class Resets:
         self._scenarios = scenarios
 
     def plan(self, group: str, partitions: list[TopicAndPartition]) -> Plan:
-        """The new offsets of the partitions in the given scenario."""
+        """Return the new offsets of the partitions in the given scenario."""
         options = self._options
         (scenario,) = options.any_of(*self._scenarios) or ("",)
         if scenario == "to-offset":

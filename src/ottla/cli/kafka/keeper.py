@@ -9,7 +9,7 @@ from ottla.zookeeper.kazoo_session import KazooSettings, KazooZooKeeperSession
 from ottla.zookeeper.session import ZooKeeperSession
 
 TIMEOUT_MS = 30_000
-"""As Kafka's tools wait for it."""
+"""How long Kafka's tools wait for ZooKeeper."""
 
 
 @contextmanager

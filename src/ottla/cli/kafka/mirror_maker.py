@@ -146,7 +146,7 @@ def _is_true(options: Options, name: str) -> bool:
 
 
 def _made(options: Options, name: str, arguments: str, method: str = "") -> Any:
-    """The object that a flag names; None without the flag."""
+    """Return the object that a flag names; None without the flag."""
     if not options.has(name):
         return None
     handler = named(options.text(name))
@@ -170,7 +170,7 @@ def named(text: str) -> Any:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block, SIGINT and SIGTERM call `stop`; a second signal ends the process at once."""
+    """Call `stop` on SIGINT and SIGTERM inside the block; a second signal ends the process at once."""
 
     def stopped(*_: object) -> None:
         for which in _SIGNALS:

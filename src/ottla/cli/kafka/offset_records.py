@@ -136,7 +136,7 @@ def _member_node(version: int, member: MemberValue, *, opens: bool) -> dict[str,
 
 
 def _opened(data: bytes, read_node: Callable[[bytes], dict[str, object]] | None) -> object:
-    """The decoded metadata; what cannot be decoded stays bytes, as in Kafka."""
+    """Return the decoded metadata; the bytes if it cannot be decoded, as in Kafka."""
     if read_node is not None:
         try:
             return read_node(data)
@@ -266,7 +266,7 @@ FORMATTERS: Mapping[str, tuple[type[Any], _Write]] = {
     f"kafka.coordinator.GroupMetadataManager${_OFFSETS}": (OffsetKey, _scala(_offset_0_9)),
     f"kafka.coordinator.GroupMetadataManager${_GROUPS}": (GroupKey, _scala(_group_0_9)),
 }
-"""By the class: which records it prints, and how. Records of the other kind are passed over."""
+"""By class name: which records a formatter prints, and how. Records of the other kind are skipped."""
 
 
 def formatted(class_name: str, key: bytes | None, data: bytes | None) -> bytes:

@@ -23,7 +23,7 @@ _NAMES_OF_0_8 = {
 }
 _CODECS_OF_0_8 = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
 _KNOWN = {name for row in PRODUCER_PROPERTIES for name in row.names} | {"zookeeper_connect"}
-# Those that name another way to log in must not be dropped: they are an error with a remedy.
+# Settings for other kinds of login must not be dropped: they are an error with a remedy.
 _TOLD_OTHERWISE = {snake(name) for name in FOREIGN_PROPERTIES}
 
 
@@ -48,5 +48,5 @@ def _translated(name: str, value: str) -> tuple[str, str]:
     if name == "compression.codec":
         return name, _CODECS_OF_0_8.get(value, value)
     if name == "topic.metadata.refresh.interval.ms" and int(value) <= 0:
-        return name, value  # only when something fails, which is so here in any case
+        return name, value  # 0.8: refresh only when something fails, which this producer does in any case
     return _NAMES_OF_0_8.get(name, name), value

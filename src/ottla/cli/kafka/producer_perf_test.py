@@ -16,7 +16,10 @@ from ottla.producer import Delivery, Producer
 _MEBIBYTE = 1024 * 1024
 _SEED = 0
 _DEPRECATED = {"producer-props": "command-property", "producer.config": "command-config"}
-"""Kafka 4 says so; who gives only these has a command line of Kafka 0.9, which does not."""
+"""Kafka 4 warns about these flags.
+
+A command line that has only these is one of Kafka 0.9, which does not warn.
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -119,7 +122,7 @@ def _properties(options: Options) -> dict[str, object]:
         **profile_properties(),
         **file_properties(options.value("producer.config")),
         **file_properties(options.value("command-config")),
-        # `--producer-props a=1 b=2`: what follows is no flag, and comes as the rest.
+        # `--producer-props a=1 b=2`: the values that follow are not flags, and arrive as the rest.
         **pairs([*given, *options.rest]),
     }
     if options.has("bootstrap-server"):

@@ -27,8 +27,8 @@ _RESETS = {"earliest": "smallest", "latest": "largest"}
 class Wish:
     """What to read: `topic`, `pattern` or `excluded`. A negative `timeout_ms` means to wait for ever.
 
-    Without a `group` the partitions that exist are read; only so there are a `start` by time, and `starts` of
-    single partitions that count instead of it.
+    Without a `group`, all partitions that exist are read; only then `start` may be a time, and `starts` may
+    set it for single partitions.
     """
 
     properties: dict[str, object]
@@ -126,12 +126,14 @@ def _seconds(wish: Wish) -> float | None:
 
 
 def _first_contact(wish: Wish) -> float | None:
-    """How long the first answer of a broker may take. A short time between records says nothing about it."""
+    """Return how long the first answer of a broker may take: not shorter because the time between records is
+    short.
+    """
     return max(wish.timeout_ms / 1000, FIRST_CONTACT_S) if wish.timeout_ms >= 0 else None
 
 
 def _explained(consumer: GroupConsumer | PartitionConsumer, messages: Iterator[Record]) -> Iterator[Record]:
-    """The messages; raises at their end if it came because brokers give no usable answers."""
+    """Yield the messages. At the end, raise an error if it came because brokers give no usable answers."""
     yield from messages
     error = consumer.network_error
     if error is not None:
@@ -139,7 +141,7 @@ def _explained(consumer: GroupConsumer | PartitionConsumer, messages: Iterator[R
 
 
 def _filter(wish: Wish) -> TopicFilter:
-    # As in Kafka, the name of a topic is a pattern here.
+    # As in Kafka, the topic's name is a pattern here.
     return Blacklist(wish.excluded) if wish.excluded else Whitelist(wish.topic or wish.pattern or "")
 
 

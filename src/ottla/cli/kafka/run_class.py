@@ -32,7 +32,7 @@ CLASSES = {
     "VerifiableProducer": "verifiable_producer",
     "VerifyConsumerRebalance": "verify_rebalance",
 }
-"""Class names without their packages; our modules, and their functions where it is not `run`."""
+"""Class names without their packages → our modules, and the function if it is not `run`."""
 
 
 def run(arguments: Sequence[str]) -> int:

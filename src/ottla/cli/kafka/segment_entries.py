@@ -102,7 +102,7 @@ class SegmentEntry(NamedTuple):
             return
         raw = decompress(CODECS[self.codec], value, limit=_INFLATED_MAX, magic=self.magic)
         messages = list(entries(bytes(raw)))
-        # From format 1 on they count from 0, and the message around them has the last one's offset.
+        # From format 1 on inner offsets count from 0, and the outer message has the offset of the last one.
         shift = self.offset - messages[-1].offset if self.magic and messages else 0
         for message in messages:
             data = bytearray(message.data)

@@ -212,7 +212,7 @@ def _delete(admin: Admin, options: Options) -> None:
         show(f"Deletion of requested share groups ({done}) was successful.")
         return
     _fail("Deletion of some share groups failed:")
-    for group in java_order(failed, smallest_table=4):  # a HashMap that is made of another
+    for group in java_order(failed, smallest_table=4):  # the order of a HashMap that was made from another
         show(f"* Group '{group}' could not be deleted due to: {failed[group]}")
     if done:
         show(f"\nThese share groups were deleted successfully: {done}")

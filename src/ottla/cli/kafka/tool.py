@@ -93,7 +93,7 @@ def one_action(options: Options, names: Iterable[str], message: str) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within the block, SIGTERM acts like Ctrl-C, so that everything is closed and final counts are
+    """Make SIGTERM act like Ctrl-C inside the block, so that everything is closed and final counts are
     printed.
     """
 

@@ -152,7 +152,7 @@ def _abort(admin: Admin, options: Options) -> None:
 
 
 def _producer(admin: Admin, topic_partition: TopicAndPartition, options: Options) -> PartitionProducer:
-    """The producer whose transaction is meant."""
+    """Return the producer of the transaction that the options name."""
     if not options.has("start-offset"):
         for name in ("producer-epoch", "coordinator-epoch"):
             if not options.has(name):
@@ -220,7 +220,9 @@ def _find_hanging(admin: Admin, options: Options) -> None:
 
 
 def _searched(admin: Admin, options: Options, broker_id: int | None) -> list[TopicAndPartition]:
-    """The partitions to look at: one, those of a topic, or of all topics; with a broker its replicas."""
+    """Return the partitions to look at: one, those of a topic, or all; with a broker id, those with a replica
+    on it.
+    """
     if options.has("partition"):
         return [_place(options)]
     names = [options.text("topic")] if options.has("topic") else admin.list_topics()
@@ -246,7 +248,9 @@ def _now_ms() -> int:
 
 
 def _failed(message: str, error: OttlaError, unknown: str = "") -> ToolRefused:
-    """Kafka's text; `unknown` is what its client says about a transactional id that nobody knows."""
+    """Return Kafka's text; `unknown` is the text of Kafka's client for a transactional id that does not
+    exist.
+    """
     if isinstance(error, AdminErrors):
         error = next(iter(error.errors.values()))
     is_unknown = isinstance(error, KafkaError) and error.code == Code.TRANSACTIONAL_ID_NOT_FOUND

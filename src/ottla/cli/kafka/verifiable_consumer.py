@@ -75,7 +75,7 @@ def _act(options: Options) -> int:
     finally:
         events.emit("shutdown_complete")
     if not events.is_old:
-        # Kafka prints it whenever its process ends, which is here.
+        # Kafka prints this whenever its process ends.
         events.emit("shutdown_requested")
     return 0
 

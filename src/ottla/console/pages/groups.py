@@ -60,7 +60,9 @@ async def listing(request: Request) -> Response:
 
 
 def behind_s(console: Console, row: PartitionLag) -> float | None:
-    """How long the next record has waited; if brokers cannot say, how long ago the log's end was there."""
+    """Return how long the next record has waited; if brokers cannot say, how long ago it was the
+    log's end.
+    """
     if row.seconds is not None:
         return row.seconds
     return console.sampler.behind_s(row.topic_partition, row.committed)

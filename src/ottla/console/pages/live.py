@@ -31,7 +31,9 @@ def event(kind: str, value: object) -> str:
 
 
 def streamed(console: Console, events: Callable[[], AsyncIterator[str]]) -> Response:
-    """The events until the browser leaves, or one that says what went wrong. Raises Refused at the limit."""
+    """Send the events until the browser leaves; an error becomes the last event. Raises Refused at
+    the limit.
+    """
     if not console.streams.acquire(blocking=False):
         raise PageRefused(503, "too many pages are live: close some")
 
@@ -81,7 +83,7 @@ async def live_tail(request: Request) -> Response:
             if tail.error:
                 yield event("failed", tail.error)
         finally:
-            tail.close()  # at once: the browser has left, and this may be a cancelled task
+            tail.close()  # without waiting: the browser has left, and this may be a cancelled task
 
     return streamed(console, events)
 

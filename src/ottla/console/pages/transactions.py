@@ -18,7 +18,7 @@ from ottla.model.errors import AdminErrors, ConfigError, OttlaError
 
 T = TypeVar("T")
 TOPICS_MAX = 50
-"""How many topics are looked at for what hangs: each partition of them is a question."""
+"""How many topics are searched for hanging transactions: each of their partitions is a request."""
 OPEN_MAX = 50
 MINUTES = 15
 
@@ -36,7 +36,7 @@ async def transactions(request: Request) -> Response:
 
 
 def _values(console: Console, wanted: str, silent_s: float) -> dict[str, Any]:
-    """What the page shows; what brokers do not tell is left out, and `errors` say why."""
+    """Return what the page shows. What brokers refuse to tell is left out, and `errors` say why."""
     errors: list[str] = []
 
     def known(call: Callable[[Admin], tuple[T, ...]]) -> tuple[T, ...]:
@@ -78,7 +78,7 @@ def _values(console: Console, wanted: str, silent_s: float) -> dict[str, Any]:
 
 
 def _described(admin: Admin, ids: list[str]) -> tuple[TransactionDescription, ...]:
-    """Of those that still exist."""
+    """Return the descriptions of the ids that still exist."""
     try:
         return tuple(admin.describe_transactions(ids).values())
     except AdminErrors as error:
