@@ -1,4 +1,4 @@
-"""File systems that fail: one dies at the n-th change as a killed process does, one has no room."""
+"""File systems that fail: one dies at the n-th change as a killed process does, one has no room or files."""
 
 from __future__ import annotations
 
@@ -81,10 +81,27 @@ class DyingFiles(QuickFiles):
 
 
 class FullDisk(FileSystem):
-    """Takes `room` more bytes, then writes what fits and answers ENOSPC, until it is given room again."""
+    """Takes `room` more bytes, then writes what fits and answers ENOSPC, until it is given room again.
+
+    It opens `opens` more files, then answers EMFILE.
+    """
 
     def __init__(self, room: int = 1 << 60) -> None:
         self.room = room
+        self.opens = 1 << 60
+
+    def open(self, path: Path) -> int:
+        self._take_descriptor(path)
+        return super().open(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._take_descriptor(path)
+        super().sync_directory(path)
+
+    def _take_descriptor(self, path: Path) -> None:
+        if not self.opens:
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        self.opens -= 1
 
     def write(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         size = sum(len(buffer) for buffer in buffers)

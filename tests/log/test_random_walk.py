@@ -58,13 +58,15 @@ class Walk:
             rows += self.stage()
         if self.random.random() < 0.2:
             self.disk.room = self.random.randrange(400)
+        elif self.random.random() < 0.2:
+            self.disk.opens = self.random.randrange(4)
         try:
             self.log.write_staged()
             self.rows += [(base + n, *row) for n, row in enumerate(rows)]
             self.batch_ends += self.ends
         except StorageError:
             assert self.log.next_offset == base
-        self.disk.room = 1 << 60
+        self.disk.room = self.disk.opens = 1 << 60
 
     def truncate(self) -> None:
         offset = self.random.randrange(self.log.start_offset, self.log.high_watermark + 1)
@@ -83,7 +85,11 @@ class Walk:
             self.log.purge()
 
     def flush(self) -> None:
-        self.log.flush()
+        self.disk.opens = self.random.choice([0, 1, 2, 3, 4, 1 << 60, 1 << 60])
+        with suppress(StorageError):
+            self.log.flush()
+        self.disk.opens = 1 << 60
+        assert self.log.failure is None
         self.recovery_point = self.log.recovery_point
 
     def compact(self) -> None:

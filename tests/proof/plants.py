@@ -148,6 +148,20 @@ PLANTS = (
         "tests/log/test_recovery.py::test_a_lost_end_of_a_sealed_segment_ends_the_log",
     ),
     Plant(
+        "empty segment left behind where no file could be opened",
+        "ottla/log/segment_list.py",
+        "            self._file_system.remove(segment.path_of(suffix))\n",
+        "            pass\n",
+        "tests/log/test_random_walk.py",
+    ),
+    Plant(
+        "log offline for want of a descriptor",
+        "ottla/log/partition_log.py",
+        "            if ticket.was_tried:\n",
+        "            if True:\n",
+        "tests/log/test_random_walk.py",
+    ),
+    Plant(
         "rows forgotten by an abort",
         "ottla/producer/dispatcher.py",
         "        # What another thread was moving from an inbox into the queues meanwhile.\n"
@@ -326,6 +340,13 @@ PLANTS = (
         "        if node is None or node.stat.ephemeral_owner != self.session_id:",
         "        if node is None:",
         "tests/consumer/classic/test_attempt.py",
+    ),
+    Plant(
+        "lease of a session that is over ignored",
+        "ottla/consumer/classic/gate.py",
+        "        return now_ms < self.until_ms",
+        "        return self.until_ms > SHUT",
+        "tests/consumer/classic/test_classic_simulation.py::test_groups_behave",
     ),
     Plant(
         "ledger's epoch not checked",

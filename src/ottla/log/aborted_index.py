@@ -81,11 +81,11 @@ class AbortedIndex:
         return True
 
     def truncate(self, offset: int) -> None:
-        """Forget transactions that end at or after an offset, in the file too."""
+        """Forget transactions that end at or after an offset; the file follows with the next `store`."""
         keep = bisect_left(range(self.count), offset, key=self._last_offset) * _ROW.size
         if keep < len(self._rows):
             del self._rows[keep:]
-            self.store()
+            self._stored_bytes, self._is_stale = min(self._stored_bytes, keep), True
 
     def forget(self) -> None:
         """Start over, before a rebuild; the file follows with the next `store`."""

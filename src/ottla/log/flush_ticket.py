@@ -10,6 +10,7 @@ next ticket.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,10 +19,15 @@ from pathlib import Path
 from ottla.log.file_system import FileSystem
 from ottla.model.errors import StorageError
 
+NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
+
 
 @dataclass(slots=True)
 class FlushTicket:
-    """Everything below `offset` survives a power cut once `sync` returned."""
+    """Everything below `offset` survives a power cut once `sync` returned.
+
+    `was_tried`: the system may have dropped bytes, if it has failed. Not if there was no descriptor for it.
+    """
 
     offset: int
     directory: Path
@@ -30,6 +36,7 @@ class FlushTicket:
     names_changed: bool = False
     done: bool = False
     failure: StorageError | None = None
+    was_tried: bool = True
 
     def sync(self) -> None:
         """Wait for the disk. Raises StorageError; the ticket has failed then."""
@@ -40,6 +47,7 @@ class FlushTicket:
                 self.file_system.sync_directory(self.directory)
         except OSError as error:
             self.failure = StorageError(f"{self.directory}: cannot flush: {error}")
+            self.was_tried = error.errno not in NO_DESCRIPTOR
             raise self.failure from error
         finally:
             self.close()

@@ -228,7 +228,8 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, min(ticket.offset, self.high_watermark))
         else:
             self._segments.names_changed = self._segments.names_changed or ticket.names_changed
-            self._offline = self._offline or ticket.failure
+            if ticket.was_tried:
+                self._offline = self._offline or ticket.failure
 
     @property
     def is_dirty(self) -> bool:

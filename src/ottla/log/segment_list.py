@@ -85,21 +85,22 @@ class SegmentList:
     # ---- at the end
 
     def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
-        """Seal the active segment and begin another."""
-        self.active.seal()
+        """Seal the active segment and begin another.
+
+        An error may come after the new one has a file; then it is the active one, for `drop_last`. A file
+        that nobody knows of would end the log before it at the next start.
+        """
+        sealed = self.active
+        sealed.seal()
         segment = Segment(self._directory, base_offset, config, self._file_system, now_ms)
-        try:
-            segment.store_indexes()
-        except OSError:
-            segment.close()
-            raise
-        self._note_sealed(added=self.active.size)
-        self.active.file.release()
         segment.file.keep()
+        self._note_sealed(added=sealed.size)
         self.items.append(segment)
         self._bases.append(base_offset)
         self.active = segment
         self.names_changed = True
+        segment.store_indexes()
+        sealed.file.release()
 
     def drop_last(self) -> None:
         """Remove the active segment with its files: the one before it is active again."""
