@@ -38,7 +38,7 @@ __all__ = ["bootstrap"]
 COMMITTED = "read_committed"
 PARTITIONS = 3
 DEATHS = sized(20, 500)
-KILLS = kills(2, 60)
+KILLS = kills(2, 500)
 DEADLINE_S = 480 + 30 * KILLS
 Values = dict[TopicAndPartition, list[str]]
 
