@@ -222,8 +222,7 @@ class PartitionLog:
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """Note the result of a ticket. A failed flush takes the log offline: the system may have dropped the
-        bytes, and would report success for a second attempt.
-        """
+        bytes, and would report success for a second attempt."""
         if ticket.done:
             self.recovery_point = max(self.recovery_point, min(ticket.offset, self.high_watermark))
         else:
