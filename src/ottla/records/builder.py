@@ -72,7 +72,7 @@ PLAIN = Stamp()
 
 
 class Numbering(Enum):
-    """How offsets continue from one view to the next; sequences always continue."""
+    """How offsets continue from one view to the next. Sequences always continue."""
 
     LOG = "through all of them, as a log or a Fetch response has them"
     REQUEST = "each from 0, the only number that a broker takes in a Produce request"
@@ -132,7 +132,7 @@ def encode(
 
 
 def _chunks(columns: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-    """As few pieces as Arrow can make: a column of bytes holds 2 GiB at most."""
+    """Return as few pieces as Arrow can make: a column of bytes holds 2 GiB at most."""
     if isinstance(columns, pa.RecordBatch):
         return [columns]
     if isinstance(columns, pa.Table):
@@ -184,7 +184,7 @@ class Records:
 
     @property
     def bytes_max(self) -> int:
-        """More than all records can take, but for batch headers."""
+        """An upper bound for the size of all records, without batch headers."""
         records = record_bytes_max(self.count, self.key, self.value)
         if self.headers is None:
             return records
@@ -199,7 +199,7 @@ class Records:
 
 
 class EncodedPiece(NamedTuple):
-    """Some records of these: the rows `picks`, ascending, or if there are none the first `row_count`."""
+    """Some of the records: the rows `picks`, ascending; if there are no picks, the first `row_count`."""
 
     records: Records
     picks: npt.NDArray[np.int64]
@@ -268,7 +268,9 @@ def _encode_batches(
 
 
 def _batches_max(count: int, bytes_max: int, batch_bytes: int) -> int:
-    """Two neighbouring batches exceed `batch_bytes` together, or they would be one."""
+    """Return an upper bound for the number of batches: two neighbouring batches exceed `batch_bytes`
+    together.
+    """
     pair_bytes = batch_bytes - 2 * record_layout.BATCH_OVERHEAD
     if pair_bytes <= 0:
         return count
@@ -308,7 +310,7 @@ def _write_crc(batch: memoryview) -> None:
 def _encode_messages(
     records: Records, magic: int, codec: Codec, level: int | None, batch_bytes: int, base_offset: int | None
 ) -> Iterator[memoryview]:
-    """Views of messages; without a base offset each view counts from 0."""
+    """Yield views of messages; without a base offset each view counts from 0."""
     if records.headers is not None:
         raise LocalProtocolError(f"message format {magic} has no headers: they need format 2")
     for first, last in _message_runs(records, batch_bytes):
@@ -326,7 +328,7 @@ def _encode_messages(
 
 
 def _message_runs(records: Records, batch_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows that fit together into `batch_bytes`, a larger one alone."""
+    """Yield runs of rows that fit together into `batch_bytes`; a larger row is a run of its own."""
     sizes = np.full(records.count, record_layout.LEGACY_BODY_AT_V1 + 2 * record_layout.LENGTH_BYTES, np.int64)
     for column in (records.key, records.value):
         if column.ends.size:

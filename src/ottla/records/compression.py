@@ -52,7 +52,7 @@ _ARENA_START_BYTES: Final = 64 * 1024
 
 
 class OverLimit(CorruptRecord):
-    """The data decompress to more than the caller allows: a bomb, or just more than fits at once."""
+    """The data decompress to more than the caller allows: hostile data, or more than fits at once."""
 
 
 class Codec(IntEnum):

@@ -70,7 +70,7 @@ class Entries:
         return replace(self, table=table, summary=summarize(table), valid_bytes=valid_bytes, damage=damage)
 
     def position_of(self, source: int, at: int) -> int:
-        """Where the entry begins whose records hold byte `at` of a source."""
+        """Return where the entry begins whose records contain byte `at` of a source."""
         table = self.table
         holds = (table[:, layout.START] <= at) & (at < table[:, layout.END])
         return int(table[int(np.argmax(holds & (table[:, layout.SOURCE] == source))), layout.ENTRY])
@@ -140,7 +140,7 @@ def _leased(rows: int) -> Table:
 
 
 def verified(entries: Entries) -> Entries:
-    """Check the checksums that the scan has left unchecked, with the crc32c library."""
+    """Check the checksums that the scan has not checked, with the crc32c library."""
     view, table = entries.data.data, entries.table
     rows = np.flatnonzero(table[:, layout.CRC] >= 0)
     columns = table[rows][:, [layout.ENTRY, layout.END, layout.CRC]].tolist()

@@ -32,7 +32,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class UnreadHeaders(tuple[tuple[str, bytes | None], ...]):
-    """Stands for headers that were not read: using them raises ConfigError."""
+    """Replaces headers that were not read: using them raises ConfigError."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class Origin(Generic[Key, Value]):
 
 
 class _Row(NamedTuple):
-    """A tuple, because nothing else with named fields is made as fast."""
+    """A tuple, because it is the fastest class with named fields to create."""
 
     offset: int
     raw_key: bytes | None
@@ -149,12 +149,12 @@ class MessageAndMetadata(_Row, Generic[Key, Value]):
 
     @property
     def topic(self) -> str:
-        """Where it is from."""
+        """The topic of the message."""
         return self.origin.topic
 
     @property
     def partition(self) -> int:
-        """Where it is from."""
+        """The partition of the message."""
         return self.origin.partition
 
     @property
@@ -188,7 +188,9 @@ class MessageAndMetadata(_Row, Generic[Key, Value]):
 
 
 class RawMessageAndMetadata(MessageAndMetadata[bytes, bytes]):
-    """One without decoders: key and value are fields, which are read three times as fast as properties."""
+    """A message without decoders: key and value are fields, which are read three times as fast as
+    properties.
+    """
 
     __slots__ = ()
 

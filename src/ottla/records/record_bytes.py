@@ -17,7 +17,7 @@ Bytes = bytes | bytearray | memoryview
 def read_varint(data: Bytes, at: int) -> tuple[int, int]:
     """The zigzag varint at data[at:] and the position after it.
 
-    Raises IndexError where the data end within it, CorruptRecord where it is too long.
+    Raises IndexError if the data end within it, CorruptRecord if it is too long.
     """
     number = data[at]
     at += 1

@@ -107,12 +107,12 @@ class Rows:
         return self._iterator
 
     def rest(self) -> pa.RecordBatch:
-        """The rows that were not handed out yet, as a batch."""
+        """Return the rows that were not handed out yet, as a batch."""
         with self._lock:
             return self._rest()
 
     def take_rest(self) -> pa.RecordBatch:
-        """The same; iterators end now."""
+        """Return the same rows, and end all iterators."""
         with self._lock:
             rest = self._rest()
             self._batch, self._begun = _NOTHING, 0

@@ -37,8 +37,8 @@ def part_positions(sizes: Iterable[int]) -> list[int]:
 class SlabPool:
     """Slabs by size class (powers of two). Any thread may take one, any thread may drop the last buffer.
 
-    A lease may end inside a garbage collection, in the middle of any code of any thread, this class's
-    own included. So there is no lock to be held: only single operations of deques, which are atomic.
+    A lease may end inside a garbage collection, in the middle of any code of any thread, this class's own
+    included. So there is no lock, only single operations of deques, which are atomic.
     """
 
     def __init__(self, *, reserve_bytes: int) -> None:
@@ -72,7 +72,7 @@ class SlabPool:
                 self._drop_others(free)
 
     def _drop_others(self, kept: deque[Slab]) -> None:
-        """Drop kept slabs of other sizes than the one that was just returned: they are from earlier data."""
+        """Drop kept slabs of sizes other than the one that was just returned: earlier data needed them."""
         for free in self._free.values():
             while free is not kept and free and self.reserved_bytes > self.reserve_bytes:
                 with suppress(IndexError):  # another thread took the last one

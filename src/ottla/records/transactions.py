@@ -1,4 +1,4 @@
-"""Which batches a reader of committed data must not see.
+"""Which batches are hidden from a reader of committed data.
 
 A fetch response lists the aborted transactions that overlap it, each with its producer and first offset.
 A transactional batch of such a producer is dropped from that offset on, until the producer's abort marker

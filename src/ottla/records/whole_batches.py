@@ -131,7 +131,7 @@ def _can_stay(table: Table, from_offset: int, keeping: Keeping) -> npt.NDArray[n
 def _are_worth_it(
     can_stay: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], bytes_min: int
 ) -> npt.NDArray[np.bool_]:
-    """Large batches, and neighbouring small ones where joining them would save few requests.
+    """Return the large batches, and small ones between them where joining would save few requests.
 
     A request costs about as much as decoding `bytes_min`. So a single small batch between others stays whole.
     """

@@ -44,7 +44,7 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 NO_ROWS = np.zeros(0, np.int64)
 _UNUSED = {"uuid", "time-millis", "time-micros", "duration"}
-"""Logical types that stay what they are stored as."""
+"""Logical types whose values stay as they are stored."""
 
 
 class AvroDecoder:
@@ -94,7 +94,7 @@ class AvroDecoder:
         if self._schemas is None or not rows.size:
             return rows
         ids = frame_ids(column if rows.size == len(column) else column.take(pa.array(rows)))
-        if (ids == ids[0]).all():  # nearly always
+        if (ids == ids[0]).all():  # the usual case
             return rows if ids[0] >= 0 and self._is_own(int(ids[0])) else NO_ROWS
         same = [number for number in np.unique(ids).tolist() if number >= 0 and self._is_own(number)]
         return rows[np.isin(ids, same)]
@@ -109,17 +109,17 @@ class AvroDecoder:
 
     def _learn(self, schema_ids: Iterable[int]) -> None:
         for number in schema_ids:
-            with suppress(OttlaError):  # told for each value
+            with suppress(OttlaError):  # reported for each value
                 self._writer(number)
 
     def _is_own(self, schema_id: int) -> bool:
         try:
             return bool(self._writer(schema_id) == self._reader)
         except OttlaError:
-            return False  # told for each value
+            return False  # reported for each value
 
     def _merged(self, column: pa.Array, values: pa.Array, rows: npt.NDArray[np.int64]) -> DecodedValues:
-        """Those that were decoded together, and the others one by one."""
+        """Return the values that were decoded together, and the others one by one."""
         others = np.setdiff1d(np.arange(len(column)), rows)
         made = decoded_one_by_one(column.take(pa.array(others)), self._type, self.row)
         order = np.empty(len(column), np.int64)
@@ -208,7 +208,7 @@ def parsed_with_references(schema: SchemaText, schemas: Schemas) -> Any:
 
 
 def _plain(node: Any) -> Any:
-    """Without logical types whose values Arrow would not take from fastavro."""
+    """Return the schema without logical types whose values Arrow does not accept from fastavro."""
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):

@@ -1,7 +1,7 @@
 """Avro to Arrow, column by column: one field of all values at a time.
 
-A value that does not fit its bytes is only marked: whoever calls decodes it alone, and finds the reason.
-Decimals and unions of several types are not done here.
+A value that does not fit its bytes is only marked: the caller decodes it alone, to find the reason. Decimals
+and unions of several types are not supported here.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from ottla.schemas.decoded import spread
 
 Flags = npt.NDArray[np.bool_]
 ITEMS_MAX = 1000
-"""Values with longer arrays or maps are decoded alone: items are read one of all values at a time."""
+"""Values with longer arrays or maps are decoded alone: one item of each value is read at a time."""
 
 
 class Span(NamedTuple):
-    """Where values lie: from `at`, which moves field by field, to `stop`. Past its stop, one has failed."""
+    """The bytes of values: from `at`, which moves field by field, to `stop`.
+
+    A value whose `at` is past its `stop` has failed.
+    """
 
     data: U8Array
     at: I64Array
     stop: I64Array
 
     def moved(self, after: I64Array, failed: Flags | None = None) -> Span:
-        """After a field. What has failed stays past its stop."""
+        """Return the span after a field. Values that have failed stay past their stop."""
         if failed is not None and failed.any():
             after = np.where(failed, self.stop + 1, after)
         return self._replace(at=after)
 
     def of(self, rows: I64Array) -> Span:
-        """Some of the values."""
+        """Return the span of some of the values."""
         return Span(self.data, self.at.take(rows), self.stop.take(rows))
 
 
@@ -48,12 +51,14 @@ ColumnReader = Callable[[Span], Field]
 
 
 def column_reader(schema: Any) -> ColumnReader | None:
-    """What reads values of a schema that fastavro has parsed; None if it has parts that are not done here."""
+    """Return a reader for a schema that fastavro has parsed; None if it has parts that are not supported
+    here.
+    """
     return _reader(schema, {})
 
 
 def read_column(column: pa.Array, reader: ColumnReader, skip_bytes: int) -> tuple[pa.Array, Flags]:
-    """Values of a column of bytes without nulls, and which of them have failed: those are of no use.
+    """Return the values of a column of bytes without nulls, and flags for those that have failed.
 
     Raises pa.ArrowInvalid for texts that are not UTF-8.
     """
@@ -69,7 +74,7 @@ def _pieces(column: pa.Array) -> tuple[I64Array, I64Array, U8Array]:
     if data.size < 8:
         data = np.concatenate([data, np.zeros(8, np.uint8)])  # a number can be read at any clipped position
     data = data.view()
-    data.setflags(write=False)  # as the kernels are compiled for
+    data.setflags(write=False)  # the type that the kernels are compiled for
     return offsets[:-1], offsets[1:], data
 
 
@@ -176,7 +181,7 @@ def _enum(symbols: list[str]) -> ColumnReader:
 
 
 class Logical(NamedTuple):
-    """A number that means a date or a time: how it is read, and by what it is multiplied."""
+    """A number that means a date or a time: how it is read, and its factor."""
 
     read: ColumnReader
     type: pa.DataType
@@ -214,7 +219,7 @@ def _record(schema: dict[str, Any], named: dict[str, ColumnReader]) -> ColumnRea
 
 
 def _repeated(schema: dict[str, Any], named: dict[str, ColumnReader]) -> ColumnReader | None:
-    """Arrays and maps: blocks, each with the number of its items, and 0 at the end."""
+    """Return a reader for arrays and maps: blocks, each with the number of its items, and 0 at the end."""
     is_map = schema["type"] == "map"
     inner = _reader(schema["values" if is_map else "items"], named)
     if inner is None:
@@ -246,7 +251,7 @@ def _repeated(schema: dict[str, Any], named: dict[str, ColumnReader]) -> ColumnR
 
 
 def _in_blocks(span: Span, left: I64Array) -> tuple[Span, I64Array]:
-    """Read the numbers of items of blocks that begin: where none are left of the one before."""
+    """Read the number of items of each block that begins, where no items are left of the previous one."""
     begin = np.flatnonzero(left == 0)
     if not begin.size:
         return span, left
@@ -275,7 +280,7 @@ def _pair(inner: ColumnReader) -> ColumnReader:
 def _lists(
     parts: list[pa.Array], owners: list[I64Array], count: int, *, is_map: bool, empty: ColumnReader
 ) -> pa.Array:
-    """Lists of the items that were read in turns, one of each row at a time."""
+    """Return lists of the items, which were read in turns: one of each row at a time."""
     if parts:
         owner, items = owners[0], parts[0]
         if len(parts) > 1:

@@ -60,7 +60,7 @@ def _array(rows: list[Any], reasons: list[str | None], kind: pa.DataType) -> pa.
         return pa.array(rows, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         pass
-    for number, row in enumerate(rows):  # one of them does not fit: find it
+    for number, row in enumerate(rows):  # one value does not fit the type: find it
         try:
             pa.array([row], kind)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -69,7 +69,7 @@ def _array(rows: list[Any], reasons: list[str | None], kind: pa.DataType) -> pa.
 
 
 def spread(values: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Array:
-    """Values at these rows of `count`, and null at the others."""
+    """Return an array of `count` rows with the values at these rows, and null at the others."""
     which = np.zeros(count, np.int64)
     which[rows] = np.arange(rows.size)
     missing = np.ones(count, np.bool_)
@@ -78,7 +78,7 @@ def spread(values: pa.Array, rows: npt.NDArray[np.int64], count: int) -> pa.Arra
 
 
 def shown(value: bytes) -> str:
-    """The beginning of a value, for a reason: as text if it is one."""
+    """Return the beginning of a value for a reason, as text if it is text."""
     begin = value[:SHOWN_BYTES]
     text = begin.decode(errors="ignore") if begin.isascii() else ""
     if text.isprintable() and text:

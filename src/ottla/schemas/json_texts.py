@@ -88,7 +88,8 @@ class JsonTexts:
             return value
 
     def row(self, value: bytes) -> Any:
-        """A framed value as its schema says: objects as dicts. One without a frame as it is.
+        """Return a framed value decoded by its schema, with objects as dicts; a value without a frame
+        unchanged.
 
         Raises Undecodable, which names the frame, or RegistryFailed.
         """
@@ -100,7 +101,7 @@ class JsonTexts:
         except Undecodable as error:
             raise Undecodable(f"a value framed with schema {schema_id}: {error}") from None
         except ValueError:
-            return self.text(value).text  # a string of Avro alone
+            return self.text(value).text  # an Avro string that is the whole value
 
     def _reader_of_frame(self, schema_id: int, payload: bytes) -> tuple[_Reader, bytes]:
         schema = self._texts.get(schema_id, lambda: self._schemas.by_id(schema_id))

@@ -1,8 +1,8 @@
 """JSON to Arrow: with a JSON Schema, or an Arrow type; and why a value is not what the type says.
 
-Texts are parsed together, by Arrow. If one of them is refused they are halved until it stands among a few,
-which are parsed one by one. A reason names the field and what is there, as in
-`items[2].price: 'free' is no number`.
+Texts are parsed together, by Arrow. If one of them is refused, they are halved until only a few are left,
+which are parsed one by one. A reason names the field and what is there, as in `items[2].price: 'free' is no
+number`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JsonDecoder:
         yield from self._decoded(column[half:])
 
     def _parsed_together(self, column: pa.Array) -> pa.Array | None:
-        """The values; None if one of them may not be what it should be."""
+        """Return the values; None if one of them may not be of the type."""
         import pyarrow.compute as pc
         import pyarrow.json as parser
 
@@ -107,7 +107,7 @@ class JsonDecoder:
 
 
 def _is_parsed_together(kind: pa.DataType) -> bool:
-    """Whether Arrow's parser and `check_type` mean the same by a type."""
+    """Whether Arrow's parser and `check_type` agree about a type."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_is_field_of_parser(field.type) for field in kind)
     return False
@@ -120,7 +120,7 @@ def _is_field_of_parser(kind: pa.DataType) -> bool:
 
 
 def _are_objects(texts: pa.Array) -> bool:
-    """Whether each text begins and ends with a brace, so that as many values as texts are one in each."""
+    """Whether each text begins and ends with a brace, so that each text is exactly one value."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     content = texts.buffers()[2]
     if content is None or not (np.diff(offsets) > 1).all():
@@ -130,7 +130,7 @@ def _are_objects(texts: pa.Array) -> bool:
 
 
 def json_bytes(row: Any) -> bytes:
-    """A row as a JSON text. Raises Undecodable for one that JSON has no form for."""
+    """Return a row as a JSON text. Raises Undecodable if JSON cannot express it."""
     try:
         return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
     except (TypeError, ValueError) as error:
@@ -159,7 +159,7 @@ def parsed(value: bytes) -> Any:
 
 
 def reason(value: bytes, kind: pa.DataType) -> str | None:
-    """Why the bytes are no JSON of this type; None if they are."""
+    """Return why the bytes are not JSON of this type; None if they are."""
     try:
         check_type(parsed(value), kind, any_text=True)
     except Undecodable as error:
@@ -172,7 +172,7 @@ def check_type(
 ) -> None:
     """Raise Undecodable for the first field that is not of its type. Fields that are missing are null.
 
-    `any_text`: what is no text is taken for a text, as Spark does.
+    With `any_text`, any value is accepted where a text is expected, as in Spark.
     """
     if value is None or pa.types.is_null(kind):
         return
@@ -217,7 +217,7 @@ def _check(is_right: bool, value: Any, wanted: str, path: tuple[str | int, ...])
 def arrow_type(
     schema: Mapping[str, Any], root: Mapping[str, Any] | None = None, depth: int = 0
 ) -> pa.DataType:
-    """The Arrow type of a JSON Schema. Raises ConfigError for what has no column type."""
+    """Return the Arrow type of a JSON Schema. Raises ConfigError for a schema without a column type."""
     root = schema if root is None else root
     if depth > 50:
         raise ConfigError("JSON Schema: it contains itself, so it has no column type")

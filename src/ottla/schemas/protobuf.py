@@ -73,7 +73,7 @@ class ProtobufDecoder:
 
 
 def message_of(payload: bytes, kind: Any) -> Any:
-    """The message of a class that the bytes are. Raises Undecodable."""
+    """Return the message that the bytes encode. Raises Undecodable."""
     from google.protobuf.message import DecodeError
 
     message = kind()
@@ -112,7 +112,7 @@ def descriptor_set(schema: SchemaText, schemas: Schemas, name: str) -> bytes:
 
 
 def _add_file(files: dict[str, Any], schema: SchemaText, schemas: Schemas, name: str) -> None:
-    """Add the file of a schema behind those that it imports."""
+    """Add the file of a schema, after those that it imports."""
     from google.protobuf import descriptor_pb2
 
     file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text))
@@ -127,7 +127,7 @@ def _add_file(files: dict[str, Any], schema: SchemaText, schemas: Schemas, name:
 
 
 def _well_known(name: str) -> Any:
-    """A file that belongs to Protobuf itself, which registries do not list; None if it does not."""
+    """Return a file that belongs to Protobuf itself, which registries do not list; None for other names."""
     from google.protobuf import descriptor_pb2
 
     if not name.startswith("google/protobuf/"):

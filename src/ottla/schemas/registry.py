@@ -25,7 +25,7 @@ TRIES = 3
 RETRY_S = 0.2
 ANSWER_BYTES_MAX = 16 << 20
 ASKED_AGAIN_S = 30.0
-"""How long a schema that was not found, or a registry that failed, is not asked for again."""
+"""How long a schema that was not found, or a registry that failed, is not tried again."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json"
 _SUFFIXES = {".avsc": "AVRO", ".json": "JSON", ".desc": "PROTOBUF"}
 
@@ -60,7 +60,7 @@ class Schemas(Protocol):
         """The newest schema of a subject."""
 
     def referenced(self, reference: Reference) -> SchemaText:
-        """A schema that another one names."""
+        """Return a schema that another schema refers to."""
 
     def register(self, subject: str, schema: SchemaText) -> int:
         """Store a schema under a subject, unless it is there; return its id."""
@@ -75,7 +75,7 @@ class SchemaNotFound(OttlaError):
 
 
 class Kept(Generic[T]):
-    """Results by key, each found once; a failure is raised again for `ASKED_AGAIN_S` seconds."""
+    """Results by key, each looked up once; a failure is raised again for `ASKED_AGAIN_S` seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -83,7 +83,7 @@ class Kept(Generic[T]):
         self._failures: dict[Hashable, tuple[float, OttlaError]] = {}
 
     def get(self, key: Hashable, find: Callable[[], T]) -> T:
-        """What `find` returns. Raises Undecodable where there is no schema that can be used."""
+        """Return what `find` returns. Raises Undecodable if there is no usable schema."""
         if key in self._results:
             return self._results[key]
         until, failure = self._failures.get(key, (0.0, None))
@@ -99,12 +99,12 @@ class Kept(Generic[T]):
         raise failure
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether `get` asks nobody: there is a result, or a failure that still counts."""
+        """Whether `get` needs no request: there is a result, or a recent failure."""
         return key in self._results or self._clock() < self._failures.get(key, (0.0, None))[0]
 
 
 class SchemaRegistry:
-    """A registry over HTTP. Can be pickled; what it has found is then left behind."""
+    """A registry over HTTP. Can be pickled, without its cache."""
 
     def __init__(self, url: str, *, username: str = "", password: str = "", token: str = "") -> None:
         parts = urlsplit(url)
@@ -153,7 +153,7 @@ class SchemaRegistry:
         return known
 
     def is_compatible(self, subject: str, schema: SchemaText) -> bool:
-        """Whether the subject's rule would let a schema follow its newest. Raises as `register`."""
+        """Whether the subject's rule would accept a schema after its newest one. Raises as `register`."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
         return bool(_member(self._answer(path, f"subject {subject}", _sent(schema)), "is_compatible"))
 
@@ -222,7 +222,7 @@ class SchemaFiles:
         return self._read(reference.subject)
 
     def register(self, subject: str, schema: SchemaText) -> int:
-        """The id of the file that has this schema. Raises SchemaNotFound: files are not written here."""
+        """Return the id of the file that has this schema. Raises SchemaNotFound: files are never written."""
         for path in sorted(self._directory.iterdir()):
             if path.stem.isdecimal() and path.suffix in _SUFFIXES:
                 known = self._read(path.stem)
@@ -285,7 +285,7 @@ def _member(answer: Any, name: str) -> Any:
 
 
 def _told(error: HTTPError) -> str:
-    """What a registry says about a refusal."""
+    """Return the reason in a registry's refusal."""
     try:
         message = json.loads(error.read(ANSWER_BYTES_MAX)).get("message", "")
     except (OSError, ValueError, AttributeError):

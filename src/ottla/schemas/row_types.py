@@ -15,7 +15,10 @@ RowMaking = Callable[[Any], Any]
 
 
 def row_maker(kind: type) -> RowMaking | None:
-    """What makes a row of a dict; None if rows stay dicts. Raises ConfigError for another kind of class."""
+    """Return a function that makes a row from a dict; None if rows stay dicts.
+
+    Raises ConfigError for another kind of class.
+    """
     if kind is dict:
         return None
     if dataclasses.is_dataclass(kind):
@@ -31,7 +34,7 @@ def row_maker(kind: type) -> RowMaking | None:
 
 
 def plain_row(row: Any) -> Any:
-    """What encoders take: a dict of plain values."""
+    """Return what encoders accept: a dict of plain values."""
     if dataclasses.is_dataclass(row) and not isinstance(row, type):
         return dataclasses.asdict(row)
     if hasattr(row, "model_dump"):
